@@ -1,0 +1,1 @@
+"""Measures tinyxla next to JAX and NumPy: `python -m benchmarks`."""

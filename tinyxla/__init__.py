@@ -1,0 +1,52 @@
+"""A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and compiled."""
+
+from tinyxla import errors
+from tinyxla.api import (
+    ShapeDtypeStruct,
+    block_until_ready,
+    device_get,
+    device_put,
+    eval_shape,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    make_graph,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+from tinyxla.compilation import clear_caches, jit
+from tinyxla.tracing import Array, config
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "ShapeDtypeStruct",
+    "block_until_ready",
+    "clear_caches",
+    "config",
+    "device_get",
+    "device_put",
+    "dtypes",
+    "errors",
+    "eval_shape",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
+    "lax",
+    "make_graph",
+    "nn",
+    "numpy",
+    "random",
+    "tree",
+    "tree_util",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

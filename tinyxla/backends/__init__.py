@@ -1,0 +1,48 @@
+"""What runs a module: the interpreter everywhere, compiled loops where LLVM is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+
+from tinyxla.errors import AttributeValueError
+from tinyxla.hlo import Module
+
+
+class Executable(Protocol):
+    """A module made ready to run."""
+
+    def __call__(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """The results for arguments of the parameters' shapes, which must be dense and row-major."""
+        ...
+
+    @property
+    def kernels(self) -> Sequence[Any]:
+        """The fused loops, with their `source` as Python text; none in the interpreter."""
+        ...
+
+    def as_text(self) -> str:
+        """The plan: what runs in which order on which buffers."""
+        ...
+
+
+def default_backend() -> str:
+    """`numba` where llvmlite, Numba's binding of LLVM, is installed, else `interpreter`."""
+    return "numba" if find_spec("llvmlite") is not None else "interpreter"
+
+
+def compile_module(module: Module, backend: str | None = None) -> Executable:
+    """Make a module ready to run."""
+    chosen = backend or default_backend()
+    if chosen == "interpreter":
+        from tinyxla.backends.interpreter import InterpretedModule
+
+        return InterpretedModule(module)
+    if chosen == "numba":  # imported here: LLVM is loaded by the first compilation, not by `import tinyxla`
+        from tinyxla.backends.numba import CompiledModule
+
+        return CompiledModule(module)
+    raise AttributeValueError(f"there is no backend {chosen!r}; there are 'numba' and 'interpreter'.")

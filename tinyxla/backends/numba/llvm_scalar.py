@@ -1,0 +1,306 @@
+"""The scalar that appends LLVM instructions instead of computing: what turns `tinyxla_kernels.elementary` into kernels.
+
+Instructions are LLVM's text form (LLVM Language Reference Manual), put together with f-strings: several times faster than
+building objects for them, and what is written here is what one reads in a printed kernel.
+
+No instruction carries a fast-math flag unless a caller asks for it, so that NaN, infinities, signed zeros and the exact
+cancellations that argument reduction relies on keep their meaning; a fused multiply-add is made only by `fma`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from tinyxla_kernels.scalar import Operand
+
+REGISTERS = {
+    "pred": "i1",
+    **{f"{sign}{bits}": f"i{bits}" for sign in "su" for bits in (8, 16, 32, 64)},
+    "f32": "float",
+    "f64": "double",
+}
+_FLOATS = ("f32", "f64")
+_UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32": "u32", "f64": "u64"}
+
+
+class Emitter:
+    """The body of one LLVM function as it grows, and what it needs from outside itself."""
+
+    __slots__ = ("block", "count", "declarations", "lines")
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self.count = 0
+        self.block = "entry"
+
+    def value(self, instruction: str) -> str:
+        """Append an instruction that has a result; the name of the result."""
+        self.count += 1
+        name = f"%t{self.count}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def line(self, instruction: str) -> None:
+        self.lines.append(f"  {instruction}")
+
+    def start_block(self, label: str) -> None:
+        self.block = label
+        self.lines.append(f"{label}:")
+
+    def intrinsic(self, name: str, result: str, arguments: str, parameters: str, flags: str = "") -> str:
+        """Append a call of the intrinsic `llvm.<name>`; `parameters` are its types alone, for the declaration."""
+        self.declarations.add(f"declare {result} @llvm.{name}({parameters})")
+        return self.value(f"call {flags}{result} @llvm.{name}({arguments})")
+
+
+def constant(type: str, value: float) -> str:
+    """A number as LLVM text: floats exactly, in hexadecimal; integers wrapped to the width."""
+    if type == "f64":
+        return f"0x{struct.pack('>d', value).hex()}"
+    if type == "f32":  # LLVM writes a float as the double of the same value
+        return f"0x{struct.pack('>d', rounded_to_f32(value)).hex()}"
+    if type == "pred":
+        return "true" if value else "false"
+    bits = int(type[1:])
+    wrapped = int(value) & ((1 << bits) - 1)
+    return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+
+
+def rounded_to_f32(value: float) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+class LlvmScalar:
+    """An SSA register or a constant (`text`) of the element type `type`, inside the function that `emitter` builds."""
+
+    __slots__ = ("emitter", "register", "text", "type")
+
+    def __init__(self, emitter: Emitter, type: str, text: str) -> None:
+        self.emitter = emitter
+        self.type = type
+        self.text = text
+        self.register = REGISTERS[type]
+
+    def __repr__(self) -> str:
+        return f"LlvmScalar({self.type} {self.text})"
+
+    def _text(self, other: Operand) -> str:
+        if isinstance(other, float | int):
+            return constant(self.type, other)
+        if isinstance(other, LlvmScalar) and other.type == self.type:
+            return other.text
+        raise TypeError(f"{self!r} and {other!r} have different types; convert one of them with to().")
+
+    def _same(self, text: str) -> LlvmScalar:
+        return LlvmScalar(self.emitter, self.type, text)
+
+    def _binary(self, opcode: str, left: str, right: str) -> LlvmScalar:
+        return self._same(self.emitter.value(f"{opcode} {self.register} {left}, {right}"))
+
+    def _arithmetic(self, opcode: str, left: str, right: str) -> LlvmScalar:
+        return self._binary("f" + opcode if self.type in _FLOATS else opcode, left, right)
+
+    def _signed(self) -> bool:
+        return self.type[0] == "s"
+
+    def _suffix(self) -> str:
+        """How an intrinsic's name mentions this type."""
+        return self.type if self.type in _FLOATS else self.register
+
+    def intrinsic(self, name: str, *others: Operand, flags: str = "") -> LlvmScalar:
+        """An intrinsic over operands of this type, with a result of this type."""
+        register = self.register
+        texts = [self.text, *(self._text(x) for x in others)]
+        arguments = ", ".join(f"{register} {text}" for text in texts)
+        parameters = ", ".join([register] * len(texts))
+        return self._same(self.emitter.intrinsic(f"{name}.{self._suffix()}", register, arguments, parameters, flags))
+
+    def flagged(self, opcode: str, flags: str, other: Operand) -> LlvmScalar:
+        """One arithmetic instruction with flags (`fadd` with `reassoc`, `add` with `nsw`, ...)."""
+        return self._binary(f"{opcode} {flags}", self.text, self._text(other))
+
+    def __add__(self, other: Operand) -> LlvmScalar:
+        return self._arithmetic("add", self.text, self._text(other))
+
+    def __radd__(self, other: Operand) -> LlvmScalar:
+        return self._arithmetic("add", self._text(other), self.text)
+
+    def __sub__(self, other: Operand) -> LlvmScalar:
+        return self._arithmetic("sub", self.text, self._text(other))
+
+    def __rsub__(self, other: Operand) -> LlvmScalar:
+        return self._arithmetic("sub", self._text(other), self.text)
+
+    def __mul__(self, other: Operand) -> LlvmScalar:
+        return self._arithmetic("mul", self.text, self._text(other))
+
+    def __rmul__(self, other: Operand) -> LlvmScalar:
+        return self._arithmetic("mul", self._text(other), self.text)
+
+    def __truediv__(self, other: Operand) -> LlvmScalar:
+        return self._binary("fdiv", self.text, self._text(other))
+
+    def __rtruediv__(self, other: Operand) -> LlvmScalar:
+        return self._binary("fdiv", self._text(other), self.text)
+
+    def __floordiv__(self, other: Operand) -> LlvmScalar:
+        return self._binary("sdiv" if self._signed() else "udiv", self.text, self._text(other))
+
+    def __mod__(self, other: Operand) -> LlvmScalar:
+        opcode = "frem" if self.type in _FLOATS else "srem" if self._signed() else "urem"
+        return self._binary(opcode, self.text, self._text(other))
+
+    def __neg__(self) -> LlvmScalar:
+        if self.type in _FLOATS:
+            return self._same(self.emitter.value(f"fneg {self.register} {self.text}"))
+        return self._binary("sub", "0", self.text)
+
+    def __and__(self, other: Operand) -> LlvmScalar:
+        return self._binary("and", self.text, self._text(other))
+
+    def __or__(self, other: Operand) -> LlvmScalar:
+        return self._binary("or", self.text, self._text(other))
+
+    def __xor__(self, other: Operand) -> LlvmScalar:
+        return self._binary("xor", self.text, self._text(other))
+
+    def __invert__(self) -> LlvmScalar:
+        return self._binary("xor", self.text, "true" if self.type == "pred" else "-1")
+
+    __rand__ = __and__
+    __ror__ = __or__
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Operand) -> LlvmScalar:
+        return self._binary("shl", self.text, self._text(other))
+
+    def __rshift__(self, other: Operand) -> LlvmScalar:
+        return self._binary("ashr" if self._signed() else "lshr", self.text, self._text(other))
+
+    def _compare(self, floating: str, integer: str, other: Operand) -> LlvmScalar:
+        if self.type in _FLOATS:
+            opcode = f"fcmp {floating}"
+        elif integer in ("eq", "ne"):
+            opcode = f"icmp {integer}"
+        else:
+            opcode = f"icmp {'s' if self._signed() else 'u'}{integer}"
+        text = self.emitter.value(f"{opcode} {self.register} {self.text}, {self._text(other)}")
+        return LlvmScalar(self.emitter, "pred", text)
+
+    def __lt__(self, other: Operand) -> LlvmScalar:
+        return self._compare("olt", "lt", other)
+
+    def __le__(self, other: Operand) -> LlvmScalar:
+        return self._compare("ole", "le", other)
+
+    def __gt__(self, other: Operand) -> LlvmScalar:
+        return self._compare("ogt", "gt", other)
+
+    def __ge__(self, other: Operand) -> LlvmScalar:
+        return self._compare("oge", "ge", other)
+
+    def equal(self, other: Operand) -> LlvmScalar:
+        return self._compare("oeq", "eq", other)
+
+    def not_equal(self, other: Operand) -> LlvmScalar:
+        return self._compare("une", "ne", other)
+
+    def fma(self, factor: Operand, addend: Operand) -> LlvmScalar:
+        return self.intrinsic("fma", factor, addend)
+
+    def abs(self) -> LlvmScalar:
+        if self.type in _FLOATS:
+            return self.intrinsic("fabs")
+        return (self < 0).where(-self, self) if self._signed() else self
+
+    def sqrt(self) -> LlvmScalar:
+        return self.intrinsic("sqrt")
+
+    def rint(self) -> LlvmScalar:
+        return self.intrinsic("rint")
+
+    def floor(self) -> LlvmScalar:
+        return self.intrinsic("floor")
+
+    def ceil(self) -> LlvmScalar:
+        return self.intrinsic("ceil")
+
+    def trunc(self) -> LlvmScalar:
+        return self.intrinsic("trunc")
+
+    def copysign(self, sign: Operand) -> LlvmScalar:
+        return self.intrinsic("copysign", sign)
+
+    def minimum(self, other: Operand) -> LlvmScalar:
+        return self.intrinsic(self._extremum("min"), other)
+
+    def maximum(self, other: Operand) -> LlvmScalar:
+        return self.intrinsic(self._extremum("max"), other)
+
+    def _extremum(self, which: str) -> str:
+        if self.type in _FLOATS:
+            return f"{which}imum"
+        return f"{'s' if self._signed() else 'u'}{which}"
+
+    def clip(self, low: float, high: float) -> LlvmScalar:
+        """Two compare-and-selects, each of which x86 does with one `max` or `min` instruction."""
+        raised = (self > low).where(self, low)
+        return (raised < high).where(raised, high)
+
+    def where(self, on_true: Operand, on_false: Operand) -> LlvmScalar:
+        branch = on_true if isinstance(on_true, LlvmScalar) else on_false
+        if not isinstance(branch, LlvmScalar):
+            raise TypeError(f"where({on_true}, {on_false}) needs a scalar as one of its branches to know the type.")
+        register = branch.register
+        texts = f"{register} {branch._text(on_true)}, {register} {branch._text(on_false)}"
+        return branch._same(self.emitter.value(f"select i1 {self.text}, {texts}"))
+
+    def to(self, type: str) -> LlvmScalar:
+        if type == self.type:
+            return self
+        if type == "pred":
+            return self.not_equal(0)
+        opcode = _conversion(self.type, type)
+        if opcode is None:
+            return LlvmScalar(self.emitter, type, self.text)
+        text = self.emitter.value(f"{opcode} {self.register} {self.text} to {REGISTERS[type]}")
+        return LlvmScalar(self.emitter, type, text)
+
+    def bits(self) -> LlvmScalar:
+        return self.bitcast(_UNSIGNED_OF_WIDTH.get(self.type, self.type))
+
+    def bitcast(self, type: str) -> LlvmScalar:
+        text, register = self.text, REGISTERS[type]
+        if register != self.register:
+            text = self.emitter.value(f"bitcast {self.register} {text} to {register}")
+        return LlvmScalar(self.emitter, type, text)
+
+    def count_leading_zeros(self) -> LlvmScalar:
+        register = self.register
+        arguments, parameters = f"{register} {self.text}, i1 false", f"{register}, i1"
+        return self._same(self.emitter.intrinsic(f"ctlz.{register}", register, arguments, parameters))
+
+    def population_count(self) -> LlvmScalar:
+        return self.intrinsic("ctpop")
+
+
+def _conversion(source: str, target: str) -> str | None:
+    """The instruction that converts by value; None where the register stays the same."""
+    if source in _FLOATS and target in _FLOATS:
+        return "fpext" if target == "f64" else "fptrunc"
+    if source in _FLOATS:
+        return "fptosi" if target[0] == "s" else "fptoui"
+    if target in _FLOATS:
+        return "sitofp" if source[0] == "s" else "uitofp"
+    if source == "pred":
+        return "zext"
+    narrow, wide = int(source[1:]), int(target[1:])
+    if narrow == wide:
+        return None
+    if narrow > wide:
+        return "trunc"
+    return "sext" if source[0] == "s" else "zext"

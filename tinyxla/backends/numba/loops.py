@@ -1,0 +1,220 @@
+"""The loop IR: loops, loads, stores and scalar operations over flat buffers. What fusion makes and the printers print.
+
+A `Kernel` runs for a range `first <= i < last` of its outermost index, so that its work can be split over threads. Buffers
+are one-dimensional; an index is a Python int or an `s64` value. Scalar operations carry HLO's opcode names (`add`,
+`exponential`, `compare`, ...), with their HLO attributes, so a kernel reads as the graph does. Values are in SSA form;
+what changes from one iteration to the next is carried by the loop.
+
+`Builder` makes kernels: it numbers values, folds index arithmetic on constants and shares equal computations within a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+INDEX = "s64"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """A scalar that one statement defines. `type` is an element type's name (`f32`, `pred`, `bf16`, `c64`, ...)."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant operand. `value` is a Python bool, int, float or complex; floats are exact (bit for bit, NaN included)."""
+
+    type: str
+    value: Any
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """Flat memory of elements of one type: an argument, or scratch of `size` elements that lives during one kernel call.
+
+    `written` says whether the kernel stores to it. Distinct buffers do not overlap.
+    """
+
+    type: str
+    name: str
+    size: int | None = None  # of scratch; None for an argument
+    written: bool = False
+
+
+Operand = Value | Literal
+Index = Value | int
+
+
+@dataclass(slots=True)
+class Compute:
+    """result = op(operands), on scalars. `attributes` holds the op's attributes, sorted by name."""
+
+    result: Value
+    op: str
+    operands: tuple[Operand, ...]
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(slots=True)
+class Load:
+    result: Value
+    buffer: Buffer
+    index: Index
+
+
+@dataclass(slots=True)
+class Store:
+    buffer: Buffer
+    index: Index
+    value: Operand
+
+
+@dataclass(slots=True)
+class Carried:
+    """A value that a loop carries: `initial` on entry, `inside` in an iteration, `updated` at its end, `result` after it."""
+
+    inside: Value
+    initial: Operand
+    result: Value
+    updated: Operand | None = None
+
+
+@dataclass(slots=True)
+class Loop:
+    """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores to
+    and loads from scratch or output elements of other iterations when `sequential` is set."""
+
+    index: Value
+    start: Index
+    stop: Index
+    body: list[Statement]
+    carried: list[Carried]
+    sequential: bool = False
+
+
+Statement = Compute | Load | Store | Loop
+
+
+@dataclass(slots=True)
+class Kernel:
+    """`arguments` in the order of the address table; `first` and `last` bound the outermost index."""
+
+    name: str
+    arguments: list[Buffer]
+    scratch: list[Buffer]
+    first: Value
+    last: Value
+    body: list[Statement] = field(default_factory=list)
+
+
+class Builder:
+    """Appends statements to the innermost open loop of one kernel."""
+
+    def __init__(self, name: str) -> None:
+        self.kernel = Kernel(name, [], [], Value(INDEX, "first"), Value(INDEX, "last"))
+        self._blocks: list[list[Statement]] = [self.kernel.body]
+        self._known: list[dict[Any, Value]] = [{}]
+        self._count = 0
+
+    def argument(self, type: str, written: bool = False) -> Buffer:
+        kernel = self.kernel
+        buffer = Buffer(type, f"{'out' if written else 'in'}{len(kernel.arguments)}", None, written)
+        kernel.arguments.append(buffer)
+        return buffer
+
+    def scratch(self, type: str, size: int) -> Buffer:
+        buffer = Buffer(type, f"row{len(self.kernel.scratch)}", size, True)
+        self.kernel.scratch.append(buffer)
+        return buffer
+
+    def _new(self, type: str, prefix: str = "v") -> Value:
+        self._count += 1
+        return Value(type, f"{prefix}{self._count}")
+
+    def _shared(self, key: Any) -> Value | None:
+        for known in reversed(self._known):
+            if key in known:
+                return known[key]
+        return None
+
+    def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
+        """One scalar operation; an equal one made before in an enclosing block is used again."""
+        sorted_attributes = tuple(sorted(attributes.items()))
+        key = (op, type, tuple(_identity(x) for x in operands), sorted_attributes)
+        found = self._shared(key)
+        if found is None:
+            found = self._known[-1][key] = self._new(type)
+            self._blocks[-1].append(Compute(found, op, operands, sorted_attributes))
+        return found
+
+    def load(self, buffer: Buffer, index: Index) -> Value:
+        """An element; loads of one read-only argument at one index are shared."""
+        key = ("load", buffer.name, _identity(index))
+        found = None if buffer.written else self._shared(key)
+        if found is None:
+            found = self._new(buffer.type)
+            if not buffer.written:
+                self._known[-1][key] = found
+            self._blocks[-1].append(Load(found, buffer, index))
+        return found
+
+    def store(self, buffer: Buffer, index: Index, value: Operand) -> None:
+        self._blocks[-1].append(Store(buffer, index, value))
+
+    def index(self, op: str, left: Index, right: Index) -> Index:
+        """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0 for
+        `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what cannot overflow."""
+        if isinstance(left, int) and isinstance(right, int):
+            return _FOLD[op](left, right)
+        if isinstance(left, int) and op in ("add", "multiply"):
+            left, right = right, left
+        if right == 0 and op in ("add", "subtract") or right == 1 and op in ("multiply", "divide"):
+            return left
+        if right == 0 and op == "multiply" or right == 1 and op == "remainder":
+            return 0
+        if left == 0 and op in ("divide", "remainder"):
+            return 0
+        return self.compute(op, INDEX, _operand(left), _operand(right), index=True)
+
+    @contextmanager
+    def loop(
+        self, start: Index, stop: Index, carried: Sequence[Operand] = (), sequential: bool = False
+    ) -> Iterator[tuple[Value, Loop]]:
+        """Open a loop; inside, set `loop.carried[k].updated`; after it, read `loop.carried[k].result`."""
+        loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
+        loop.carried = [Carried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
+        self._blocks[-1].append(loop)
+        self._blocks.append(loop.body)
+        self._known.append({})
+        yield loop.index, loop
+        self._known.pop()
+        self._blocks.pop()
+
+
+_FOLD = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x // y,
+    "remainder": lambda x, y: x % y,
+    "minimum": min,
+    "maximum": max,
+}
+
+
+def _operand(index: Index) -> Operand:
+    return Literal(INDEX, index) if isinstance(index, int) else index
+
+
+def _identity(operand: Operand | Index) -> Any:
+    if isinstance(operand, Value):
+        return operand.name
+    if isinstance(operand, Literal):  # 0.0 and -0.0 are equal, NaN is not: the text tells them apart
+        return (operand.type, repr(operand.value))
+    return operand

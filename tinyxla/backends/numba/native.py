@@ -1,0 +1,301 @@
+"""LLVM text to native code, and the cache of object code on disk.
+
+llvmlite's binding is used as it is: no Numba type inference stands between a kernel and its machine code. All kernels go
+into one MCJIT engine, which makes loading an object a matter of some thirty microseconds. Engines, and with them all
+addresses handed out, live until the process ends.
+
+An entry of the cache is a file named by the SHA-256 of what the code depends on: the loop IR (up to names) or the LLVM text,
+the processor and its features, the versions of llvmlite and LLVM, and the source of the modules that emit code. It begins
+with a checksum; what fails it is compiled anew and replaced. The directory is `$TINYXLA_CACHE_DIR`, or `tinyxla` in
+`$XDG_CACHE_HOME` or `~/.cache`; nobody but the user may read or write it. Where it cannot be made or written, everything
+works without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from tinyxla.backends.numba.canonical import canonical
+from tinyxla.backends.numba.llvm_printer import UnsupportedKernel, print_llvm
+from tinyxla.backends.numba.loops import Kernel
+from tinyxla_kernels import elementary
+
+FORMAT = b"tinyxla object 1\n"
+SIZE_LIMIT = 256 * 1024 * 1024  # bytes on disk; `$TINYXLA_CACHE_BYTES` sets another limit
+_WRITES_BETWEEN_EVICTIONS = 64
+_HERE = Path(__file__).parent
+_EMITTERS = [_HERE / name for name in ("loops.py", "canonical.py", "llvm_printer.py", "llvm_scalar.py")]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """Counts since the process began; `directory` is None where there is no cache on disk."""
+
+    memory_hits: int = 0
+    disk_hits: int = 0
+    compilations: int = 0
+    damaged: int = 0
+    directory: str | None = None
+
+
+_lock = threading.RLock()
+_addresses: dict[str, dict[str, int]] = {}
+_info = CacheInfo()
+_writes = 0
+
+
+def compile_kernel(kernel: Kernel) -> int:
+    """The address of `void (void **table, int64_t first, int64_t last)`; equal kernels share one."""
+    key = _key(canonical(kernel), _emission_version())
+    name = f"kernel_{key[:32]}"
+
+    def text() -> str:
+        return print_llvm(kernel, name, masked_tails=_has_masks())
+
+    return _compiled(key, text, [name], _shared_engine)[name]
+
+
+def compile_llvm(text: str, names: Sequence[str]) -> dict[str, int]:
+    """The addresses of the functions `names` that the LLVM module `text` defines.
+
+    Its code is kept on disk: the text must not contain addresses of this process. What it calls must be a function of the
+    process (the C library's, say), else `UnsupportedKernel` names what is missing.
+    """
+    return dict(_compiled(_key(text, *names), lambda: text, names, _new_engine))
+
+
+def cache_info() -> CacheInfo:
+    """What the caches did so far in this process."""
+    directory = _directory()
+    return replace(_info, directory=str(directory) if directory else None)
+
+
+def clear_cache() -> None:
+    """Forget what was compiled, in memory and on disk. Addresses handed out stay valid."""
+    with _lock:
+        _addresses.clear()
+        for path in _entries():
+            path.unlink(missing_ok=True)
+
+
+def _compiled(key: str, text: Any, names: Sequence[str], engine: Any) -> dict[str, int]:
+    found = _addresses.get(key)
+    with _lock:
+        found = found or _addresses.get(key)
+        if found is not None:
+            _count(memory_hits=1)
+            return found
+        code = _read(key)
+        if code is None:
+            code = _object_code(text())
+            _count(compilations=1)
+            _write(key, code)
+        else:
+            _count(disk_hits=1)
+        found = _addresses[key] = _load(engine(), code, names)
+        return found
+
+
+def _count(**increments: int) -> None:
+    global _info
+    _info = replace(_info, **{name: getattr(_info, name) + more for name, more in increments.items()})
+
+
+# Compiling and loading.
+
+
+@functools.cache
+def _processor() -> tuple[str, str]:
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _has_masks() -> bool:
+    return "+avx512vl" in _processor()[1]
+
+
+def _target_machine() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    cpu, features = _processor()
+    return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _compiler() -> tuple[llvm.TargetMachine, str, str]:
+    """The machine that compiles, its data layout and its triple."""
+    machine = _target_machine()
+    return machine, str(machine.target_data), machine.triple
+
+
+def _object_code(text: str) -> bytes:
+    """Optimise and compile a module. Level 2 without the vectoriser of straight-line code: level 3, and that vectoriser, cost
+    time and change nothing in kernels, which are loops."""
+    machine, layout, triple = _compiler()
+    module = llvm.parse_assembly(text)
+    module.data_layout = layout
+    module.triple = triple
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = True
+    options.loop_interleaving = True
+    options.loop_unrolling = True
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    _require_symbols(module)
+    return machine.emit_object(module)
+
+
+def _require_symbols(module: llvm.ModuleRef) -> None:
+    """LLVM ends the process when a symbol cannot be resolved, so look first."""
+    missing = [
+        function.name
+        for function in module.functions
+        if function.is_declaration and not function.name.startswith("llvm.") and not llvm.address_of_symbol(function.name)
+    ]
+    if missing:
+        raise UnsupportedKernel(f"Native code calls {', '.join(missing)}, which this process does not have; load it first.")
+
+
+def _new_engine() -> llvm.ExecutionEngine:
+    """An engine owns its target machine: deleting it would delete that. Hence engines are kept for ever."""
+    _load_math_library()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    _kept.append(engine)
+    return engine
+
+
+_shared_engine = functools.cache(_new_engine)
+_kept: list[Any] = []
+
+
+@functools.cache
+def _load_math_library() -> None:
+    """`fmod`, to which LLVM turns for remainders, is in a library of its own on Linux."""
+    if sys.platform.startswith("linux") and not llvm.address_of_symbol("fmod"):
+        llvm.load_library_permanently("libm.so.6")
+
+
+def _load(engine: llvm.ExecutionEngine, code: bytes, names: Sequence[str]) -> dict[str, int]:
+    object_file = llvm.ObjectFileRef.from_data(code)
+    engine.add_object_file(object_file)
+    engine.finalize_object()
+    _kept.append(object_file)
+    return {name: engine.get_function_address(name) for name in names}
+
+
+# The cache on disk.
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join([*parts, _environment()]).encode()).hexdigest()
+
+
+@functools.cache
+def _environment() -> str:
+    version = ".".join(str(part) for part in llvm.llvm_version_info)
+    return "\0".join([FORMAT.decode(), *_processor(), llvmlite.__version__, version, sys.platform])
+
+
+@functools.cache
+def _emission_version() -> str:
+    """A hash of the modules that decide which code a kernel becomes."""
+    digest = hashlib.sha256()
+    for path in [*_EMITTERS, *sorted(Path(str(elementary.__file__)).parent.glob("*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _directory() -> Path | None:
+    """The cache's directory; made, if need be. None if others could have put code there."""
+    try:
+        named = os.environ.get("TINYXLA_CACHE_DIR")
+        home = os.environ.get("XDG_CACHE_HOME")
+        path = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "tinyxla"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except (OSError, RuntimeError):
+        return None
+    if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        return None
+    return path
+
+
+def _entries() -> list[Path]:
+    directory = _directory()
+    try:
+        return list(directory.glob("*.object")) if directory else []
+    except OSError:
+        return []
+
+
+def _read(key: str) -> bytes | None:
+    directory = _directory()
+    if directory is None:
+        return None
+    path = directory / f"{key}.object"
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # recently used
+    header = len(FORMAT) + 32
+    code = data[header:]
+    if data[:header] != FORMAT + hashlib.sha256(code).digest():
+        _count(damaged=1)
+        return None
+    return code
+
+
+def _write(key: str, code: bytes) -> None:
+    """Written aside and moved into place, so that no other process ever reads half of it."""
+    global _writes
+    directory = _directory()
+    if directory is None:
+        return
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(suffix=".part", dir=directory)
+        with os.fdopen(handle, "wb") as file:
+            file.write(FORMAT + hashlib.sha256(code).digest() + code)
+        os.replace(temporary, directory / f"{key}.object")
+    except OSError:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        return
+    if _writes % _WRITES_BETWEEN_EVICTIONS == 0:
+        _evict()
+    _writes += 1
+
+
+def _evict() -> None:
+    """Delete what was not used for longest, until three quarters of the limit are left."""
+    limit = int(os.environ.get("TINYXLA_CACHE_BYTES", SIZE_LIMIT))
+    sizes: list[tuple[float, int, Path]] = []
+    for path in _entries():
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        sizes.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in sizes)
+    if total <= limit:
+        return
+    for _, size, path in sorted(sizes):
+        path.unlink(missing_ok=True)
+        total -= size
+        if total <= limit * 3 // 4:
+            return

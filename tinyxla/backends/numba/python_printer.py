@@ -1,0 +1,400 @@
+"""A kernel of the loop IR as a Python function: what a user reads, and what the tests run against the compiled kernel.
+
+The function takes the kernel's arguments as one-dimensional NumPy arrays, and the range of the outermost index. It runs
+under CPython; its scalars are NumPy's, so that every operation has its element type's rounding and wrap-around. As in the
+compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinyxla.backends.numba.loops import Compute, Index, Kernel, Literal, Load, Loop, Operand, Statement
+from tinyxla.backends.numba.loops import Store, Value
+
+_INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
+_CONSTRUCTORS = {
+    "pred": "np.bool_",
+    **{f"s{bits}": f"np.int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"np.uint{bits}" for bits in (8, 16, 32, 64)},
+    "f16": "np.float16",
+    "bf16": "ml_dtypes.bfloat16",
+    "f32": "np.float32",
+    "f64": "np.float64",
+    "c64": "np.complex64",
+    "c128": "np.complex128",
+}
+_NARROW = ("f16", "bf16")
+
+
+def print_python(kernel: Kernel, name: str | None = None) -> str:
+    """The source of the kernel as the function `name` (by default its own name), with the imports and helpers it needs."""
+    return _Printer(kernel).source(name or kernel.name)
+
+
+# A row is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is the operand's width, other names are attributes.
+
+_FLOAT: Mapping[str, str] = {
+    "abs": "abs({0})",
+    "add": "{0} + {1}",
+    "atan2": "np.arctan2({0}, {1})",
+    "cbrt": "np.cbrt({0})",
+    "ceil": "np.ceil({0})",
+    "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
+    "cosh": "np.cosh({0})",
+    "cosine": "np.cos({0})",
+    "divide": "{0} / {1}",
+    "erf": "erf({0})",
+    "erf-inv": "erf_inv({0})",
+    "exponential": "np.exp({0})",
+    "exponential-minus-one": "np.expm1({0})",
+    "floor": "np.floor({0})",
+    "imag": "0",
+    "is-finite": "np.isfinite({0})",
+    "log": "np.log({0})",
+    "log-plus-one": "np.log1p({0})",
+    "logistic": "logistic({0})",
+    "maximum": "np.maximum({0}, {1})",
+    "minimum": "np.minimum({0}, {1})",
+    "multiply": "{0} * {1}",
+    "negate": "-{0}",
+    "power": "np.power({0}, {1})",
+    "real": "{0}",
+    "reduce-precision": "reduce_precision({0}, {exponent_bits}, {mantissa_bits})",
+    "remainder": "np.fmod({0}, {1})",
+    "round-nearest-afz": "round_away_from_zero({0})",
+    "round-nearest-even": "np.rint({0})",
+    "rsqrt": "1 / np.sqrt({0})",
+    "sign": "np.copysign(np.sign({0}), {0})",
+    "sine": "np.sin({0})",
+    "sinh": "np.sinh({0})",
+    "sqrt": "np.sqrt({0})",
+    "subtract": "{0} - {1}",
+    "tan": "np.tan({0})",
+    "tanh": "np.tanh({0})",
+}
+
+_INTEGER: Mapping[str, str] = {
+    "abs": "abs({0})",
+    "add": "{0} + {1}",
+    "and": "{0} & {1}",
+    "clamp": "min(max({1}, {0}), {2})",
+    "count-leading-zeros": "{bits} - unsigned({0}, {bits}).bit_length()",
+    "divide": "divide({0}, {1})",
+    "imag": "0",
+    "maximum": "max({0}, {1})",
+    "minimum": "min({0}, {1})",
+    "multiply": "{0} * {1}",
+    "negate": "-{0}",
+    "not": "~{0}",
+    "or": "{0} | {1}",
+    "popcnt": "unsigned({0}, {bits}).bit_count()",
+    "power": "power({0}, {1})",
+    "real": "{0}",
+    "remainder": "remainder({0}, {1})",
+    "shift-left": "shift_left({0}, {1}, {bits})",
+    "shift-right-arithmetic": "shift_right_arithmetic({0}, {1}, {bits})",
+    "shift-right-logical": "shift_right_logical({0}, {1}, {bits})",
+    "sign": "np.sign({0})",
+    "subtract": "{0} - {1}",
+    "xor": "{0} ^ {1}",
+}
+
+_PRED: Mapping[str, str] = {
+    "add": "{0} | {1}",
+    "and": "{0} & {1}",
+    "clamp": "({1} | {0}) & {2}",
+    "maximum": "{0} | {1}",
+    "minimum": "{0} & {1}",
+    "multiply": "{0} & {1}",
+    "not": "not {0}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+}
+
+_COMPLEX: Mapping[str, str] = {
+    "abs": "abs({0})",
+    "add": "{0} + {1}",
+    "cosh": "np.cosh({0})",
+    "cosine": "np.cos({0})",
+    "divide": "{0} / {1}",
+    "exponential": "np.exp({0})",
+    "exponential-minus-one": "np.expm1({0})",
+    "imag": "{0}.imag",
+    "log": "np.log({0})",
+    "log-plus-one": "np.log1p({0})",
+    "logistic": "1 / (1 + np.exp(-{0}))",
+    "multiply": "{0} * {1}",
+    "negate": "-{0}",
+    "power": "np.power({0}, {1})",
+    "real": "{0}.real",
+    "rsqrt": "1 / np.sqrt({0})",
+    "sign": "complex_sign({0})",
+    "sine": "np.sin({0})",
+    "sinh": "np.sinh({0})",
+    "sqrt": "np.sqrt({0})",
+    "subtract": "{0} - {1}",
+    "tan": "np.tan({0})",
+    "tanh": "np.tanh({0})",
+}
+
+_INDEX: Mapping[str, str] = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} // {1}",
+    "remainder": "{0} % {1}",
+    "minimum": "min({0}, {1})",
+    "maximum": "max({0}, {1})",
+}
+
+_DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+
+# What NumPy lacks, defined where an expression names it.
+_HELPERS: Mapping[str, str] = {
+    "complex_sign": """
+def complex_sign(x):
+    return x / abs(x) if x != 0 else x
+""",
+    "divide": """
+def divide(x, y):
+    if y == 0:
+        return ~(x - x)
+    if y == -1:
+        return -x
+    quotient = x // y
+    return quotient + 1 if quotient * y != x and (x < 0) != (y < 0) else quotient
+""",
+    "erf": """
+def erf(x):
+    return type(x)(math.erf(x))
+""",
+    "erf_inv": """
+def erf_inv(x):
+    return scipy.special.erfinv(x)
+""",
+    "logistic": """
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+""",
+    "power": """
+def power(x, y):
+    if y >= 0:
+        return x**y
+    if x == 1 or x == -1:
+        return x if y % 2 else x * x
+    return x - x
+""",
+    "reduce_precision": """
+def reduce_precision(x, exponent_bits, mantissa_bits):
+    if x == 0 or not np.isfinite(x):
+        return x
+    fraction, exponent = math.frexp(x)  # 0.5 <= abs(fraction) < 1
+    bias = 2 ** (exponent_bits - 1) - 1
+    kept = math.ldexp(round(math.ldexp(fraction, mantissa_bits + 1)), exponent - mantissa_bits - 1)
+    if abs(kept) >= math.ldexp(1.0, bias) * 2:
+        kept = math.inf
+    if abs(kept) < math.ldexp(1.0, 1 - bias):
+        kept = 0.0
+    return type(x)(math.copysign(kept, x))
+""",
+    "remainder": """
+def remainder(x, y):
+    if y == 0:
+        return x
+    if y == -1:
+        return x - x
+    rest = x % y
+    return rest - y if rest != 0 and (x < 0) != (y < 0) else rest
+""",
+    "round_away_from_zero": """
+def round_away_from_zero(x):
+    whole = np.trunc(x)
+    return whole + np.copysign(type(x)(abs(x - whole) >= 0.5), x)
+""",
+    "saturated": """
+def saturated(x, low, high):
+    if x != x:
+        return 0
+    return low if x <= low else high if x >= high else int(x)
+""",
+    "shift_left": """
+def shift_left(x, y, bits):
+    return x << y if 0 <= y < bits else x - x
+""",
+    "shift_right_arithmetic": """
+def shift_right_arithmetic(x, y, bits):
+    high = unsigned(x, bits) >> (bits - 1)
+    filled = (unsigned(x, bits) - (high << bits)) >> (min(int(y), bits - 1) if y >= 0 else bits - 1)
+    return np.array(filled & ((1 << bits) - 1), f"u{bits // 8}").view(type(x))[()]
+""",
+    "shift_right_logical": """
+def shift_right_logical(x, y, bits):
+    shifted = unsigned(x, bits) >> int(y) if 0 <= y < bits else 0
+    return np.array(shifted, f"u{bits // 8}").view(type(x))[()]
+""",
+    "total_order": """
+def total_order(x):
+    bits = 8 * x.itemsize
+    pattern = int(x.view(f"i{bits // 8}"))
+    return pattern if pattern >= 0 else -(1 << (bits - 1)) - 1 - pattern
+""",
+    "unsigned": """
+def unsigned(x, bits):
+    return int(x) & ((1 << bits) - 1)
+""",
+}
+_MODULES = ("math", "ml_dtypes", "scipy.special")
+
+
+class _Printer:
+    """Prints one kernel. Indices are Python ints there, other values are NumPy scalars; `indices` tells them apart."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.indices = {kernel.first.name, kernel.last.name}
+
+    def source(self, name: str) -> str:
+        kernel = self.kernel
+        for buffer in kernel.scratch:
+            self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_constructor(buffer.type)})")
+        self._block(kernel.body, "    ")
+        parameters = [*(buffer.name for buffer in kernel.arguments), kernel.first.name, kernel.last.name]
+        function = "\n".join([f"def {name}({', '.join(parameters)}):", *(self.lines or ["    pass"])])
+        helpers = _helpers(function)
+        text = "\n\n".join([*(_HELPERS[helper] for helper in helpers), f"\n{function}\n"])
+        modules = ["numpy as np", *(module for module in _MODULES if f"{module}." in text)]
+        return "\n".join(f"import {module}" for module in sorted(modules)) + f"\n\n{text}"
+
+    def _block(self, statements: Sequence[Statement], indent: str) -> None:
+        for statement in statements:
+            if isinstance(statement, Compute):
+                self.lines.append(f"{indent}{statement.result.name} = {self._expression(statement)}")
+            elif isinstance(statement, Load):
+                element = f"{statement.buffer.name}[{self._index(statement.index)}]"
+                self.lines.append(f"{indent}{statement.result.name} = {element}")
+            elif isinstance(statement, Store):
+                element = f"{statement.buffer.name}[{self._index(statement.index)}]"
+                self.lines.append(f"{indent}{element} = {self._operand(statement.value)}")
+            else:
+                self._loop(statement, indent)
+
+    def _loop(self, loop: Loop, indent: str) -> None:
+        self.indices.add(loop.index.name)
+        for carried in loop.carried:
+            self.lines.append(f"{indent}{carried.inside.name} = {self._operand(carried.initial)}")
+        start, stop = self._index(loop.start), self._index(loop.stop)
+        self.lines.append(f"{indent}for {loop.index.name} in range({start}, {stop}):")
+        body = len(self.lines)
+        self._block(loop.body, indent + "    ")
+        if loop.carried:
+            names = ", ".join(carried.inside.name for carried in loop.carried)
+            updates = ", ".join(self._operand(carried.updated or carried.inside) for carried in loop.carried)
+            self.lines.append(f"{indent}    {names} = {updates}")
+        if len(self.lines) == body:
+            self.lines.append(f"{indent}    pass")
+        for carried in loop.carried:
+            self.lines.append(f"{indent}{carried.result.name} = {carried.inside.name}")
+
+    def _index(self, index: Index | Operand) -> str:
+        if isinstance(index, Value):
+            return index.name
+        return str(index.value if isinstance(index, Literal) else index)
+
+    def _operand(self, operand: Operand) -> str:
+        if isinstance(operand, Literal):
+            return _literal(operand)
+        return f"np.int64({operand.name})" if operand.name in self.indices else operand.name
+
+    def _expression(self, compute: Compute) -> str:
+        op, result, attributes = compute.op, compute.result.type, dict(compute.attributes)
+        if "index" in attributes:
+            self.indices.add(compute.result.name)
+            return _INDEX[op].format(*(self._index(operand) for operand in compute.operands))
+        operands = [self._operand(operand) for operand in compute.operands]
+        type = compute.operands[-1].type
+        if op == "copy":
+            return operands[0]
+        if op == "select":
+            return f"{operands[1]} if {operands[0]} else {operands[2]}"
+        if op == "complex":
+            return f"{_constructor(result)}(complex({operands[0]}, {operands[1]}))"
+        if op == "bitcast-convert":
+            return f"{operands[0]}.view({_constructor(result)})"
+        if op == "convert":
+            return _conversion(operands[0], type, result)
+        if type in _NARROW:
+            operands = [f"np.float32({operand})" for operand in operands]
+        if op == "compare":
+            return _comparison(operands, type, **attributes)
+        template = _table(type)[op]
+        expression = template.format(*operands, bits=_INTEGERS.get(type, 0), **attributes)
+        constructed = type in _NARROW or type in _INTEGERS or type == "pred" or op in ("imag", "real")
+        return f"{_constructor(result)}({expression})" if constructed and result != "pred" or op == "not" else expression
+
+
+def _table(type: str) -> Mapping[str, str]:
+    if type in _INTEGERS:
+        return _INTEGER
+    return _PRED if type == "pred" else _COMPLEX if type in ("c64", "c128") else _FLOAT
+
+
+def _comparison(operands: Sequence[str], type: str, direction: str, compare_type: str = "") -> str:
+    left, right = operands
+    if compare_type == "TOTALORDER" and type not in _INTEGERS:
+        left, right = f"total_order({left})", f"total_order({right})"
+    return f"{left} {_DIRECTIONS[direction]} {right}"
+
+
+def _conversion(operand: str, source: str, target: str) -> str:
+    """By value; floats saturate on their way to integers, complex numbers lose their imaginary part on that to reals."""
+    if source in ("c64", "c128") and target not in ("c64", "c128"):
+        operand, source = f"{operand}.real", "f32" if source == "c64" else "f64"
+    if target == "pred":
+        return f"{operand} != 0"
+    if target in _INTEGERS and source in _INTEGERS:
+        return f"{operand}.astype({_constructor(target)})"
+    if target in _INTEGERS and source != "pred":
+        bits = _INTEGERS[target]
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
+        return f"{_constructor(target)}(saturated({operand}, {low}, {high}))"
+    if target == "bf16" and source != "f32":
+        operand = f"np.float32({operand})"
+    return f"{_constructor(target)}({operand})"
+
+
+def _constructor(type: str) -> str:
+    return _CONSTRUCTORS[type]
+
+
+def _literal(literal: Literal) -> str:
+    value: Any = literal.value
+    constructor = _constructor(literal.type)
+    if literal.type in ("c64", "c128"):
+        return f"{constructor}(complex({_float(value.real)}, {_float(value.imag)}))"
+    if literal.type == "pred":
+        return f"{constructor}({bool(value)})"
+    return f"{constructor}({int(value) if literal.type in _INTEGERS else _float(value)})"
+
+
+def _float(value: float) -> str:
+    if value != value:
+        return "np.nan"
+    if abs(value) == float("inf"):
+        return "np.inf" if value > 0 else "-np.inf"
+    return repr(float(value))
+
+
+def _helpers(text: str) -> list[str]:
+    """The helpers that a text calls, and those that they call, in order of name."""
+    found: set[str] = set()
+    texts = [text]
+    while texts:
+        current = texts.pop()
+        new = {name for name in _HELPERS if re.search(rf"(?<![.\w]){name}\(", current)} - found
+        found |= new
+        texts += [_HELPERS[name] for name in sorted(new)]
+    return sorted(found)

@@ -1,0 +1,302 @@
+"""Running a schedule: one native function, called once from Python, executes all steps of a compiled program.
+
+A *schedule* is an array of 64-bit words, made by `Schedule`; *slots* are the 64-bit words of one call: addresses of
+inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the grain at
+which that may be cut, the slots whose words are its arguments and words that are arguments themselves; it runs
+`kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule, and arithmetic on slots, so that a loop over a sequence
+advances an address instead of copying.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from string import Template
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyxla.backends.numba import thread_pool
+from tinyxla.backends.numba.native import compile_llvm
+
+_END, _KERNEL, _JUMP, _JUMP_UNLESS, _SWITCH, _COUNT, _SET, _MOVE, _ADD = range(9)
+
+# A step begins with its opcode. Jump targets count words from the step that jumps, so schedules can be moved.
+_SOURCE = Template("""
+define void @run(ptr %schedule, ptr %slots, ptr %pool) {
+entry:
+  %most_arguments = load i64, ptr %schedule
+  %table = alloca i64, i64 %most_arguments, align 8
+  %first_step = getelementptr i64, ptr %schedule, i64 1
+  br label %next
+next:
+  %step = phi ptr [ %first_step, %entry ], [ %after_kernel, %kernel ], [ %after_kernel, %called ],
+    [ %target, %jump ], [ %chosen, %jump_unless ], [ %selected, %switch ], [ %counted, %count ],
+    [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ]
+  %opcode = load i64, ptr %step
+  %at1 = getelementptr i64, ptr %step, i64 1
+  %at2 = getelementptr i64, ptr %step, i64 2
+  %at3 = getelementptr i64, ptr %step, i64 3
+  %at4 = getelementptr i64, ptr %step, i64 4
+  switch i64 %opcode, label %end [
+    i64 $KERNEL, label %kernel
+    i64 $JUMP, label %jump
+    i64 $JUMP_UNLESS, label %jump_unless
+    i64 $SWITCH, label %switch
+    i64 $COUNT, label %count
+    i64 $SET, label %set
+    i64 $MOVE, label %move
+    i64 $ADD, label %add
+  ]
+
+kernel:  ; address, extent, grain, number of slots, number of constants, the slots, the constants
+  %at5 = getelementptr i64, ptr %step, i64 5
+  %at6 = getelementptr i64, ptr %step, i64 6
+  %extent = load i64, ptr %at2
+  %slot_count = load i64, ptr %at4
+  %constant_count = load i64, ptr %at5
+  %constants_at = getelementptr i64, ptr %at6, i64 %slot_count
+  %after_kernel = getelementptr i64, ptr %constants_at, i64 %constant_count
+  %nothing = icmp sle i64 %extent, 0
+  br i1 %nothing, label %next, label %gather
+gather:
+  %gathered = phi i64 [ 0, %kernel ], [ %one_more, %copy ]
+  %complete = icmp sge i64 %gathered, %slot_count
+  br i1 %complete, label %append, label %copy
+copy:
+  %slot_at = getelementptr i64, ptr %at6, i64 %gathered
+  %slot = load i64, ptr %slot_at
+  %word_at = getelementptr i64, ptr %slots, i64 %slot
+  %word = load i64, ptr %word_at
+  %entry_at = getelementptr i64, ptr %table, i64 %gathered
+  store i64 %word, ptr %entry_at
+  %one_more = add i64 %gathered, 1
+  br label %gather
+append:
+  %free_at = getelementptr i64, ptr %table, i64 %slot_count
+  %constant_bytes = shl i64 %constant_count, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %free_at, ptr %constants_at, i64 %constant_bytes, i1 false)
+  %address = load ptr, ptr %at1
+  %grain = load i64, ptr %at3
+  %never_split = icmp eq i64 %grain, 0
+  %one_chunk = icmp sle i64 %extent, %grain
+  %whole = or i1 %never_split, %one_chunk
+  br i1 %whole, label %at_once, label %split
+at_once:
+  call void %address(ptr %table, i64 0, i64 %extent)
+  br label %called
+split:
+  call void @run_split(ptr %pool, ptr %address, ptr %table, i64 %extent, i64 %grain)
+  br label %called
+called:
+  br label %next
+
+jump:  ; distance
+  %distance = load i64, ptr %at1
+  %target = getelementptr i64, ptr %step, i64 %distance
+  br label %next
+
+jump_unless:  ; slot of the address of a pred, distance
+  %pred_slot = load i64, ptr %at1
+  %pred_word_at = getelementptr i64, ptr %slots, i64 %pred_slot
+  %pred_at = load ptr, ptr %pred_word_at
+  %pred = load i8, ptr %pred_at
+  %is_false = icmp eq i8 %pred, 0
+  %unless_distance = load i64, ptr %at2
+  %moved = select i1 %is_false, i64 %unless_distance, i64 3
+  %chosen = getelementptr i64, ptr %step, i64 %moved
+  br label %next
+
+switch:  ; slot of the address of an s32, number of cases, their distances; what is out of range takes the last
+  %index_slot = load i64, ptr %at1
+  %index_word_at = getelementptr i64, ptr %slots, i64 %index_slot
+  %index_at = load ptr, ptr %index_word_at
+  %short_index = load i32, ptr %index_at
+  %index = zext i32 %short_index to i64
+  %cases = load i64, ptr %at2
+  %last_case = sub i64 %cases, 1
+  %case = call i64 @llvm.smin.i64(i64 %index, i64 %last_case)
+  %case_at = getelementptr i64, ptr %at3, i64 %case
+  %case_distance = load i64, ptr %case_at
+  %selected = getelementptr i64, ptr %step, i64 %case_distance
+  br label %next
+
+count:  ; slot of a counter, distance: count down, jump while it is positive
+  %counter_slot = load i64, ptr %at1
+  %counter_at = getelementptr i64, ptr %slots, i64 %counter_slot
+  %counter = load i64, ptr %counter_at
+  %lower = sub i64 %counter, 1
+  store i64 %lower, ptr %counter_at
+  %again = icmp sgt i64 %lower, 0
+  %count_distance = load i64, ptr %at2
+  %count_moved = select i1 %again, i64 %count_distance, i64 3
+  %counted = getelementptr i64, ptr %step, i64 %count_moved
+  br label %next
+
+set:  ; slot, constant
+  %set_slot = load i64, ptr %at1
+  %constant = load i64, ptr %at2
+  %set_at = getelementptr i64, ptr %slots, i64 %set_slot
+  store i64 %constant, ptr %set_at
+  %after_set = getelementptr i64, ptr %step, i64 3
+  br label %next
+
+move:  ; destination slot, source slot
+  %to_slot = load i64, ptr %at1
+  %from_slot = load i64, ptr %at2
+  %from_at = getelementptr i64, ptr %slots, i64 %from_slot
+  %carried = load i64, ptr %from_at
+  %to_at = getelementptr i64, ptr %slots, i64 %to_slot
+  store i64 %carried, ptr %to_at
+  %after_move = getelementptr i64, ptr %step, i64 3
+  br label %next
+
+add:  ; slot, constant
+  %sum_slot = load i64, ptr %at1
+  %addend = load i64, ptr %at2
+  %sum_at = getelementptr i64, ptr %slots, i64 %sum_slot
+  %old_sum = load i64, ptr %sum_at
+  %sum = add i64 %old_sum, %addend
+  store i64 %sum, ptr %sum_at
+  %after_add = getelementptr i64, ptr %step, i64 3
+  br label %next
+
+end:
+  ret void
+}
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+""")
+
+
+def _source() -> str:
+    opcodes = dict(
+        KERNEL=_KERNEL,
+        JUMP=_JUMP,
+        JUMP_UNLESS=_JUMP_UNLESS,
+        SWITCH=_SWITCH,
+        COUNT=_COUNT,
+        SET=_SET,
+        MOVE=_MOVE,
+        ADD=_ADD,
+    )
+    return thread_pool.source() + _SOURCE.substitute(opcodes)
+
+
+class Label:
+    """A place in a schedule that jumps name before or after it is known."""
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self.uses: list[tuple[int, int]] = []  # (position of the word to fill, position of the step)
+
+
+class Schedule:
+    """Collects steps; `finish` gives the array that `launch` runs."""
+
+    def __init__(self) -> None:
+        self._words: list[int] = [1]  # the longest argument list; at least one, since an empty table has no address
+        self._labels: list[Label] = []
+
+    def kernel(
+        self, address: int, slots: Sequence[int], extent: int, grain: int = 0, constants: Sequence[int] = ()
+    ) -> None:
+        """Run the kernel at `address` over [0, extent), in chunks of `grain` that threads share; 0 means never split.
+
+        Its table holds the words of `slots`, then `constants`.
+        """
+        if address == 0 or extent < 0 or grain < 0:
+            raise ValueError(f"a kernel step needs an address, extent >= 0 and grain >= 0; got {address}, {extent}, {grain}")
+        self._words[0] = max(self._words[0], len(slots) + len(constants))
+        self._words += [_KERNEL, address, extent, grain, len(slots), len(constants), *slots, *constants]
+
+    def label(self) -> Label:
+        """A new label, not yet placed."""
+        label = Label()
+        self._labels.append(label)
+        return label
+
+    def place(self, label: Label) -> None:
+        """Let `label` stand for the next step."""
+        label.position = len(self._words)
+
+    def jump(self, target: Label) -> None:
+        self._step(_JUMP, target)
+
+    def jump_unless(self, slot: int, target: Label) -> None:
+        """Jump if the pred at the address in `slot` is false."""
+        self._step(_JUMP_UNLESS, slot, target)
+
+    def switch(self, slot: int, targets: Sequence[Label]) -> None:
+        """Jump to `targets[i]` for the s32 `i` at the address in `slot`; to the last one if `i` is out of range."""
+        if not targets:
+            raise ValueError("a switch needs at least one target")
+        self._step(_SWITCH, slot, len(targets), *targets)
+
+    def count(self, slot: int, target: Label) -> None:
+        """Lower the integer in `slot` by one and jump if it is still positive."""
+        self._step(_COUNT, slot, target)
+
+    def set(self, slot: int, word: int) -> None:
+        self._step(_SET, slot, word)
+
+    def move(self, destination: int, source: int) -> None:
+        """Copy the word of slot `source` to slot `destination`."""
+        self._step(_MOVE, destination, source)
+
+    def add(self, slot: int, word: int) -> None:
+        """Add a constant to the word in `slot`: to advance an address."""
+        self._step(_ADD, slot, word)
+
+    def _step(self, opcode: int, *words: int | Label) -> None:
+        start = len(self._words)
+        self._words.append(opcode)
+        for word in words:
+            if isinstance(word, Label):
+                word.uses.append((len(self._words), start))
+                word = 0
+            self._words.append(word)
+
+    def finish(self) -> npt.NDArray[np.int64]:
+        words = [*self._words, _END]
+        for label in self._labels:
+            for position, step in label.uses:
+                if label.position is None:
+                    raise ValueError("a schedule jumps to a label that was never placed; call place(label) where it belongs")
+                words[position] = label.position - step
+        return np.array(words, np.int64)
+
+
+_functions = compile_llvm(_source(), ("run", *thread_pool.NAMES))
+_pool = thread_pool.ThreadPool(_functions, thread_pool.default_threads())
+_pool_address = _pool.address
+_run: Callable[[int, int, int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    _functions["run"]
+)
+
+
+def launch(schedule: int, slots: int) -> None:
+    """Run the schedule at an address on the slots at an address; the GIL is released meanwhile."""
+    _run(schedule, slots, _pool_address)
+
+
+def get_num_threads() -> int:
+    """How many threads, the caller's included, share the work of a compiled function."""
+    return _pool.threads
+
+
+def set_num_threads(threads: int) -> None:
+    """Let compiled functions use `threads` threads, the caller's included. Results do not depend on it."""
+    _pool.set_threads(threads)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use `count` threads within a `with` block."""
+    before = get_num_threads()
+    set_num_threads(count)
+    try:
+        yield
+    finally:
+        set_num_threads(before)

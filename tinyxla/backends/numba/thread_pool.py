@@ -1,0 +1,549 @@
+"""A pool of threads that run the chunks of one kernel: the native code, its shared state, and the Python that owns it.
+
+Workers are Python threads that enter the native `work` function once and stay there with the GIL released. A parallel
+region publishes a *job* (kernel, table, extent, grain) by storing one 64-bit *ticket*: the job's generation in the high
+half, the number of chunks nobody took yet in the low half. Whoever lowers the low half by compare-and-swap owns a chunk,
+and while it does the job cannot end, so its fields can be read; a late worker that finds zero has nothing to do and
+nothing to acknowledge. That is why a region never waits for a thread that still sleeps.
+
+Idle workers spin for some tens of microseconds, then sleep on a futex (Linux), or leave native code and wait on a
+`threading.Condition` (elsewhere). The publisher stores the ticket and then reads the number of sleepers; a worker counts
+itself as a sleeper and then reads the ticket; both with sequentially consistent order, so one of them sees the other
+(Dekker's argument) and no wake-up is lost.
+
+One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside a
+chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
+
+After `fork` the child has the memory but not the threads: its state is reset and the next region starts new ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import math
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from string import Template
+
+# The state block: an array of 64-bit words. What different threads write stands on different pairs of cache lines
+# (processors fetch lines in pairs).
+_PAIR = 16
+HELPERS = 0  # workers that take part, one less than the number of threads; -1 tells all workers to return
+SPIN = 1  # how many pauses an idle worker spins before it sleeps
+STARTER = 2  # address of the Python callback that starts missing workers, 0 when none are missing
+WAKER = 3  # address of the Python callback that wakes workers where there is no futex
+YIELD = 4  # address of the operating system's "let others run"
+SYSCALL = 5  # address of libc's `syscall`, 0 where there is no futex
+FUTEX = 6  # the futex system call's number
+LOCK = 1 * _PAIR  # 1 while a job runs
+TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
+PENDING = 3 * _PAIR  # chunks not yet finished
+SLEEPING = 4 * _PAIR  # workers that sleep, or are about to
+KERNEL = 5 * _PAIR  # the job, valid for whoever holds one of its chunks
+TABLE = KERNEL + 1
+EXTENT = KERNEL + 2
+GRAIN = KERNEL + 3
+CHUNKS = KERNEL + 4
+_WORDS = 6 * _PAIR
+
+# What `work` returns, and takes back as `slept`.
+_STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
+
+_SPIN_SECONDS = 30e-6
+_FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98}
+_PAUSES = {
+    "x86_64": "void @llvm.x86.sse2.pause()",
+    "AMD64": "void @llvm.x86.sse2.pause()",
+    "aarch64": "void @llvm.aarch64.hint(i32 1)",
+    "arm64": "void @llvm.aarch64.hint(i32 1)",
+}
+
+NAMES = ("run_split", "work", "set_helpers", "spin")
+
+_SOURCE = Template("""
+$declare_pause
+
+define internal void @pause() alwaysinline {
+  $call_pause
+  ret void
+}
+
+define void @spin(i64 %count) {  ; only to measure how long a pause is
+entry:
+  br label %loop
+loop:
+  %left = phi i64 [ %count, %entry ], [ %fewer, %loop ]
+  call void @pause()
+  %fewer = sub i64 %left, 1
+  %more = icmp sgt i64 %fewer, 0
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+define internal i64 @futex(ptr %pool, ptr %word, i64 %operation, i64 %value) noinline {
+  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
+  %syscall = load ptr, ptr %syscall_at
+  %number_at = getelementptr i64, ptr %pool, i64 $FUTEX
+  %number = load i64, ptr %number_at
+  %result = call i64 (i64, ...) %syscall(i64 %number, ptr %word, i64 %operation, i64 %value, ptr null)
+  ret i64 %result
+}
+
+define internal void @wake(ptr %pool, i64 %count) noinline {
+  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
+  %syscall = load i64, ptr %syscall_at
+  %has_futex = icmp ne i64 %syscall, 0
+  br i1 %has_futex, label %native, label %portable
+native:
+  %generation_at = getelementptr i8, ptr %pool, i64 $GENERATION_BYTE
+  call i64 @futex(ptr %pool, ptr %generation_at, i64 $FUTEX_WAKE, i64 %count)
+  ret void
+portable:
+  %waker_at = getelementptr i64, ptr %pool, i64 $WAKER
+  %waker = load ptr, ptr %waker_at
+  call void %waker()
+  ret void
+}
+
+; Change the number of workers that take part; whoever sleeps looks at it again.
+define void @set_helpers(ptr %pool, i64 %helpers) {
+  %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
+  store atomic i64 %helpers, ptr %helpers_at seq_cst, align 8
+  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
+  atomicrmw add ptr %ticket_at, i64 $ONE_GENERATION seq_cst  ; a worker on its way to sleep finds a changed word
+  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
+  %syscall = load i64, ptr %syscall_at
+  %has_futex = icmp ne i64 %syscall, 0
+  br i1 %has_futex, label %native, label %done
+native:
+  call void @wake(ptr %pool, i64 $EVERYBODY)
+  call i64 @futex(ptr %pool, ptr %helpers_at, i64 $FUTEX_WAKE, i64 $EVERYBODY)
+  br label %done
+done:
+  ret void
+}
+
+; Take and run chunks of the current job until none is left.
+define internal void @take_chunks(ptr %pool) {
+entry:
+  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
+  %pending_at = getelementptr i64, ptr %pool, i64 $PENDING
+  %kernel_at = getelementptr i64, ptr %pool, i64 $KERNEL
+  %table_at = getelementptr i64, ptr %pool, i64 $TABLE
+  %extent_at = getelementptr i64, ptr %pool, i64 $EXTENT
+  %grain_at = getelementptr i64, ptr %pool, i64 $GRAIN
+  %chunks_at = getelementptr i64, ptr %pool, i64 $CHUNKS
+  br label %look
+look:
+  %ticket = load atomic i64, ptr %ticket_at acquire, align 8
+  %untaken = and i64 %ticket, $UNTAKEN
+  %empty = icmp eq i64 %untaken, 0
+  br i1 %empty, label %done, label %take
+take:
+  %lowered = sub i64 %ticket, 1
+  %exchange = cmpxchg ptr %ticket_at, i64 %ticket, i64 %lowered acq_rel acquire
+  %taken = extractvalue { i64, i1 } %exchange, 1
+  br i1 %taken, label %execute, label %look
+execute:
+  %kernel = load ptr, ptr %kernel_at
+  %table = load ptr, ptr %table_at
+  %extent = load i64, ptr %extent_at
+  %grain = load i64, ptr %grain_at
+  %chunks = load i64, ptr %chunks_at
+  %chunk = sub i64 %chunks, %untaken
+  %first = mul i64 %chunk, %grain
+  %left = sub i64 %extent, %first
+  %size = call i64 @llvm.smin.i64(i64 %left, i64 %grain)
+  %last = add i64 %first, %size
+  call void %kernel(ptr %table, i64 %first, i64 %last)
+  atomicrmw sub ptr %pending_at, i64 1 release
+  br label %look
+done:
+  ret void
+}
+
+; The life of worker number `index`: returns $STOPPED when the pool closes and, without a futex, $ASLEEP or $BENCHED when
+; it should wait and come back with that number.
+define i64 @work(ptr %pool, i64 %index, i64 %slept) {
+entry:
+  %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
+  %spin_at = getelementptr i64, ptr %pool, i64 $SPIN
+  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
+  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
+  %sleeping_at = getelementptr i64, ptr %pool, i64 $SLEEPING
+  %generation_at = getelementptr i8, ptr %pool, i64 $GENERATION_BYTE
+  %syscall = load i64, ptr %syscall_at
+  %has_futex = icmp ne i64 %syscall, 0
+  %was_asleep = icmp eq i64 %slept, $ASLEEP
+  br i1 %was_asleep, label %awake, label %top
+awake:
+  atomicrmw sub ptr %sleeping_at, i64 1 seq_cst
+  br label %top
+top:
+  %helpers = load atomic i64, ptr %helpers_at seq_cst, align 8
+  %closed = icmp slt i64 %helpers, 0
+  br i1 %closed, label %stopped, label %open
+open:
+  %takes_part = icmp slt i64 %index, %helpers
+  br i1 %takes_part, label %serve, label %bench
+serve:
+  call void @take_chunks(ptr %pool)
+  %pauses = load i64, ptr %spin_at
+  br label %spin
+spin:
+  %left = phi i64 [ %pauses, %serve ], [ %fewer, %rest ]
+  %ticket = load atomic i64, ptr %ticket_at acquire, align 8
+  %untaken = and i64 %ticket, $UNTAKEN
+  %work = icmp ne i64 %untaken, 0
+  br i1 %work, label %top, label %idle
+idle:
+  %tired = icmp sle i64 %left, 0
+  br i1 %tired, label %sleep, label %rest
+rest:
+  call void @pause()
+  %fewer = sub i64 %left, 1
+  br label %spin
+sleep:
+  atomicrmw add ptr %sleeping_at, i64 1 seq_cst
+  %ticket_now = load atomic i64, ptr %ticket_at seq_cst, align 8
+  %helpers_now = load atomic i64, ptr %helpers_at seq_cst, align 8
+  %untaken_now = and i64 %ticket_now, $UNTAKEN
+  %work_now = icmp ne i64 %untaken_now, 0
+  %changed = icmp ne i64 %helpers_now, %helpers
+  %stay = or i1 %work_now, %changed
+  br i1 %stay, label %awake, label %rest_long
+rest_long:
+  br i1 %has_futex, label %native_sleep, label %leave
+native_sleep:
+  %generation = lshr i64 %ticket_now, 32
+  call i64 @futex(ptr %pool, ptr %generation_at, i64 $FUTEX_WAIT, i64 %generation)
+  br label %awake
+leave:
+  ret i64 $ASLEEP
+bench:
+  br i1 %has_futex, label %native_bench, label %leave_bench
+native_bench:
+  %count_at = getelementptr i8, ptr %helpers_at, i64 $LOW_BYTE
+  call i64 @futex(ptr %pool, ptr %count_at, i64 $FUTEX_WAIT, i64 %helpers)
+  br label %top
+leave_bench:
+  ret i64 $BENCHED
+stopped:
+  ret i64 $STOPPED
+}
+
+; Run a kernel over [0, extent) in chunks cut at multiples of the grain, on this thread and the pool's.
+define void @run_split(ptr %pool, ptr %kernel, ptr %table, i64 %extent, i64 %grain) {
+entry:
+  %lock_at = getelementptr i64, ptr %pool, i64 $LOCK
+  %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
+  %starter_at = getelementptr i64, ptr %pool, i64 $STARTER
+  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
+  %pending_at = getelementptr i64, ptr %pool, i64 $PENDING
+  %sleeping_at = getelementptr i64, ptr %pool, i64 $SLEEPING
+  %kernel_at = getelementptr i64, ptr %pool, i64 $KERNEL
+  %table_at = getelementptr i64, ptr %pool, i64 $TABLE
+  %extent_at = getelementptr i64, ptr %pool, i64 $EXTENT
+  %grain_at = getelementptr i64, ptr %pool, i64 $GRAIN
+  %chunks_at = getelementptr i64, ptr %pool, i64 $CHUNKS
+  %before_last = sub i64 %extent, 1
+  %full = udiv i64 %before_last, %grain
+  %chunks = add i64 %full, 1
+  %countable = icmp ule i64 %chunks, $UNTAKEN
+  %helpers = load atomic i64, ptr %helpers_at monotonic, align 8
+  %has_helpers = icmp sgt i64 %helpers, 0
+  %parallel = and i1 %countable, %has_helpers
+  br i1 %parallel, label %prepare, label %alone
+prepare:
+  %starter = load atomic ptr, ptr %starter_at acquire, align 8
+  %complete = icmp eq ptr %starter, null
+  br i1 %complete, label %acquire, label %start
+start:
+  call void %starter()
+  br label %acquire
+acquire:
+  %exchange = cmpxchg ptr %lock_at, i64 0, i64 1 acquire monotonic
+  %acquired = extractvalue { i64, i1 } %exchange, 1
+  br i1 %acquired, label %publish, label %alone
+publish:
+  store ptr %kernel, ptr %kernel_at
+  store ptr %table, ptr %table_at
+  store i64 %extent, ptr %extent_at
+  store i64 %grain, ptr %grain_at
+  store i64 %chunks, ptr %chunks_at
+  store atomic i64 %chunks, ptr %pending_at monotonic, align 8
+  %old_ticket = load atomic i64, ptr %ticket_at monotonic, align 8
+  %old_generation = and i64 %old_ticket, $GENERATION
+  %generation = add i64 %old_generation, $ONE_GENERATION
+  %ticket = or i64 %generation, %chunks
+  store atomic i64 %ticket, ptr %ticket_at seq_cst, align 8
+  %sleeping = load atomic i64, ptr %sleeping_at seq_cst, align 8
+  %all_awake = icmp sle i64 %sleeping, 0
+  br i1 %all_awake, label %take_part, label %rouse
+rouse:
+  %useful = sub i64 %chunks, 1
+  %count = call i64 @llvm.smin.i64(i64 %sleeping, i64 %useful)
+  call void @wake(ptr %pool, i64 %count)
+  br label %take_part
+take_part:
+  call void @take_chunks(ptr %pool)
+  %spin_at = getelementptr i64, ptr %pool, i64 $SPIN
+  %pauses = load i64, ptr %spin_at
+  br label %wait
+wait:
+  %left = phi i64 [ %pauses, %take_part ], [ %fewer, %relax ], [ 0, %yield ]
+  %pending = load atomic i64, ptr %pending_at acquire, align 8
+  %finished = icmp eq i64 %pending, 0
+  br i1 %finished, label %release, label %others
+others:
+  %tired = icmp sle i64 %left, 0
+  br i1 %tired, label %yield, label %relax
+relax:
+  call void @pause()
+  %fewer = sub i64 %left, 1
+  br label %wait
+yield:
+  %yield_at = getelementptr i64, ptr %pool, i64 $YIELD
+  %let_others_run = load ptr, ptr %yield_at
+  call i32 %let_others_run()
+  br label %wait
+release:
+  store atomic i64 0, ptr %lock_at release, align 8
+  ret void
+alone:
+  br label %chunk
+chunk:
+  %first = phi i64 [ 0, %alone ], [ %last, %chunk ]
+  %rest = sub i64 %extent, %first
+  %size = call i64 @llvm.smin.i64(i64 %rest, i64 %grain)
+  %last = add i64 %first, %size
+  call void %kernel(ptr %table, i64 %first, i64 %last)
+  %more = icmp slt i64 %last, %extent
+  br i1 %more, label %chunk, label %done
+done:
+  ret void
+}
+
+declare i64 @llvm.smin.i64(i64, i64)
+""")
+
+
+def source() -> str:
+    """The LLVM text of `run_split`, `work`, `set_helpers` and `spin` for this machine."""
+    little = sys.byteorder == "little"
+    pause = _PAUSES.get(platform.machine())
+    signature = pause.replace("i32 1", "i32") if pause else ""
+    return _SOURCE.substitute(
+        {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
+        declare_pause=f"declare {signature}" if pause else "",
+        call_pause=f"call {pause}" if pause else "",
+        STOPPED=_STOPPED,
+        ASLEEP=_ASLEEP,
+        BENCHED=_BENCHED,
+        UNTAKEN=0xFFFF_FFFF,
+        GENERATION=-(1 << 32),
+        ONE_GENERATION=1 << 32,
+        GENERATION_BYTE=8 * TICKET + (4 if little else 0),
+        LOW_BYTE=0 if little else 4,
+        FUTEX_WAIT=128,  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, see futex(2)
+        FUTEX_WAKE=129,
+        EVERYBODY=0x7FFF_FFFF,
+    )
+
+
+class ThreadPool:
+    """The state block, the worker threads and the number of threads that take part, the caller's included.
+
+    `functions` holds the addresses of the compiled `NAMES`. No thread is started before the first region that is split.
+    """
+
+    def __init__(self, functions: Mapping[str, int], threads: int) -> None:
+        self._work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(functions["work"])
+        self._set_helpers = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["set_helpers"])
+        self._spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["spin"])
+        callback = ctypes.CFUNCTYPE(None)
+        self._callbacks = (callback(self._start_missing_workers), callback(self._wake_workers))
+        self._memory = (ctypes.c_int64 * (_WORDS + _PAIR))()
+        address = ctypes.addressof(self._memory)
+        self.address = -(-address // (8 * _PAIR)) * (8 * _PAIR)
+        self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
+        self._starter = _address(self._callbacks[0])
+        self.state[WAKER] = _address(self._callbacks[1])
+        self.state[YIELD] = _yield_address()
+        self.state[SYSCALL], self.state[FUTEX] = _futex()
+        self._forget_workers()
+        self.set_threads(threads)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_workers)
+        atexit.register(self.close)
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    def set_threads(self, threads: int) -> None:
+        """Let `threads` threads, the caller's included, run the chunks of regions that begin from now on."""
+        if threads < 1:
+            raise ValueError(f"the number of threads is {threads}; it must be at least 1, the calling thread")
+        with self._lock:
+            self._threads = threads
+            if not self._closed:
+                if threads - 1 > len(self._workers):
+                    self.state[STARTER] = self._starter
+                self._change_helpers(threads - 1)
+
+    def close(self) -> None:
+        """End the workers; regions run on their caller's thread from now on. Called when the interpreter exits: a thread
+        that still ran native code then would run while that code is unmapped."""
+        with self._lock:
+            self._closed = True
+            self.state[STARTER] = 0
+            self._change_helpers(-1)
+            workers = tuple(self._workers)
+        for worker in workers:
+            worker.join(timeout=1.0)
+
+    def _change_helpers(self, helpers: int) -> None:
+        with self._idle:
+            self._set_helpers(self.address, helpers)
+            self._idle.notify_all()
+
+    def _forget_workers(self) -> None:
+        """No worker exists: at first, and in the child of a fork, whose locks may have been copied while held."""
+        self._lock = threading.RLock()  # a signal handler may come back in
+        self._idle = threading.Condition()
+        self._workers: list[threading.Thread] = []
+        self._closed = False
+        for word in (LOCK, TICKET, PENDING, SLEEPING):
+            self.state[word] = 0
+        self.state[STARTER] = self._starter
+
+    def _start_missing_workers(self) -> None:
+        """Called by the first region that is split, without the GIL's protection of what other threads do meanwhile."""
+        with self._lock:
+            if self.state[SPIN] == 0:
+                self.state[SPIN] = self._pauses_in(_SPIN_SECONDS)
+            try:
+                while not self._closed and len(self._workers) < self._threads - 1:
+                    index = len(self._workers)
+                    name = f"tinyxla-{index + 1}"
+                    worker = threading.Thread(target=self._serve, args=(index,), name=name, daemon=True)
+                    worker.start()
+                    self._workers.append(worker)
+            except RuntimeError:
+                pass  # the system gives no more threads: those there are do the work
+            self.state[STARTER] = 0
+
+    def _serve(self, index: int) -> None:
+        result = self._work(self.address, index, _STOPPED)
+        while result != _STOPPED:
+            with self._idle:
+                if self._may_wait(index, result):
+                    self._idle.wait()
+            result = self._work(self.address, index, result)
+
+    def _may_wait(self, index: int, result: int) -> bool:
+        """Whether nothing happened since `work` returned; who makes it happen next notifies under the same lock."""
+        if result == _BENCHED:
+            return 0 <= self.state[HELPERS] <= index
+        return self.state[TICKET] & 0xFFFF_FFFF == 0 and index < self.state[HELPERS]
+
+    def _wake_workers(self) -> None:
+        with self._idle:
+            self._idle.notify_all()
+
+    def _pauses_in(self, seconds: float) -> int:
+        trial = 500
+        best = min(_seconds(lambda: self._spin(trial)) for _ in range(3))
+        return max(50, int(trial * seconds / max(best, 1e-9)))
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _address(function: object) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
+    assert address is not None
+    return address
+
+
+def _futex() -> tuple[int, int]:
+    """The address of libc's `syscall` and the number of the futex call, or zeros."""
+    number = _FUTEX_NUMBERS.get(platform.machine())
+    if sys.platform != "linux" or number is None:
+        return 0, 0
+    return _address(ctypes.CDLL(None).syscall), number
+
+
+def _yield_address() -> int:
+    if sys.platform == "win32":
+        return _address(ctypes.WinDLL("kernel32").SwitchToThread)
+    return _address(ctypes.CDLL(None).sched_yield)
+
+
+def default_threads(environment: Mapping[str, str] = os.environ) -> int:
+    """The processors this process may use, further limited by TINYXLA_NUM_THREADS or else OMP_NUM_THREADS."""
+    limits = [_available_processors(), _control_group_limit()]
+    own = environment.get("TINYXLA_NUM_THREADS")
+    if own is not None:
+        if not own.strip().isdecimal() or int(own) == 0:
+            raise ValueError(f"TINYXLA_NUM_THREADS is {own!r}; set it to a whole number of at least 1")
+        limits.append(int(own))
+    else:
+        first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # one number per level of nesting
+        if first.isdecimal():
+            limits.append(int(first))
+    return max(1, min(limits))
+
+
+def _available_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _control_group_limit(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int:
+    """How many processors Linux control groups grant, rounded up (a container's CPU limit); huge without a limit.
+
+    A group's limit binds its descendants too, so each ancestor is asked. `cpu.max` is the unified hierarchy's file
+    (kernel documentation, cgroup-v2), the two `cpu.cfs_*` files the older one's.
+    """
+    limit = sys.maxsize
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return limit
+    for line in lines:
+        _, _, named = line.partition(":")
+        controllers, _, path = named.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        folder = root / controllers / path.strip("/")
+        for group in (folder, *folder.parents):
+            limit = min(limit, _group_limit(group))
+            if group == root:
+                break
+    return limit
+
+
+def _group_limit(group: Path) -> int:
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text().strip()
+            period = (group / "cpu.cfs_period_us").read_text().strip()
+        allowed = int(quota) / int(period)  # "max" is no number, -1 is no limit
+    except (OSError, ValueError):
+        return sys.maxsize
+    return math.ceil(allowed) if allowed > 0 else sys.maxsize

@@ -1,0 +1,304 @@
+"""`jit`: functions compiled once for each combination of argument shapes, element types and static arguments.
+
+Calling a compiled function is the hottest Python path of the library. An array has a small number that stands for its
+element type, shape and weakness, so a call is looked up by the pytree structure and these numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.api import ShapeDtypeStruct, trace_tree
+from tinyxla.backends import Executable, compile_module
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Module
+from tinyxla.shapes import Shape
+from tinyxla.text import print_module, to_dot, to_svg
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import Tracer, state
+from tinyxla.tracing.promotion import as_array, config
+from tinyxla.transforms import call
+from tinyxla.transforms.calls import set_execute
+
+Function = Callable[..., Any]
+
+
+class Program:
+    """A traced function: its computation, what it captured, and how results are put together."""
+
+    def __init__(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        made, captured, weak, tree = trace_tree(function, args, kwargs)
+        self.computation: Computation = made
+        self.captured: list[Tracer] = captured
+        self.weak: list[bool] = weak
+        self.tree = tree
+        self._executable: Executable | None = None
+
+    @property
+    def executable(self) -> Executable:
+        if self._executable is None:
+            self._executable = compiled(self.computation)
+        return self._executable
+
+    def run(self, leaves: Sequence[ConcreteArray]) -> Any:
+        """The results for concrete arguments."""
+        outputs = self.executable([x.dense() for x in leaves])
+        arrays = [ConcreteArray(value, weak) for value, weak in zip(outputs, self.weak, strict=True)]
+        return pytrees.unflatten(self.tree, arrays)
+
+    def apply(self, leaves: Sequence[Array]) -> Any:
+        """The results as one op of the surrounding trace."""
+        outputs = call(*leaves, *self.captured, to_apply=self.computation)
+        return pytrees.unflatten(self.tree, outputs)
+
+
+@functools.lru_cache(4096)
+def compiled(computation: Computation) -> Executable:
+    """The executable of a computation; equal computations share one."""
+    return compile_module(Module(computation.name, computation))
+
+
+def _execute(*operands: Any, to_apply: Computation) -> Any:
+    results = compiled(to_apply)([np.ascontiguousarray(x) if np.ndim(x) else np.asarray(x) for x in operands])
+    return tuple(results) if len(to_apply.root.operands) == len(results) and to_apply.root.op.name == "tuple" else results[0]
+
+
+set_execute(_execute)
+
+
+class Jitted:
+    """A compiled function: what `jit` gives."""
+
+    def __init__(self, function: Function, static: frozenset[int], static_names: frozenset[str]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._static = static
+        self._static_names = static_names
+        self._programs: dict[Any, Program] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._static and not self._static_names:
+            leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
+            signatures = [x.signature() if type(x) is ConcreteArray else -1 for x in leaves]
+            if -1 not in signatures and state.staging is None:
+                program = self._programs.get((treedef, *signatures))
+                if program is not None:
+                    return program.run(leaves)
+        return self._general(args, kwargs)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Any call: static arguments are taken out, leaves become arrays, and the program is traced where there is none."""
+        if config.disable_jit:
+            return self._function(*args, **kwargs)
+        program, leaves = self._program(args, kwargs)
+        if state.staging is None and all(isinstance(x, ConcreteArray) for x in leaves) and not program.captured:
+            return program.run(leaves)
+        return program.apply(leaves)
+
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+        function, args, kwargs, static = self._without_static(args, kwargs)
+        leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
+        arrays = [self._as_argument(x, args, kwargs, k) for k, x in enumerate(leaves)]
+        key = (treedef, *[_signature(x) for x in arrays])
+        if static:
+            key = (static, *key)
+        program = self._programs.get(key)
+        if program is None:
+            whole = pytrees.unflatten(treedef, arrays)
+            program = Program(function, whole, {}) if not kwargs else Program(function, *whole)
+            if not program.captured:  # what it captured belongs to a trace that will end
+                self._programs[key] = program
+        return program, arrays
+
+    def _without_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The function of the other arguments, these, and a key of the static ones."""
+        if not self._static and not self._static_names:
+            return self._function, args, kwargs, ()
+        numbers = {n % len(args) for n in self._static if -len(args) <= n < len(args)}
+        held = {n: args[n] for n in numbers}
+        named = {name: value for name, value in kwargs.items() if name in self._static_names}
+        for where, value in [*held.items(), *named.items()]:
+            _check_static(where, value, self.__name__)  # type: ignore[attr-defined]
+        rest = tuple(x for n, x in enumerate(args) if n not in numbers)
+        others = {name: value for name, value in kwargs.items() if name not in named}
+
+        def function(*dynamic: Any, **more: Any) -> Any:
+            values = iter(dynamic)
+            whole = [held[n] if n in held else next(values) for n in range(len(args))]
+            return self._function(*whole, **more, **named)
+
+        functools.update_wrapper(function, self._function)
+        key = (tuple((n, type(v), v) for n, v in sorted(held.items())), tuple((n, type(v), v) for n, v in sorted(named.items())))
+        return function, rest, others, key
+
+    def _as_argument(self, leaf: Any, args: Any, kwargs: Any, number: int) -> Any:
+        if isinstance(leaf, (Array, ShapeDtypeStruct)):
+            return leaf
+        try:
+            return as_array(leaf)
+        except TypeError:
+            tree = (args, kwargs) if kwargs else args
+            name = pytrees.leaf_names(tree)[number]
+            raise ArgumentError(
+                f"jit of {self.__name__}: the argument {name} is {leaf!r} of type {type(leaf).__name__}, which is no array; "  # type: ignore[attr-defined]
+                "pass it by static_argnums or static_argnames if the function depends on it as a Python value."
+            ) from None
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling."""
+        program, _ = self._program(args, kwargs)
+        return Lowered(self.__name__, program)  # type: ignore[attr-defined]
+
+    def clear_cache(self) -> None:
+        """Forget what was traced and compiled for this function."""
+        self._programs.clear()
+
+
+def _signature(x: Any) -> Any:
+    if type(x) is ConcreteArray:
+        return x.signature()
+    return (np.dtype(x.dtype), tuple(x.shape), x.weak_type)
+
+
+def _check_static(where: int | str, value: Any, name: str) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(
+            f"jit of {name}: the static argument {where!r} is {value!r} of type {type(value).__name__}, which cannot be "
+            "hashed; pass a tuple instead of a list, or an array as an ordinary argument."
+        ) from None
+
+
+class Lowered:
+    """A traced function: the graph before compilation."""
+
+    def __init__(self, name: str, program: Program) -> None:
+        self._program = program
+        self.module = Module(name, program.computation)
+
+    def as_text(self) -> str:
+        """The graph in XLA's HLO text form."""
+        return print_module(self.module)
+
+    def as_dot(self) -> str:
+        """The graph as Graphviz text."""
+        return to_dot(self.module.entry)
+
+    def as_svg(self) -> str:
+        """The graph as a picture (SVG text)."""
+        return to_svg(self.module.entry)
+
+    def compile(self) -> Compiled:
+        """The compiled program."""
+        return Compiled(self._program)
+
+
+class Compiled:
+    """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._executable = program.executable
+
+    @property
+    def kernels(self) -> Sequence[Any]:
+        """The fused loops; each has its `name` and its `source` as Python text."""
+        return self._executable.kernels
+
+    def as_text(self) -> str:
+        """The plan: kernels and library calls in order, with their buffers."""
+        return self._executable.as_text()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, _ = pytrees.flatten((args, kwargs) if kwargs else args)
+        arrays = [as_array(x) for x in leaves]
+        shapes = [Shape.of(x) for x in arrays]
+        wanted = self._program.computation.parameter_shapes
+        if shapes != wanted:
+            raise ArgumentError(f"A compiled program for {wanted} was called with {shapes}; lower it for these shapes.")
+        return self._program.run([x.concrete("A compiled program") for x in arrays])
+
+
+def jit(
+    function: Function | None = None,
+    *,
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+) -> Any:
+    """Compile a function: it is traced once for each combination of argument shapes, and runs as native code after that.
+
+    Args:
+        function: of pytrees of arrays and numbers. It is traced with abstract values, so it may not look at them; what it
+            does besides returning results happens once, when it is traced.
+        static_argnums: positions of arguments that stay Python values; a new value means a new trace. They are hashable.
+        static_argnames: the same by name. Naming an argument either way covers both ways of passing it.
+        donate_argnums: positions of arguments that the caller does not use again. A permission, which is not needed here:
+            results never copy what they need not.
+        donate_argnames: the same by name.
+
+    Returns:
+        A function with the same arguments; also `lower(*args)` to look at what is compiled.
+
+    Raises:
+        ArgumentError: an argument that is no array, or a static one that cannot be hashed.
+        ConcretizationError: the function needs a value (`if x > 0`) where only a shape is known.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.jit(lambda x: x * 2 + 1)(3.0)
+        Array(7., dtype=float32, weak_type=True)
+    """
+    if function is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+        )
+    if not callable(function):
+        raise ArgumentError(f"jit takes a function, but got {function!r} of type {type(function).__name__}.")
+    numbers = set(() if static_argnums is None else (static_argnums,) if isinstance(static_argnums, int) else static_argnums)
+    names = set(() if static_argnames is None else (static_argnames,) if isinstance(static_argnames, str) else static_argnames)
+    if numbers or names:
+        _complete(function, numbers, names)
+    return Jitted(function, frozenset(numbers), frozenset(names))
+
+
+def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
+    """Let an argument that is static by position be static by name too, and the other way round."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return
+    by_position = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    positional = [p.name for p in parameters if p.kind in by_position]
+    by_name = {p.name for p in parameters} if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters) else names
+    for name in names - by_name:
+        raise ArgumentError(f"jit of {function.__name__}: static_argnames has {name!r}, but there is no such parameter.")
+    variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    for n in numbers:
+        if not variadic and not -len(positional) <= n < len(positional):
+            raise ArgumentError(
+                f"jit of {function.__name__}: static_argnums has {n}, but it takes {len(positional)} positional arguments."
+            )
+    named = {positional[n] for n in numbers if -len(positional) <= n < len(positional)}
+    numbers.update(k for k, name in enumerate(positional) if name in names)
+    names.update(named)
+
+
+def clear_caches() -> None:
+    """Forget all compiled programs and kernels of this process. (The cache on disk stays.)"""
+    compiled.cache_clear()

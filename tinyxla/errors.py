@@ -1,0 +1,81 @@
+"""The errors users meet. Each says what is wrong, with the values, and what to do; and each names the user's own line."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class SourceLine(NamedTuple):
+    """A line of the user's program: where an instruction was made, or where an error arose."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        text = linecache.getline(self.file, self.line).strip()
+        return f"{self.file}:{self.line} ({self.function})" + (f": {text}" if text else "")
+
+
+def user_line() -> SourceLine | None:
+    """The innermost line on the call stack that is not the library's own."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return SourceLine(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
+class TinyxlaError(Exception):
+    """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one."""
+
+    def __init__(self, message: str) -> None:
+        self.line = user_line()
+        super().__init__(f"{message}\n  at {self.line}" if self.line else message)
+
+
+class ShapeError(TinyxlaError, ValueError):
+    """Dimensions, axes or sizes that do not fit."""
+
+
+class DTypeError(TinyxlaError, TypeError):
+    """Element types that do not fit."""
+
+
+class AttributeValueError(TinyxlaError, ValueError):
+    """An attribute or option of an operation with a value that it cannot have."""
+
+
+class ArgumentError(TinyxlaError, TypeError):
+    """An argument that is not of a kind the function takes."""
+
+
+class OutOfBoundsError(TinyxlaError, IndexError):
+    """An index outside its axis."""
+
+
+class DifferentiationError(TinyxlaError, TypeError):
+    """A derivative that is not defined, or not for these arguments."""
+
+
+class TracerError(TinyxlaError, TypeError):
+    """A traced value used where only a concrete one can stand."""
+
+
+class ConcretizationError(TracerError):
+    """The value of a tracer is needed, but at this point only its shape and type are known."""
+
+
+class LeakedTracerError(TracerError):
+    """A tracer was used after the function that it belongs to had ended."""
+
+
+class VerificationError(TinyxlaError, ValueError):
+    """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand."""

@@ -1,0 +1,178 @@
+"""Instructions, computations and modules.
+
+A computation lists its instructions in topological order; instructions refer to their operands directly. Attributes are
+named tuples that belong to the op, so equal attributes are equal and hash alike. An attribute may hold a computation
+(`to_apply`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from tinyxla.errors import SourceLine
+from tinyxla.shapes import AnyShape, Shape, TupleShape
+
+
+class Operation(Protocol):
+    """What the graph needs to know of an op; `tinyxla.ops.Op` is the one implementation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> Callable[..., AnyShape]: ...
+    def attributes(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class Literal:
+    """The value of a constant: a read-only NumPy array, equal to another if all bits are."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        self.value = value
+        self._hash: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Literal) or self._key() != other._key():
+            return False
+        return self.value is other.value or self.value.tobytes() == other.value.tobytes()
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.value.dtype, self.value.shape)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            few = self.value.ravel()[:16].tobytes()
+            self._hash = hash((self._key(), few))
+        return self._hash
+
+    @property
+    def splat(self) -> np.generic | None:
+        """The element, if there is only one."""
+        return self.value.reshape(-1)[0] if self.value.size == 1 else None
+
+    def __repr__(self) -> str:
+        return f"Literal({self.value!r})"
+
+
+class Instruction:
+    """One operation on the results of others. Compared by identity."""
+
+    __slots__ = ("attributes", "op", "operands", "shape", "source")
+
+    def __init__(
+        self,
+        op: Operation,
+        operands: Sequence[Instruction],
+        attributes: Any,
+        shape: AnyShape,
+        source: SourceLine | None = None,
+    ) -> None:
+        self.op = op
+        self.operands = tuple(operands)
+        self.attributes = attributes
+        self.shape = shape
+        self.source = source
+
+    @property
+    def array_shape(self) -> Shape:
+        """The shape, which is known to be an array's."""
+        assert isinstance(self.shape, Shape), f"{self.op.name} gives a tuple"
+        return self.shape
+
+    def computations(self) -> Iterator[Computation]:
+        """The computations that the attributes refer to."""
+        for value in self.attributes:
+            if isinstance(value, Computation):
+                yield value
+            elif isinstance(value, tuple):
+                for element in value:  # pyright: ignore[reportUnknownVariableType]
+                    if isinstance(element, Computation):
+                        yield element
+
+    def __repr__(self) -> str:
+        operands = ", ".join(f"{x.op.name}:{x.shape}" for x in self.operands)
+        return f"<{self.op.name}({operands}) -> {self.shape}>"
+
+
+@dataclass(eq=False, slots=True)
+class Computation:
+    """A function of arrays: parameters (in order, also among the instructions) and the root, its result."""
+
+    name: str
+    parameters: list[Instruction]
+    instructions: list[Instruction]
+    root: Instruction
+    _key: tuple[Any, ...] | None = field(default=None, repr=False)
+
+    @property
+    def parameter_shapes(self) -> list[AnyShape]:
+        return [x.shape for x in self.parameters]
+
+    @property
+    def outputs(self) -> tuple[Instruction, ...]:
+        """The elements of the result: the operands of the root if that makes a tuple."""
+        return self.root.operands if isinstance(self.root.shape, TupleShape) else (self.root,)
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for computations that are the same up to names."""
+        if self._key is None:
+            number = {x: k for k, x in enumerate(self.instructions)}
+            rows: list[Any] = [
+                (x.op.name, tuple(number[o] for o in x.operands), x.attributes, x.shape) for x in self.instructions
+            ]
+            self._key = (*rows, number[self.root])
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or isinstance(other, Computation) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def users(self) -> dict[Instruction, list[Instruction]]:
+        """For each instruction, those that have it as an operand (once per use)."""
+        users: dict[Instruction, list[Instruction]] = {x: [] for x in self.instructions}
+        for instruction in self.instructions:
+            for operand in instruction.operands:
+                users[operand].append(instruction)
+        return users
+
+    def copy(self) -> tuple[Computation, dict[Instruction, Instruction]]:
+        """An equal computation of new instructions, and which became which."""
+        new: dict[Instruction, Instruction] = {}
+        for x in self.instructions:
+            new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
+        return Computation(self.name, [new[p] for p in self.parameters], list(new.values()), new[self.root]), new
+
+
+@dataclass(eq=False, slots=True)
+class Module:
+    """A whole program: its entry computation, which refers to all others."""
+
+    name: str
+    entry: Computation
+
+    def computations(self) -> list[Computation]:
+        """All computations, each after those it refers to; the entry comes last."""
+        found: dict[int, Computation] = {}
+
+        def visit(computation: Computation) -> None:
+            for instruction in computation.instructions:
+                for inner in instruction.computations():
+                    if id(inner) not in found:
+                        visit(inner)
+            found[id(computation)] = computation
+
+        visit(self.entry)
+        return list(found.values())
+
+
+def is_constant(instruction: Instruction) -> bool:
+    return instruction.op.name == "constant"

@@ -1,0 +1,6 @@
+"""The operations: one file per family, all rules of an op in one place. `ops` is the registry, by HLO name."""
+
+from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.ops.op import Op, Sample, Value, ops
+
+__all__ = ["Op", "Sample", "Value", "calls", "contraction", "elementwise", "movement", "ops", "reduction"]

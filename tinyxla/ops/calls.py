@@ -1,0 +1,112 @@
+"""Tuples, calls of computations, and what runs a computation: on arrays, on any values, and mapped over an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import AttributeValueError, ShapeError
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import movement
+from tinyxla.ops.op import Linear, NotDifferentiable, Op, Sample, Value
+from tinyxla.shapes import AnyShape, TupleShape
+
+Array = np.ndarray[Any, Any]
+Axes = tuple[int | None, ...]
+
+
+def evaluate(computation: Computation, operands: Sequence[Any]) -> Any:
+    """The value of a computation on NumPy arrays, op by op: the interpreter."""
+    values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
+    with np.errstate(all="ignore"):
+        for x in computation.instructions:
+            if x not in values:
+                values[x] = x.op.evaluate(*(values[o] for o in x.operands), **x.attributes._asdict())  # type: ignore[attr-defined]
+    return values[computation.root]
+
+
+def inline(computation: Computation, operands: Sequence[Any]) -> Any:
+    """The ops of a computation, called on values: in a trace this records them there."""
+    values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
+    for x in computation.instructions:
+        if x not in values:
+            values[x] = x.op(*(values[o] for o in x.operands), **x.attributes._asdict())  # type: ignore[operator]
+    return values[computation.root]
+
+
+def inline_batched(
+    computation: Computation, size: int, operands: Sequence[Any], axes: Sequence[int | None]
+) -> tuple[Any, Any]:
+    """A computation mapped over one axis of some operands: its result and the result's mapped axis (tuples of both for a
+    tuple result)."""
+    values: dict[Instruction, tuple[Any, Any]] = dict(
+        zip(computation.parameters, zip(operands, axes, strict=True), strict=True)
+    )
+    for x in computation.instructions:
+        if x in values:
+            continue
+        inputs = tuple(values[o][0] for o in x.operands)
+        mapped = tuple(values[o][1] for o in x.operands)
+        values[x] = apply_batched(x.op, size, inputs, mapped, x.attributes._asdict())  # type: ignore[arg-type]
+    return values[computation.root]
+
+
+def apply_batched(op: Op, size: int, operands: tuple[Any, ...], axes: tuple[Any, ...], attributes: Any) -> Any:
+    """One op under a map: its batch rule if an operand is mapped, else the op itself."""
+    if op.structural:
+        return op.evaluate(*operands, **attributes), op.evaluate(*axes, **attributes)
+    if all(axis is None for axis in axes):
+        result = op(*operands, **attributes)
+        return result, (None,) * len(result) if isinstance(result, tuple) else None
+    return op.batch(size, operands, axes, **attributes)
+
+
+# --- tuples -------------------------------------------------------------------------------------------------------------
+
+
+class GetTupleElement(NamedTuple):
+    index: int
+
+
+def _get_tuple_element_shape(x: AnyShape, *, index: int) -> AnyShape:
+    if not isinstance(x, TupleShape):
+        raise ShapeError(f"get-tuple-element: the operand is a tuple, but got {x}.")
+    if not 0 <= index < len(x.elements):
+        raise ShapeError(f"get-tuple-element: index {index} is outside the tuple {x} of {len(x.elements)} elements.")
+    return x.elements[index]
+
+
+def _structural_batch(size: int, operands: Any, axes: Any, **attributes: Any) -> Any:
+    raise AssertionError("ops that only regroup values are not batched")
+
+
+def _tuple_samples(random: np.random.Generator) -> Iterator[Sample]:
+    yield Sample((movement.sample_values((2, 3)), movement.sample_values((4,), np.int32)))
+
+
+def _get_tuple_element_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for index in (0, 1):
+        yield Sample(((movement.sample_values((2, 3)), movement.sample_values((4,), np.int32)),), {"index": index})
+
+
+tuple_ = Op(
+    "tuple",
+    shape=lambda *shapes: TupleShape(shapes),
+    evaluate=lambda *values: values,
+    derivative=Linear(lambda g, *operands: g),
+    batch=_structural_batch,
+    samples=_tuple_samples,
+    structural=True,
+)
+get_tuple_element = Op(
+    "get-tuple-element",
+    attributes=GetTupleElement,
+    shape=_get_tuple_element_shape,
+    evaluate=lambda values, *, index: values[index],
+    derivative=NotDifferentiable("taken apart before it is differentiated"),
+    batch=_structural_batch,
+    samples=_get_tuple_element_samples,
+    structural=True,
+)

@@ -1,0 +1,186 @@
+"""DotGeneral: products of arrays summed over contracting dimensions.
+
+Source: sections "Dot" and "DotGeneral" of the XLA documents: the result has the batch dimensions, then the left operand's
+free dimensions, then the right operand's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.ops import elementwise, movement
+from tinyxla.ops.op import Bilinear, Op, Sample, Value
+from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
+
+Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
+
+
+class Dot(NamedTuple):
+    lhs_contracting_dims: Ints
+    rhs_contracting_dims: Ints
+    lhs_batch_dims: Ints = ()
+    rhs_batch_dims: Ints = ()
+    preferred_element_type: ElementType | None = None
+
+
+def free_dimensions(rank: int, contracting: Ints, batch: Ints) -> Ints:
+    return tuple(d for d in range(rank) if d not in contracting and d not in batch)
+
+
+def _dot_shape(
+    lhs: AnyShape,
+    rhs: AnyShape,
+    *,
+    lhs_contracting_dims: Ints,
+    rhs_contracting_dims: Ints,
+    lhs_batch_dims: Ints,
+    rhs_batch_dims: Ints,
+    preferred_element_type: ElementType | None,
+) -> Shape:
+    x, y = movement.array_operand("dot", lhs), movement.array_operand("dot", rhs)
+    if x.element_type is not y.element_type:
+        raise DTypeError(f"dot: operands have different element types, {x} and {y}; convert one of them.")
+    movement.check_dimensions("dot", "lhs dimensions", (*lhs_batch_dims, *lhs_contracting_dims), x.rank)
+    movement.check_dimensions("dot", "rhs dimensions", (*rhs_batch_dims, *rhs_contracting_dims), y.rank)
+    for what, left, right in (
+        ("contracting", lhs_contracting_dims, rhs_contracting_dims),
+        ("batch", lhs_batch_dims, rhs_batch_dims),
+    ):
+        if len(left) != len(right):
+            raise ShapeError(f"dot: as many {what} dimensions on either side, but got {left} and {right}.")
+        for i, j in zip(left, right, strict=True):
+            if x.dimensions[i] != y.dimensions[j]:
+                raise ShapeError(
+                    f"dot: {what} dimension {i} of {x} has size {x.dimensions[i]}, "
+                    f"but dimension {j} of {y} has size {y.dimensions[j]}."
+                )
+    sizes = [x.dimensions[d] for d in lhs_batch_dims]
+    sizes += [x.dimensions[d] for d in free_dimensions(x.rank, lhs_contracting_dims, lhs_batch_dims)]
+    sizes += [y.dimensions[d] for d in free_dimensions(y.rank, rhs_contracting_dims, rhs_batch_dims)]
+    return Shape(preferred_element_type or x.element_type, tuple(sizes))
+
+
+def _dot_evaluate(
+    x: Array,
+    y: Array,
+    *,
+    lhs_contracting_dims: Ints,
+    rhs_contracting_dims: Ints,
+    lhs_batch_dims: Ints,
+    rhs_batch_dims: Ints,
+    preferred_element_type: ElementType | None,
+) -> Array:
+    result = preferred_element_type.dtype if preferred_element_type else x.dtype
+    wide = _accumulator(result)
+    lhs_free = free_dimensions(x.ndim, lhs_contracting_dims, lhs_batch_dims)
+    rhs_free = free_dimensions(y.ndim, rhs_contracting_dims, rhs_batch_dims)
+    batch = tuple(x.shape[d] for d in lhs_batch_dims)
+    k = math.prod(x.shape[d] for d in lhs_contracting_dims)
+    rows, columns = tuple(x.shape[d] for d in lhs_free), tuple(y.shape[d] for d in rhs_free)
+    left = x.transpose(*lhs_batch_dims, *lhs_free, *lhs_contracting_dims).reshape((*batch, math.prod(rows), k))
+    right = y.transpose(*rhs_batch_dims, *rhs_contracting_dims, *rhs_free).reshape((*batch, k, math.prod(columns)))
+    product = np.matmul(left.astype(wide, copy=False), right.astype(wide, copy=False))
+    return product.reshape((*batch, *rows, *columns)).astype(result, copy=False)
+
+
+def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What products of a narrow type are summed in."""
+    kind = element_type(dtype)
+    return np.dtype(np.float32) if kind.kind == "float" and kind.bits < 32 else dtype
+
+
+def _cotangent_of_left(g: Value, x: Value, y: Value, *, swap: bool, dims: Dot) -> Value:
+    """g contracted with y over y's free dimensions; what remains is put in the order of x."""
+    batch = len(dims.lhs_batch_dims)
+    y_free = free_dimensions(y.ndim, dims.rhs_contracting_dims, dims.rhs_batch_dims)
+    x_free = free_dimensions(x.ndim, dims.lhs_contracting_dims, dims.lhs_batch_dims)
+    start = batch if swap else batch + len(x_free)  # in g, the left operand's free dimensions come first
+    product = dot(
+        elementwise.convert(g, new_element_type=element_type(y.dtype)) if g.dtype != y.dtype else g,
+        y,
+        lhs_contracting_dims=tuple(range(start, start + len(y_free))),
+        rhs_contracting_dims=y_free,
+        lhs_batch_dims=tuple(range(batch)),
+        rhs_batch_dims=dims.rhs_batch_dims,
+        preferred_element_type=None,
+    )
+    by_y = sorted(range(len(dims.rhs_contracting_dims)), key=lambda k: dims.rhs_contracting_dims[k])
+    stands = (*dims.lhs_batch_dims, *x_free, *(dims.lhs_contracting_dims[k] for k in by_y))
+    return movement.transpose_to(product, movement.inverse_permutation(stands))
+
+
+def _dot_left(g: Value, x: Value, y: Value, **attributes: Any) -> Value:
+    return _cotangent_of_left(g, x, y, swap=False, dims=Dot(**attributes))
+
+
+def _dot_right(g: Value, x: Value, y: Value, **attributes: Any) -> Value:
+    dims = Dot(**attributes)
+    swapped = Dot(dims.rhs_contracting_dims, dims.lhs_contracting_dims, dims.rhs_batch_dims, dims.lhs_batch_dims)
+    return _cotangent_of_left(g, y, x, swap=True, dims=swapped)
+
+
+def _moved(dimensions: Ints, axis: int | None) -> Ints:
+    return dimensions if axis is None else tuple(d + (d >= axis) for d in dimensions)
+
+
+def _dot_batch(
+    size: int, operands: tuple[Value, Value], axes: tuple[int | None, int | None], **attributes: Any
+) -> tuple[Value, int]:
+    """Two mapped operands get one more batch dimension; a mapped axis of only one is a free dimension of it."""
+    (x, y), (left, right), dims = operands, axes, Dot(**attributes)
+    moved = dims._replace(
+        lhs_contracting_dims=_moved(dims.lhs_contracting_dims, left),
+        rhs_contracting_dims=_moved(dims.rhs_contracting_dims, right),
+        lhs_batch_dims=_moved(dims.lhs_batch_dims, left),
+        rhs_batch_dims=_moved(dims.rhs_batch_dims, right),
+    )
+    batch = len(dims.lhs_batch_dims)
+    if left is not None and right is not None:
+        both = moved._replace(
+            lhs_batch_dims=(left, *moved.lhs_batch_dims), rhs_batch_dims=(right, *moved.rhs_batch_dims)
+        )
+        return dot(x, y, **both._asdict()), 0
+    if left is not None:
+        free = free_dimensions(x.ndim, moved.lhs_contracting_dims, moved.lhs_batch_dims)
+        return dot(x, y, **moved._asdict()), batch + free.index(left)
+    assert right is not None
+    free = free_dimensions(y.ndim, moved.rhs_contracting_dims, moved.rhs_batch_dims)
+    before = x.ndim - len(dims.lhs_contracting_dims)
+    return dot(x, y, **moved._asdict()), before + free.index(right)
+
+
+def _dot_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for lhs, rhs, *dims in (
+        ((3,), (3,), (0,), (0,), (), ()),
+        ((2, 3), (3,), (1,), (0,), (), ()),
+        ((2, 3), (3, 4), (1,), (0,), (), ()),
+        ((3, 2), (4, 3), (0,), (1,), (), ()),
+        ((2, 3, 4), (2, 4, 5), (2,), (1,), (0,), (0,)),
+        ((3, 2, 4), (4, 5, 2), (2,), (0,), (1,), (2,)),
+        ((2, 3, 4), (4, 3, 5), (2, 1), (0, 1), (), ()),
+        ((2, 3), (4, 2), (), (), (0,), (1,)),
+        ((2, 0), (0, 3), (1,), (0,), (), ()),
+        ((), (), (), (), (), ()),
+    ):
+        for dtype in (np.float32, np.complex64, np.int32, element_type("bf16").dtype, np.float64):
+            x, y = (elementwise.sample_array(random, dtype, shape, -3, 3) for shape in (lhs, rhs))
+            yield Sample((x, y), Dot(*dims)._asdict())
+    x, y = (elementwise.sample_array(random, np.int8, shape, -100, 100) for shape in ((2, 3), (3, 4)))
+    yield Sample((x, y), Dot((1,), (0,), preferred_element_type=element_type("s32"))._asdict())
+
+
+dot = Op(
+    "dot",
+    attributes=Dot,
+    shape=_dot_shape,
+    evaluate=_dot_evaluate,
+    derivative=Bilinear(_dot_left, _dot_right),
+    batch=_dot_batch,
+    samples=_dot_samples,
+)

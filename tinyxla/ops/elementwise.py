@@ -1,0 +1,553 @@
+"""Element-wise operations: a table, one entry each, with its partial derivatives.
+
+Operands have equal shapes (broadcasting is made explicit before it gets here). Semantics are those of the XLA documents'
+sections "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison operations",
+"Clamp", "Select" and "ConvertElementType"; where NumPy differs (integer division by zero, shifts past the width,
+conversion out of range), `tinyxla.ops.integers` has XLA's values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.ops import integers, movement
+from tinyxla.ops.op import Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
+from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
+
+PRED = frozenset({"pred"})
+SIGNED = frozenset({"signed"})
+INTEGER = frozenset({"signed", "unsigned"})
+FLOAT = frozenset({"float"})
+COMPLEX = frozenset({"complex"})
+INEXACT = FLOAT | COMPLEX
+NUMBER = INTEGER | INEXACT
+ANY = PRED | NUMBER
+
+Array = np.ndarray[Any, Any]
+Partial = Callable[..., Value]
+
+
+def check_operands(name: str, kinds: frozenset[str], *shapes: AnyShape) -> Shape:
+    """The one shape that all operands have; an error if they differ or the op is not defined for their type."""
+    first = shapes[0]
+    for shape in shapes:
+        if not isinstance(shape, Shape) or not isinstance(first, Shape):
+            raise ShapeError(f"{name}: operands are arrays, but one has the tuple shape {shape}; take its elements.")
+        if shape.element_type is not first.element_type:
+            raise DTypeError(
+                f"{name}: operands have different element types, {first} and {shape}; convert one of them."
+            )
+        if shape.dimensions != first.dimensions:
+            raise ShapeError(f"{name}: operands have different shapes, {first} and {shape}; broadcast one of them.")
+    assert isinstance(first, Shape)
+    if first.element_type.kind not in kinds:
+        wanted = ", ".join(sorted(kinds))
+        raise DTypeError(f"{name}: not defined for {first}; it takes element types of kind {wanted}.")
+    return first
+
+
+def batch_elementwise(op: Op) -> Callable[..., tuple[Any, int]]:
+    """The rule of all element-wise ops: bring the mapped axes to one place, spread operands without one along it."""
+
+    def rule(size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...], **attributes: Any) -> tuple[Any, int]:
+        axis = next(a for a in axes if a is not None)
+        aligned = [movement.align_axis(x, a, axis, size) for x, a in zip(operands, axes, strict=True)]
+        return op(*aligned, **attributes), axis
+
+    return rule
+
+
+def _elementwise(
+    name: str,
+    evaluate: Callable[..., Any],
+    shape: Callable[..., AnyShape],
+    derivative: Derivative,
+    samples: Callable[[np.random.Generator], Iterator[Sample]],
+    attributes: type[Any] = NoAttributes,
+) -> Op:
+    rule: list[Callable[..., Any]] = []
+    op = Op(
+        name,
+        shape=shape,
+        evaluate=evaluate,
+        derivative=derivative,
+        batch=lambda *args, **attributes: rule[0](*args, **attributes),  # the rule needs the op
+        samples=samples,
+        attributes=attributes,
+    )
+    rule.append(batch_elementwise(op))
+    return op
+
+
+def sample_array(random: np.random.Generator, dtype: Any, shape: tuple[int, ...], low: float, high: float) -> Array:
+    """Values between low and high, distinct and away from integers as far as the type allows."""
+    kind = element_type(dtype).kind
+    if kind == "pred":
+        return random.random(shape) < 0.5
+    if kind in ("signed", "unsigned"):
+        return random.integers(max(int(low), 0) if kind == "unsigned" else int(low), int(high) + 1, shape).astype(dtype)
+    values = random.uniform(low, high, shape)
+    if kind == "complex":
+        values = values + 1j * random.uniform(low, high, shape)
+    return np.asarray(values).astype(dtype)
+
+
+_TYPES = {
+    "pred": (np.bool_,),
+    "signed": (np.int32, np.int8),
+    "unsigned": (np.uint32, np.uint8),
+    "float": (np.float32, np.float64, element_type("bf16").dtype),
+    "complex": (np.complex64, np.complex128),
+}
+
+
+def _samples(
+    kinds: frozenset[str], arity: int, low: float, high: float
+) -> Callable[[np.random.Generator], Iterator[Sample]]:
+    def samples(random: np.random.Generator) -> Iterator[Sample]:
+        for kind in sorted(kinds):
+            for dtype in _TYPES[kind]:
+                for shape in ((), (3, 4), (0, 2)):
+                    yield Sample(tuple(sample_array(random, dtype, shape, low, high) for _ in range(arity)))
+
+    return samples
+
+
+def unary(
+    name: str,
+    evaluate: Callable[[Array], Any],
+    kinds: frozenset[str],
+    *,
+    partial: Partial | None = None,
+    result: Callable[[ElementType], ElementType] | None = None,
+    derivative: Derivative | None = None,
+    domain: tuple[float, float] = (-2.0, 2.0),
+) -> Op:
+    """One operand. The derivative is `partial`, or `derivative`, or zero; `domain` bounds the samples."""
+
+    def shape(x: AnyShape) -> Shape:
+        checked = check_operands(name, kinds, x)
+        return Shape(result(checked.element_type), checked.dimensions) if result else checked
+
+    found = derivative or (Partials((partial,)) if partial else Zero())
+    return _elementwise(name, evaluate, shape, found, _samples(kinds, 1, *domain))
+
+
+def binary(
+    name: str,
+    evaluate: Callable[[Array, Array], Any],
+    kinds: frozenset[str],
+    *partials: Partial | None,
+    result: Callable[[ElementType], ElementType] | None = None,
+    derivative: Derivative | None = None,
+    domain: tuple[float, float] = (-3.0, 3.0),
+) -> Op:
+    """Two operands, with a partial derivative for each, or `derivative`, or zero."""
+
+    def shape(x: AnyShape, y: AnyShape) -> Shape:
+        checked = check_operands(name, kinds, x, y)
+        return Shape(result(checked.element_type), checked.dimensions) if result else checked
+
+    found = derivative or (Partials(partials) if partials else Zero())
+    return _elementwise(name, evaluate, shape, found, _samples(kinds, 2, *domain))
+
+
+def _real_type(t: ElementType) -> ElementType:
+    return {"c64": element_type("f32"), "c128": element_type("f64")}.get(t.name, t)
+
+
+def _complex_type(t: ElementType) -> ElementType:
+    if t.name not in ("f32", "f64"):
+        raise DTypeError(f"complex: the parts are f32 or f64, but got {t}.")
+    return element_type("c64" if t.name == "f32" else "c128")
+
+
+def _pred_type(t: ElementType) -> ElementType:
+    return element_type("pred")
+
+
+def is_complex(x: Value) -> bool:
+    return x.dtype.kind == "c"
+
+
+def zeros_like(x: Value) -> Value:
+    return movement.full(0, x.dtype, x.shape)
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------------------
+
+neg = unary("negate", np.negative, NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
+add = binary("add", np.add, ANY, lambda g, ans, x, y: g, lambda g, ans, x, y: g)
+sub = binary("subtract", np.subtract, NUMBER, lambda g, ans, x, y: g, lambda g, ans, x, y: neg(g))
+mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(g, x))
+div = binary(
+    "divide",
+    lambda x, y: integers.divide(x, y) if x.dtype.kind in "iu" else np.divide(x, y),
+    NUMBER,
+    lambda g, ans, x, y: div(g, y),
+    lambda g, ans, x, y: neg(mul(g, div(ans, y))),
+)
+rem = binary(
+    "remainder",
+    lambda x, y: integers.remainder(x, y) if x.dtype.kind in "iu" else np.fmod(x, y),
+    INTEGER | FLOAT,
+    lambda g, ans, x, y: g,
+    lambda g, ans, x, y: neg(mul(g, _truncated(div(x, y)))),
+)
+
+
+def _truncated(x: Value) -> Value:
+    return select(lt(x, zeros_like(x)), ceil(x), floor(x))
+
+
+def _chosen(g: Value, ans: Value, x: Value, y: Value) -> Value:
+    """All of g where x was chosen, half of it at ties."""
+    half = select(eq(x, y), movement.full(0.5, g.dtype, g.shape), movement.full(1, g.dtype, g.shape))
+    return select(eq(ans, x), mul(g, half), zeros_like(g))
+
+
+max_ = binary(
+    "maximum",
+    np.maximum,
+    ANY,
+    _chosen,
+    lambda g, ans, x, y: _chosen(g, ans, y, x),
+)
+min_ = binary(
+    "minimum",
+    np.minimum,
+    ANY,
+    _chosen,
+    lambda g, ans, x, y: _chosen(g, ans, y, x),
+)
+
+
+def _power_by_base(g: Value, ans: Value, x: Value, y: Value) -> Value:
+    one = movement.full(1, y.dtype, y.shape)
+    slope = mul(y, pow_(x, sub(y, one)))
+    return mul(g, select(eq(y, zeros_like(y)), zeros_like(slope), slope))
+
+
+def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
+    zero = eq(x, zeros_like(x))
+    safe = select(zero, movement.full(1, x.dtype, x.shape), x)
+    return mul(g, select(zero, zeros_like(ans), mul(ans, log(safe))))
+
+
+pow_ = binary(
+    "power",
+    lambda x, y: integers.power(x, y) if x.dtype.kind in "iu" else np.power(x, y),
+    NUMBER,
+    _power_by_base,
+    _power_by_exponent,
+    domain=(0.3, 3.0),
+)
+atan2 = binary(
+    "atan2",
+    np.arctan2,
+    FLOAT,
+    lambda g, ans, x, y: mul(g, div(y, add(mul(x, x), mul(y, y)))),
+    lambda g, ans, x, y: neg(mul(g, div(x, add(mul(x, x), mul(y, y))))),
+)
+
+# --- complex parts ------------------------------------------------------------------------------------------------------
+# The pairing of tangents and cotangents is bilinear, without conjugation: the gradient of a real function of x + iy is
+# its derivative by x minus i times that by y, and the transpose of an R-linear map follows from that.
+
+complex_ = binary(
+    "complex",
+    lambda x, y: np.asarray(x + 1j * y, np.result_type(x.dtype, np.complex64))
+    if np.all(np.isfinite(y))
+    else _join(x, y),
+    FLOAT,
+    result=_complex_type,
+    derivative=Linear(lambda g, x, y: (real(g), neg(imag(g)))),
+)
+
+
+def _join(x: Array, y: Array) -> Array:
+    out = np.empty(x.shape, np.result_type(x.dtype, np.complex64))
+    out.real, out.imag = x, y
+    return out
+
+
+real = unary(
+    "real", np.real, INEXACT, result=_real_type, derivative=Linear(lambda g, x: (_as_complex(g, x, zeros_like(g)),))
+)
+imag = unary(
+    "imag",
+    np.imag,
+    INEXACT,
+    result=_real_type,
+    derivative=Linear(lambda g, x: (complex_(zeros_like(g), neg(g)) if is_complex(x) else None,)),
+)
+
+
+def _as_complex(g: Value, x: Value, imaginary: Value) -> Value:
+    return complex_(g, imaginary) if is_complex(x) else g
+
+
+def conj(x: Value) -> Value:
+    return complex_(real(x), neg(imag(x))) if is_complex(x) else x
+
+
+def _abs_jvp(tangents: tuple[Value, ...], ans: Value, x: Value) -> Value:
+    return real(mul(tangents[0], conj(sign(x))))
+
+
+def _abs_vjp(g: Value, ans: Value, x: Value) -> tuple[Value]:
+    return (mul(_as_complex(g, x, zeros_like(g)), conj(sign(x))),)
+
+
+abs_ = unary("abs", np.abs, NUMBER, result=_real_type, derivative=Rules(_abs_jvp, _abs_vjp))
+sign = unary("sign", lambda x: _sign(x), NUMBER)
+
+
+def _sign(x: Array) -> Any:
+    if x.dtype.kind != "c":
+        return np.sign(x) if x.dtype.kind in "iu" else np.where(x == 0, x, np.sign(x)).astype(x.dtype)
+    size = np.abs(x)
+    return np.where(size == 0, x, x / np.where(size == 0, size.dtype.type(1), size)).astype(x.dtype)
+
+
+# --- exponentials, roots, trigonometry ----------------------------------------------------------------------------------
+
+exp = unary("exponential", np.exp, INEXACT, partial=lambda g, ans, x: mul(g, ans))
+expm1 = unary("exponential-minus-one", np.expm1, INEXACT, partial=lambda g, ans, x: mul(g, add(ans, one_like(ans))))
+log = unary("log", np.log, INEXACT, partial=lambda g, ans, x: div(g, x), domain=(0.2, 4.0))
+log1p = unary("log-plus-one", np.log1p, INEXACT, partial=lambda g, ans, x: div(g, add(x, one_like(x))), domain=(-0.8, 4.0))
+sqrt = unary("sqrt", np.sqrt, INEXACT, partial=lambda g, ans, x: div(g, add(ans, ans)), domain=(0.2, 4.0))
+rsqrt = unary(
+    "rsqrt",
+    lambda x: np.divide(x.dtype.type(1), np.sqrt(x)),
+    INEXACT,
+    partial=lambda g, ans, x: mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
+    domain=(0.2, 4.0),
+)
+cbrt = unary(
+    "cbrt",
+    np.cbrt,
+    FLOAT,
+    partial=lambda g, ans, x: div(mul(g, ans), mul(movement.full(3, x.dtype, x.shape), x)),
+    domain=(0.2, 4.0),
+)
+logistic = unary(
+    "logistic",
+    lambda x: _logistic(x),
+    INEXACT,
+    partial=lambda g, ans, x: mul(g, mul(ans, sub(one_like(ans), ans))),
+)
+sin = unary("sine", np.sin, INEXACT, partial=lambda g, ans, x: mul(g, cos(x)))
+cos = unary("cosine", np.cos, INEXACT, partial=lambda g, ans, x: neg(mul(g, sin(x))))
+tan = unary("tan", np.tan, INEXACT, partial=lambda g, ans, x: mul(g, add(one_like(ans), mul(ans, ans))), domain=(-1.2, 1.2))
+tanh = unary("tanh", np.tanh, INEXACT, partial=lambda g, ans, x: mul(g, sub(one_like(ans), mul(ans, ans))))
+cosh = unary("cosh", np.cosh, INEXACT, partial=lambda g, ans, x: mul(g, sinh(x)))
+sinh = unary("sinh", np.sinh, INEXACT, partial=lambda g, ans, x: mul(g, cosh(x)))
+erf = unary(
+    "erf",
+    lambda x: _scipy_special("erf", x),
+    FLOAT,
+    partial=lambda g, ans, x: mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
+)
+erf_inv = unary(
+    "erf-inv",
+    lambda x: _scipy_special("erfinv", x),
+    FLOAT,
+    partial=lambda g, ans, x: mul(g, mul(movement.full(math.sqrt(math.pi) / 2, x.dtype, x.shape), exp(mul(ans, ans)))),
+    domain=(-0.9, 0.9),
+)
+
+
+def one_like(x: Value) -> Value:
+    return movement.full(1, x.dtype, x.shape)
+
+
+def _logistic(x: Array) -> Any:
+    one = x.dtype.type(1)
+    return np.divide(one, one + np.exp(-x))
+
+
+def _scipy_special(name: str, x: Array) -> Any:
+    import scipy.special  # here, since importing it costs more than importing this package
+
+    wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+    return getattr(scipy.special, name)(wide).astype(x.dtype)
+
+
+# --- rounding and bits --------------------------------------------------------------------------------------------------
+
+floor = unary("floor", np.floor, FLOAT)
+ceil = unary("ceil", np.ceil, FLOAT)
+round_nearest_afz = unary("round-nearest-afz", lambda x: np.copysign(_half_away(np.abs(x)), x), FLOAT)
+round_nearest_even = unary("round-nearest-even", np.rint, FLOAT)
+is_finite = unary("is-finite", np.isfinite, FLOAT, result=_pred_type)
+not_ = unary("not", np.invert, PRED | INTEGER)
+clz = unary("count-leading-zeros", integers.count_leading_zeros, INTEGER)
+population_count = unary("popcnt", integers.population_count, INTEGER)
+and_ = binary("and", np.bitwise_and, PRED | INTEGER)
+or_ = binary("or", np.bitwise_or, PRED | INTEGER)
+xor = binary("xor", np.bitwise_xor, PRED | INTEGER)
+shift_left = binary("shift-left", integers.shift_left, INTEGER)
+shift_right_arithmetic = binary("shift-right-arithmetic", integers.shift_right_arithmetic, INTEGER)
+shift_right_logical = binary("shift-right-logical", integers.shift_right_logical, INTEGER)
+
+
+def _half_away(size: Array) -> Any:
+    whole = np.floor(size)
+    return np.where(size - whole >= 0.5, whole + whole.dtype.type(1), whole).astype(size.dtype)
+
+
+# --- comparison ---------------------------------------------------------------------------------------------------------
+
+
+class Compare(NamedTuple):
+    direction: str
+    type: str  # FLOAT, TOTALORDER, SIGNED or UNSIGNED
+
+
+_DIRECTIONS = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+def _compare_shape(x: AnyShape, y: AnyShape, *, direction: str, type: str) -> Shape:
+    shape = check_operands("compare", ANY, x, y)
+    if direction not in _DIRECTIONS:
+        raise AttributeValueError(f"compare: direction is one of {', '.join(_DIRECTIONS)}, but got {direction!r}.")
+    kinds = {"FLOAT": INEXACT, "TOTALORDER": FLOAT, "SIGNED": SIGNED, "UNSIGNED": PRED | frozenset({"unsigned"})}
+    if shape.element_type.kind not in kinds.get(type, ()):
+        raise AttributeValueError(f"compare: the comparison type {type!r} does not fit operands {shape}.")
+    return shape.with_type("pred")
+
+
+def _compare_evaluate(x: Array, y: Array, *, direction: str, type: str) -> Any:
+    if type == "TOTALORDER":
+        x, y = integers.total_order(x), integers.total_order(y)
+    return _DIRECTIONS[direction](x, y)
+
+
+def _compare_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for direction in _DIRECTIONS:
+        for sample in _samples(ANY, 2, -2, 2)(random):
+            yield Sample(sample.operands, {"direction": direction, "type": comparison_type(sample.operands[0].dtype)})
+        x = np.array([-np.nan, -np.inf, -1, -0.0, 0.0, 1, np.inf, np.nan], np.float32)
+        yield Sample((np.repeat(x, 8), np.tile(x, 8)), {"direction": direction, "type": "TOTALORDER"})
+
+
+def comparison_type(dtype: Any) -> str:
+    """How values of a type are compared unless asked otherwise."""
+    kind = element_type(dtype).kind
+    return {"signed": "SIGNED", "unsigned": "UNSIGNED", "pred": "UNSIGNED"}.get(kind, "FLOAT")
+
+
+compare = _elementwise("compare", _compare_evaluate, _compare_shape, Zero(), _compare_samples, Compare)
+
+
+def _comparison(direction: str) -> Callable[[Value, Value], Value]:
+    def apply(x: Value, y: Value) -> Value:
+        return compare(x, y, direction=direction, type=comparison_type(x.dtype))
+
+    apply.__name__ = direction.lower()
+    apply.__doc__ = f"x {direction} y, element by element, for operands of one shape and type."
+    return apply
+
+
+eq, ne, ge, gt, le, lt = (_comparison(direction) for direction in _DIRECTIONS)
+
+# --- select, clamp, convert ---------------------------------------------------------------------------------------------
+
+
+def _select_shape(pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:
+    shape = check_operands("select", ANY, on_true, on_false)
+    if not isinstance(pred, Shape) or pred.element_type.name != "pred":
+        raise DTypeError(f"select: the predicate has element type pred, but got {pred}; compare it with zero.")
+    if pred.dimensions != shape.dimensions:
+        raise ShapeError(f"select: the predicate {pred} and the branches {shape} have different dimensions.")
+    return shape
+
+
+def _select_transpose(g: Value, pred: Value, on_true: Value, on_false: Value) -> tuple[Value, Value]:
+    zero = zeros_like(g)
+    return select(pred, g, zero), select(pred, zero, g)
+
+
+def _select_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for sample in _samples(ANY, 2, -2, 2)(random):
+        yield Sample((np.asarray(random.random(sample.operands[0].shape) < 0.5), *sample.operands))
+
+
+select = _elementwise(
+    "select", np.where, _select_shape, Linear(_select_transpose, operands=(1, 2)), _select_samples
+)
+
+
+def _clamp_shape(low: AnyShape, x: AnyShape, high: AnyShape) -> Shape:
+    return check_operands("clamp", ANY - COMPLEX, low, x, high)
+
+
+def _clamp_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for sample in _samples(ANY - COMPLEX, 1, -3, 3)(random):
+        x = sample.operands[0]
+        low, high = (np.full(x.shape, bound).astype(x.dtype) for bound in (0, 2))
+        yield Sample((low, x, high))
+
+
+clamp = _elementwise(
+    "clamp",
+    lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    _clamp_shape,
+    Partials(
+        (
+            lambda g, ans, low, x, high: select(and_(gt(low, x), lt(low, high)), g, zeros_like(g)),
+            lambda g, ans, low, x, high: select(and_(gt(x, low), lt(x, high)), g, zeros_like(g)),
+            lambda g, ans, low, x, high: select(gt(x, high), g, zeros_like(g)),
+        )
+    ),
+    _clamp_samples,
+)
+
+
+class Convert(NamedTuple):
+    new_element_type: ElementType
+
+
+def _convert_shape(x: AnyShape, *, new_element_type: ElementType) -> Shape:
+    if not isinstance(x, Shape):
+        raise ShapeError(f"convert: the operand is an array, but got the tuple {x}; convert its elements.")
+    return Shape(new_element_type, x.dimensions)
+
+
+def _convert_transpose(g: Value, x: Value, *, new_element_type: ElementType) -> tuple[Value]:
+    if is_complex(g) and not is_complex(x):
+        g = real(g)
+    return (convert(g, new_element_type=element_type(x.dtype)),)
+
+
+def _convert_samples(random: np.random.Generator) -> Iterator[Sample]:
+    targets = [element_type(t) for t in (np.float32, np.float64, np.int32, np.uint8, np.bool_, "bf16", np.complex64)]
+    for target in targets:
+        for sample in _samples(ANY, 1, -3, 3)(random):
+            yield Sample(sample.operands, {"new_element_type": target})
+    special = np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 1e30, 2.5, -2.5, -0.0], np.float32)
+    for target in ("s32", "u32", "s8", "u8", "s64", "u64", "f16", "bf16"):
+        yield Sample((special,), {"new_element_type": element_type(target)})
+
+
+convert = _elementwise(
+    "convert",
+    lambda x, new_element_type: integers.convert(x, new_element_type.dtype),
+    _convert_shape,
+    Linear(_convert_transpose),
+    _convert_samples,
+    Convert,
+)

@@ -1,0 +1,572 @@
+"""Operations that make arrays or move their elements: constants, iota, broadcasting, reshaping, slicing, padding.
+
+Sources: the sections of the XLA documents named after each operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.hlo import Literal
+from tinyxla.ops import elementwise, reduction
+from tinyxla.ops.op import Linear, Op, Sample, Value, Zero
+from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
+
+Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
+Axes = tuple[int | None, ...]
+
+
+def array_operand(name: str, shape: AnyShape) -> Shape:
+    if not isinstance(shape, Shape):
+        raise ShapeError(f"{name}: the operand is an array, but got the tuple {shape}; take its elements.")
+    return shape
+
+
+def check_dimensions(name: str, attribute: str, dimensions: Ints, rank: int) -> None:
+    """Distinct dimension numbers of an array of that rank."""
+    for d in dimensions:
+        if not 0 <= d < rank:
+            raise ShapeError(f"{name}: {attribute} {dimensions} has {d}, which is not a dimension of rank {rank}.")
+    if len(set(dimensions)) != len(dimensions):
+        raise ShapeError(f"{name}: {attribute} {dimensions} names a dimension twice.")
+
+
+def sample_values(shape: Ints, dtype: Any = np.float32) -> Array:
+    """Distinct values in no order."""
+    size = math.prod(shape)
+    order = (np.arange(size) * 7 + 3) % (size + (size % 7 == 0)) if size else np.arange(0)
+    return (order - size / 3).astype(dtype).reshape(shape)
+
+
+# --- parameter, constant, iota ------------------------------------------------------------------------------------------
+
+
+class Parameter(NamedTuple):
+    parameter_number: int
+    shape: AnyShape
+
+
+def _nullary_batch(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Any, int]:
+    raise AssertionError("an op without operands is never batched")
+
+
+def _parameter_evaluate(*, parameter_number: int, shape: AnyShape) -> Any:
+    raise AssertionError("parameters are given values, not evaluated")
+
+
+parameter = Op(
+    "parameter",
+    attributes=Parameter,
+    shape=lambda *, parameter_number, shape: shape,
+    evaluate=_parameter_evaluate,
+    derivative=Zero(),
+    batch=_nullary_batch,
+    samples=lambda random: iter(()),
+)
+
+
+class Constant(NamedTuple):
+    literal: Literal
+
+
+constant = Op(
+    "constant",
+    attributes=Constant,
+    shape=lambda *, literal: Shape.of(literal.value),
+    evaluate=lambda *, literal: literal.value,
+    derivative=Zero(),
+    batch=_nullary_batch,
+    samples=lambda random: iter([Sample((), {"literal": Literal(sample_values((2, 3)))})]),
+)
+
+
+class Iota(NamedTuple):
+    shape: Shape
+    iota_dimension: int
+
+
+def _iota_shape(*, shape: Shape, iota_dimension: int) -> Shape:
+    if shape.element_type.kind == "pred":
+        raise DTypeError("iota: counts in a number type, but the element type asked for is pred.")
+    check_dimensions("iota", "iota_dimension", (iota_dimension,), shape.rank)
+    return shape
+
+
+def _iota_evaluate(*, shape: Shape, iota_dimension: int) -> Array:
+    length = shape.dimensions[iota_dimension]
+    counts = np.arange(length).astype(shape.dtype)
+    spread = [1] * shape.rank
+    spread[iota_dimension] = length
+    return np.broadcast_to(counts.reshape(spread), shape.dimensions)
+
+
+def _iota_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for dtype in (np.int32, np.float32, np.complex64, np.uint8):
+        for dimension in (0, 1):
+            yield Sample((), {"shape": Shape(element_type(dtype), (3, 4)), "iota_dimension": dimension})
+
+
+iota = Op(
+    "iota",
+    attributes=Iota,
+    shape=_iota_shape,
+    evaluate=_iota_evaluate,
+    derivative=Zero(),
+    batch=_nullary_batch,
+    samples=_iota_samples,
+)
+
+
+def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
+    """One value everywhere: a scalar constant, broadcast."""
+    scalar = np.asarray(value).astype(dtype)
+    scalar.flags.writeable = False
+    return broadcast(constant(literal=Literal(scalar)), sizes=tuple(shape), dimensions=()) if shape else constant(
+        literal=Literal(scalar)
+    )
+
+
+# --- broadcast ----------------------------------------------------------------------------------------------------------
+
+
+class Broadcast(NamedTuple):
+    sizes: Ints  # of the result
+    dimensions: Ints  # where the operand's dimensions stand in the result
+
+
+def _broadcast_shape(x: AnyShape, *, sizes: Ints, dimensions: Ints) -> Shape:
+    shape = array_operand("broadcast", x)
+    if len(dimensions) != shape.rank:
+        raise ShapeError(f"broadcast: the operand {shape} has {shape.rank} dimensions, but dimensions is {dimensions}.")
+    check_dimensions("broadcast", "dimensions", dimensions, len(sizes))
+    for d, size in zip(dimensions, shape.dimensions, strict=True):
+        if sizes[d] != size:
+            raise ShapeError(f"broadcast: a dimension of {shape} has size {size}, but dimension {d} of {sizes} has {sizes[d]}.")
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"broadcast: sizes {sizes} has a negative one.")
+    return shape.with_dimensions(sizes)
+
+
+def _broadcast_evaluate(x: Array, *, sizes: Ints, dimensions: Ints) -> Array:
+    spread = [1] * len(sizes)
+    for d, size in zip(dimensions, x.shape, strict=True):
+        spread[d] = size
+    ordered = x.transpose(sorted(range(x.ndim), key=lambda k: dimensions[k])) if x.ndim > 1 else x
+    return np.broadcast_to(ordered.reshape(spread), sizes)
+
+
+def _broadcast_transpose(g: Value, x: Value, *, sizes: Ints, dimensions: Ints) -> tuple[Value]:
+    summed = reduction.reduce_sum(g, tuple(d for d in range(len(sizes)) if d not in dimensions))
+    order = sorted(range(len(dimensions)), key=lambda k: dimensions[k])
+    return (transpose_to(summed, tuple(order.index(k) for k in range(len(order)))),)
+
+
+def _broadcast_batch(size: int, operands: tuple[Value], axes: tuple[int], *, sizes: Ints, dimensions: Ints) -> Any:
+    (x,), (axis,) = operands, axes
+    inner = list(d + 1 for d in dimensions)
+    inner.insert(axis, 0)
+    return broadcast(x, sizes=(size, *sizes), dimensions=tuple(inner)), 0
+
+
+def _broadcast_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape, sizes, dimensions in (
+        ((), (2, 3), ()),
+        ((3,), (2, 3), (1,)),
+        ((2,), (2, 3), (0,)),
+        ((2, 3), (3, 4, 2), (2, 0)),
+        ((0,), (2, 0), (1,)),
+    ):
+        yield Sample((sample_values(shape),), {"sizes": sizes, "dimensions": dimensions})
+
+
+broadcast = Op(
+    "broadcast",
+    attributes=Broadcast,
+    shape=_broadcast_shape,
+    evaluate=_broadcast_evaluate,
+    derivative=Linear(_broadcast_transpose),
+    batch=_broadcast_batch,
+    samples=_broadcast_samples,
+)
+
+
+def broadcast_in_dim(x: Value, sizes: Sequence[int], dimensions: Sequence[int]) -> Value:
+    """Broadcast in the documents' sense, which also expands dimensions of size 1."""
+    sizes, dimensions = tuple(sizes), tuple(dimensions)
+    if x.ndim != len(dimensions):
+        raise ShapeError(f"broadcast_in_dim: an operand of shape {x.shape} needs {x.ndim} dimensions, but got {dimensions}.")
+    check_dimensions("broadcast_in_dim", "broadcast_dimensions", dimensions, len(sizes))
+    kept = [k for k in range(x.ndim) if x.shape[k] != 1 or sizes[dimensions[k]] == 1]
+    x = reshape_to(x, tuple(x.shape[k] for k in kept))
+    dimensions = tuple(dimensions[k] for k in kept)
+    if sizes == x.shape and dimensions == tuple(range(x.ndim)):
+        return x
+    return broadcast(x, sizes=sizes, dimensions=dimensions)
+
+
+def align_axis(x: Value, axis: int | None, to: int, size: int) -> Value:
+    """x with its mapped axis at `to`; spread along a new axis there if it has none."""
+    if axis is None:
+        sizes = (*x.shape[:to], size, *x.shape[to:])
+        return broadcast(x, sizes=sizes, dimensions=tuple(d + (d >= to) for d in range(x.ndim)))
+    return move_axis(x, axis, to)
+
+
+def move_axis(x: Value, axis: int, to: int) -> Value:
+    order = [d for d in range(x.ndim) if d != axis]
+    order.insert(to, axis)
+    return transpose_to(x, tuple(order))
+
+
+# --- reshape, transpose, reverse ----------------------------------------------------------------------------------------
+
+
+class Reshape(NamedTuple):
+    sizes: Ints
+
+
+def _reshape_shape(x: AnyShape, *, sizes: Ints) -> Shape:
+    shape = array_operand("reshape", x)
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"reshape: sizes {sizes} has a negative one.")
+    if math.prod(sizes) != shape.size:
+        raise ShapeError(f"reshape: {shape} has {shape.size} elements, but the sizes {sizes} make {math.prod(sizes)}.")
+    return shape.with_dimensions(sizes)
+
+
+def _reshape_batch(size: int, operands: tuple[Value], axes: tuple[int], *, sizes: Ints) -> tuple[Value, int]:
+    return reshape_to(move_axis(operands[0], axes[0], 0), (size, *sizes)), 0
+
+
+def _reshape_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape, sizes in (((2, 6), (3, 4)), ((4,), (2, 2)), ((1, 1), ()), ((), (1,)), ((0, 3), (5, 0)), ((2, 3, 4), (6, 4))):
+        yield Sample((sample_values(shape),), {"sizes": sizes})
+
+
+reshape = Op(
+    "reshape",
+    attributes=Reshape,
+    shape=_reshape_shape,
+    evaluate=lambda x, *, sizes: x.reshape(sizes),
+    derivative=Linear(lambda g, x, *, sizes: (reshape_to(g, x.shape),)),
+    batch=_reshape_batch,
+    samples=_reshape_samples,
+)
+
+
+def reshape_to(x: Value, sizes: Sequence[int]) -> Value:
+    """Reshape unless x has that shape."""
+    return x if x.shape == tuple(sizes) else reshape(x, sizes=tuple(sizes))
+
+
+class Transpose(NamedTuple):
+    permutation: Ints
+
+
+def _transpose_shape(x: AnyShape, *, permutation: Ints) -> Shape:
+    shape = array_operand("transpose", x)
+    if sorted(permutation) != list(range(shape.rank)):
+        raise ShapeError(f"transpose: {permutation} is not a permutation of the {shape.rank} dimensions of {shape}.")
+    return shape.with_dimensions([shape.dimensions[d] for d in permutation])
+
+
+def _transpose_transpose(g: Value, x: Value, *, permutation: Ints) -> tuple[Value]:
+    return (transpose(g, permutation=inverse_permutation(permutation)),)
+
+
+def _transpose_batch(size: int, operands: tuple[Value], axes: tuple[int], *, permutation: Ints) -> tuple[Value, int]:
+    axis = axes[0]
+    return transpose(operands[0], permutation=(axis, *(d + (d >= axis) for d in permutation))), 0
+
+
+def _transpose_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape, permutation in (((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, 2, 1)), ((), ()), ((0, 2), (1, 0))):
+        yield Sample((sample_values(shape),), {"permutation": permutation})
+
+
+def inverse_permutation(permutation: Ints) -> Ints:
+    return tuple(sorted(range(len(permutation)), key=lambda k: permutation[k]))
+
+
+transpose = Op(
+    "transpose",
+    attributes=Transpose,
+    shape=_transpose_shape,
+    evaluate=lambda x, *, permutation: x.transpose(permutation),
+    derivative=Linear(_transpose_transpose),
+    batch=_transpose_batch,
+    samples=_transpose_samples,
+)
+
+
+def transpose_to(x: Value, permutation: Ints) -> Value:
+    """Transpose unless the permutation changes nothing."""
+    return x if permutation == tuple(range(len(permutation))) else transpose(x, permutation=permutation)
+
+
+class Reverse(NamedTuple):
+    dimensions: Ints
+
+
+def _reverse_shape(x: AnyShape, *, dimensions: Ints) -> Shape:
+    shape = array_operand("reverse", x)
+    check_dimensions("reverse", "dimensions", dimensions, shape.rank)
+    return shape
+
+
+def _shifted(dimensions: Ints, axis: int) -> Ints:
+    """Dimension numbers of an array, once it has one more at `axis`."""
+    return tuple(d + (d >= axis) for d in dimensions)
+
+
+def _reverse_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape, dimensions in (((4,), (0,)), ((2, 3), (1,)), ((2, 3), (0, 1)), ((2, 3), ())):
+        yield Sample((sample_values(shape),), {"dimensions": dimensions})
+
+
+reverse = Op(
+    "reverse",
+    attributes=Reverse,
+    shape=_reverse_shape,
+    evaluate=lambda x, *, dimensions: np.flip(x, dimensions),
+    derivative=Linear(lambda g, x, *, dimensions: (reverse(g, dimensions=dimensions),)),
+    batch=lambda size, operands, axes, *, dimensions: (
+        reverse(operands[0], dimensions=_shifted(dimensions, axes[0])),
+        axes[0],
+    ),
+    samples=_reverse_samples,
+)
+
+# --- slice, pad, concatenate --------------------------------------------------------------------------------------------
+
+
+class Slice(NamedTuple):
+    start_indices: Ints
+    limit_indices: Ints
+    strides: Ints
+
+
+def _slice_shape(x: AnyShape, *, start_indices: Ints, limit_indices: Ints, strides: Ints) -> Shape:
+    shape = array_operand("slice", x)
+    for name, values in (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", strides)):
+        if len(values) != shape.rank:
+            raise ShapeError(f"slice: {name} {values} has {len(values)} entries, but {shape} has rank {shape.rank}.")
+    sizes: list[int] = []
+    for d, (size, start, limit, stride) in enumerate(
+        zip(shape.dimensions, start_indices, limit_indices, strides, strict=True)
+    ):
+        if stride <= 0:
+            raise ShapeError(f"slice: strides {strides} are positive, but dimension {d} has {stride}.")
+        if not 0 <= start <= limit <= size:
+            raise ShapeError(
+                f"slice: dimension {d} of {shape} takes 0 <= start <= limit <= {size}, but got [{start}, {limit})."
+            )
+        sizes.append(-(-(limit - start) // stride))
+    return shape.with_dimensions(sizes)
+
+
+def _slice_evaluate(x: Array, *, start_indices: Ints, limit_indices: Ints, strides: Ints) -> Array:
+    return x[tuple(map(slice, start_indices, limit_indices, strides))]
+
+
+def _slice_transpose(
+    g: Value, x: Value, *, start_indices: Ints, limit_indices: Ints, strides: Ints
+) -> tuple[Value]:
+    config = tuple(
+        (start, size - (start + (n - 1) * stride + 1), stride - 1) if n else (0, size, 0)
+        for start, stride, n, size in zip(start_indices, strides, g.shape, x.shape, strict=True)
+    )
+    return (pad(g, full(0, g.dtype), padding_config=config),)
+
+
+def _slice_batch(
+    size: int, operands: tuple[Value], axes: tuple[int], *, start_indices: Ints, limit_indices: Ints, strides: Ints
+) -> tuple[Value, int]:
+    axis = axes[0]
+    whole = [_inserted(v, axis, new) for v, new in ((start_indices, 0), (limit_indices, size), (strides, 1))]
+    return slice_(operands[0], start_indices=whole[0], limit_indices=whole[1], strides=whole[2]), axis
+
+
+def _inserted(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:at], value, *values[at:])
+
+
+def _slice_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape, start, limit, stride in (
+        ((5,), (1,), (4,), (1,)),
+        ((7, 4), (1, 0), (7, 3), (3, 2)),
+        ((3, 3), (2, 0), (2, 3), (1, 1)),
+        ((), (), (), ()),
+    ):
+        yield Sample((sample_values(shape),), {"start_indices": start, "limit_indices": limit, "strides": stride})
+
+
+slice_ = Op(
+    "slice",
+    attributes=Slice,
+    shape=_slice_shape,
+    evaluate=_slice_evaluate,
+    derivative=Linear(_slice_transpose),
+    batch=_slice_batch,
+    samples=_slice_samples,
+)
+
+
+def slice_axis(x: Value, axis: int, start: int, limit: int, stride: int = 1) -> Value:
+    """A slice of one axis, whole in the others."""
+    rank = x.ndim
+    return slice_(
+        x,
+        start_indices=tuple(start if d == axis else 0 for d in range(rank)),
+        limit_indices=tuple(limit if d == axis else x.shape[d] for d in range(rank)),
+        strides=tuple(stride if d == axis else 1 for d in range(rank)),
+    )
+
+
+class Pad(NamedTuple):
+    padding_config: tuple[tuple[int, int, int], ...]  # (edge low, edge high, interior) of each dimension
+
+
+PaddingConfig = tuple[tuple[int, int, int], ...]
+
+
+def _pad_shape(x: AnyShape, value: AnyShape, *, padding_config: PaddingConfig) -> Shape:
+    shape, scalar = array_operand("pad", x), array_operand("pad", value)
+    if scalar.rank != 0 or scalar.element_type is not shape.element_type:
+        raise ShapeError(f"pad: the padding value is a scalar {shape.element_type}, but got {scalar}.")
+    if len(padding_config) != shape.rank:
+        raise ShapeError(f"pad: padding_config has {len(padding_config)} entries, but {shape} has rank {shape.rank}.")
+    sizes: list[int] = []
+    for size, (low, high, interior) in zip(shape.dimensions, padding_config, strict=True):
+        if interior < 0:
+            raise ShapeError(f"pad: interior padding is not negative, but padding_config is {padding_config}.")
+        result = low + high + size + max(size - 1, 0) * interior
+        if result < 0:
+            raise ShapeError(f"pad: padding_config {padding_config} takes away more than {shape} has.")
+        sizes.append(result)
+    return shape.with_dimensions(sizes)
+
+
+def _pad_evaluate(x: Array, value: Array, *, padding_config: PaddingConfig) -> Array:
+    shape = _pad_shape(Shape.of(x), Shape.of(value), padding_config=padding_config)
+    out = np.full(shape.dimensions, value, x.dtype)
+    into: list[slice] = []
+    taken: list[slice] = []
+    for size, total, (low, _, interior) in zip(x.shape, shape.dimensions, padding_config, strict=True):
+        step = interior + 1
+        first = max(0, -(low // step))  # the first element whose place is not before the edge
+        last = min(size, -((low - total) // step))  # and the first whose place is past the end
+        taken.append(slice(first, max(first, last)))
+        into.append(slice(low + first * step, max(low + (last - 1) * step + 1, 0), step) if last > first else slice(0, 0))
+    out[tuple(into)] = x[tuple(taken)]
+    return out
+
+
+def _pad_transpose(g: Value, x: Value, value: Value, *, padding_config: PaddingConfig) -> tuple[Value, Value]:
+    negative = tuple((-low, -high, 0) for low, high, _ in padding_config)
+    kept = pad(g, full(0, g.dtype), padding_config=negative)
+    if any(interior for _, _, interior in padding_config):
+        zero = (0,) * kept.ndim
+        strides = tuple(interior + 1 for _, _, interior in padding_config)
+        kept = slice_(kept, start_indices=zero, limit_indices=kept.shape, strides=strides)
+    axes = tuple(range(g.ndim))
+    return kept, elementwise.sub(reduction.reduce_sum(g, axes), reduction.reduce_sum(kept, axes))
+
+
+def _pad_batch(
+    size: int, operands: tuple[Value, Value], axes: Axes, *, padding_config: PaddingConfig
+) -> tuple[Value, int]:
+    (x, value), (axis, value_axis) = operands, axes
+    if value_axis is None:
+        assert axis is not None
+        return pad(x, value, padding_config=_inserted(padding_config, axis, (0, 0, 0))), axis
+    x = align_axis(x, axis, 0, size)
+    config = ((0, 0, 0), *padding_config)
+    padded = pad(x, full(0, x.dtype), padding_config=config)
+    inside = pad(full(True, np.bool_, x.shape), full(False, np.bool_), padding_config=config)
+    return elementwise.select(inside, padded, broadcast(value, sizes=padded.shape, dimensions=(0,))), 0
+
+
+def _pad_samples(random: np.random.Generator) -> Iterator[Sample]:
+    value = np.float32(2.5).reshape(())
+    for shape, config in (
+        ((3,), ((1, 2, 0),)),
+        ((3,), ((-1, 2, 1),)),
+        ((4,), ((-2, -1, 2),)),
+        ((2, 3), ((1, 0, 2), (0, -1, 0))),
+        ((0, 2), ((1, 1, 1), (0, 0, 0))),
+        ((), ()),
+    ):
+        yield Sample((sample_values(shape), value), {"padding_config": config})
+
+
+pad = Op(
+    "pad",
+    attributes=Pad,
+    shape=_pad_shape,
+    evaluate=_pad_evaluate,
+    derivative=Linear(_pad_transpose),
+    batch=_pad_batch,
+    samples=_pad_samples,
+)
+
+
+class Concatenate(NamedTuple):
+    dimension: int
+
+
+def _concatenate_shape(*shapes: AnyShape, dimension: int) -> Shape:
+    if not shapes:
+        raise ShapeError("concatenate: takes at least one operand, but got none.")
+    first = array_operand("concatenate", shapes[0])
+    if first.rank == 0:
+        raise ShapeError(f"concatenate: the operands have at least one dimension, but got {first}; reshape them to [1].")
+    check_dimensions("concatenate", "dimension", (dimension,), first.rank)
+    total = 0
+    for shape in shapes:
+        shape = array_operand("concatenate", shape)
+        if shape.element_type is not first.element_type:
+            raise DTypeError(f"concatenate: operands have different element types, {first} and {shape}; convert one.")
+        sizes = list(shape.dimensions)
+        if len(sizes) != first.rank or _inserted(tuple(sizes[:dimension]), dimension, 0) + tuple(
+            sizes[dimension + 1 :]
+        ) != _inserted(first.dimensions[:dimension], dimension, 0) + first.dimensions[dimension + 1 :]:
+            raise ShapeError(f"concatenate: {first} and {shape} differ in more than dimension {dimension}.")
+        total += sizes[dimension]
+    return first.with_dimensions((*first.dimensions[:dimension], total, *first.dimensions[dimension + 1 :]))
+
+
+def _concatenate_transpose(g: Value, *operands: Value, dimension: int) -> list[Value]:
+    cotangents: list[Value] = []
+    start = 0
+    for x in operands:
+        cotangents.append(slice_axis(g, dimension, start, start + x.shape[dimension]))
+        start += x.shape[dimension]
+    return cotangents
+
+
+def _concatenate_batch(size: int, operands: tuple[Value, ...], axes: Axes, *, dimension: int) -> tuple[Value, int]:
+    aligned = [align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
+    return concatenate(*aligned, dimension=dimension + 1), 0
+
+
+def _concatenate_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shapes, dimension in ((((2,), (3,)), 0), (((2, 3), (2, 1), (2, 0)), 1), (((1, 2), (3, 2)), 0), (((2, 2),), 0)):
+        yield Sample(tuple(sample_values(s) + k for k, s in enumerate(shapes)), {"dimension": dimension})
+
+
+concatenate = Op(
+    "concatenate",
+    attributes=Concatenate,
+    shape=_concatenate_shape,
+    evaluate=lambda *operands, dimension: np.concatenate(operands, dimension),
+    derivative=Linear(_concatenate_transpose),
+    batch=_concatenate_batch,
+    samples=_concatenate_samples,
+)

@@ -1,0 +1,174 @@
+"""What an operation is: its rules, side by side.
+
+An `Op` is called on values - concrete arrays or tracers, of which this module knows only the `Value` protocol - with its
+attributes as keywords, and binds itself through whatever the values are: concrete ones are computed, tracers record.
+Rules are written in terms of ops, so they run on whatever values they are given, and have derivatives of their own.
+
+The rules, with `x, y, ...` the operands and attributes by keyword:
+
+- `shape(*shapes, **attributes) -> shape`: infers the result's shape and checks every documented precondition;
+- `evaluate(*arrays, **attributes) -> array`: the value, in NumPy (a tuple of arrays for a tuple shape);
+- `derivative`: one of `Partials`, `Linear`, `Bilinear`, `Rules`, `Decomposition`, `Zero`, `NotDifferentiable`;
+- `batch(size, operands, axes, **attributes) -> (result, axis)`: the op mapped over one axis of some operands
+  (`None` for those without);
+- `samples(random) -> Iterator[Sample]`: operands and attributes for the generated tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tinyxla.shapes import AnyShape, Shape
+
+
+class Value(Protocol):
+    """A concrete array or a tracer. Arithmetic is that of the NumPy-like API."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def __add__(self, other: Any) -> Value: ...
+    def __radd__(self, other: Any) -> Value: ...
+    def __sub__(self, other: Any) -> Value: ...
+    def __rsub__(self, other: Any) -> Value: ...
+    def __mul__(self, other: Any) -> Value: ...
+    def __rmul__(self, other: Any) -> Value: ...
+    def __truediv__(self, other: Any) -> Value: ...
+    def __rtruediv__(self, other: Any) -> Value: ...
+    def __neg__(self) -> Value: ...
+    def __lt__(self, other: Any) -> Value: ...
+    def __gt__(self, other: Any) -> Value: ...
+
+
+Cotangent = Value | None  # None is zero
+
+
+class Partials(NamedTuple):
+    """An element-wise op: for each operand, `partial(g, ans, *operands, **attributes)` is g times the derivative by it
+    (None where that is zero). Serves both modes, since element-wise maps are their own transposes."""
+
+    partials: tuple[Callable[..., Value] | None, ...]
+
+
+class Linear(NamedTuple):
+    """Linear in some operands together (`operands` lists them; None means all).
+
+    `transpose(g, *operands, **attributes)` gives a cotangent for each operand in `operands`; of these it may use only the
+    shapes. With a linear op the tangent is the op applied to tangents.
+    """
+
+    transpose: Callable[..., Sequence[Cotangent]]
+    operands: tuple[int, ...] | None = None
+
+
+class Bilinear(NamedTuple):
+    """Linear in either of two operands: `left(g, x, y, **attributes)` and `right(...)` are their cotangents."""
+
+    left: Callable[..., Value]
+    right: Callable[..., Value]
+
+
+class Rules(NamedTuple):
+    """Both modes spelled out.
+
+    `jvp(tangents, ans, *operands, **attributes)` gives the tangent of the result (tangents may be None: zero), and
+    `vjp(g, ans, *operands, **attributes)` a cotangent for each operand. For a tuple result `ans`, `g` and the tangent are
+    tuples. `residuals`, if given, replaces the op in a reverse pass: `residuals(*operands, **attributes)` gives the result
+    and a function from `g` to the cotangents.
+    """
+
+    jvp: Callable[..., Any]
+    vjp: Callable[..., Sequence[Cotangent]]
+    residuals: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]]]] | None = None
+
+
+class Decomposition(NamedTuple):
+    """The derivative is that of an equal function made of other ops, `decompose(*operands, **attributes)`."""
+
+    decompose: Callable[..., Value]
+
+
+class Zero(NamedTuple):
+    """The derivative is zero wherever it exists."""
+
+
+class NotDifferentiable(NamedTuple):
+    """There is no derivative; asking for one is an error that gives the reason."""
+
+    reason: str
+
+
+class ByAttributes(NamedTuple):
+    """One of the other forms, chosen by the attributes: `choose(**attributes)`."""
+
+    choose: Callable[..., Derivative]
+
+
+Derivative = Partials | Linear | Bilinear | Rules | Decomposition | Zero | NotDifferentiable | ByAttributes
+
+
+class Sample(NamedTuple):
+    """Operands and attributes for a test."""
+
+    operands: tuple[Any, ...]
+    attributes: dict[str, Any] = {}  # noqa: RUF012 - a default that nothing writes to
+
+
+class NoAttributes(NamedTuple):
+    """Of an op that has none."""
+
+
+Bind = Callable[["Op", tuple[Any, ...], dict[str, Any]], Any]
+ops: dict[str, Op] = {}
+
+
+def _unbound(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    raise RuntimeError("operations are called through tinyxla.tracing, which has not been imported")
+
+
+class Op:
+    """An operation: its name in HLO and all its rules. Constructing one with a part missing fails."""
+
+    bind: Bind = staticmethod(_unbound)  # set once by the tracing layer: what a call does
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        shape: Callable[..., AnyShape],
+        evaluate: Callable[..., Any],
+        derivative: Derivative,
+        batch: Callable[..., Any],
+        samples: Callable[[np.random.Generator], Iterator[Sample]],
+        attributes: type[Any] = NoAttributes,
+        structural: bool = False,
+    ) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.shape = shape
+        self.evaluate = evaluate
+        self.derivative = derivative
+        self.batch = batch
+        self.samples = samples
+        self.structural = structural  # only regroups values, so it evaluates alike on arrays and tracers
+        if name in ops:
+            raise ValueError(f"there are two ops named {name}")
+        ops[name] = self
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        return Op.bind(self, operands, attributes)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def shape_of(value: Value) -> Shape:
+    return Shape.of(value)

@@ -1,0 +1,320 @@
+"""Reduce: a computation folded over dimensions of arrays.
+
+Source: section "Reduce" of the XLA documents. The computation is associative; the order in which it is applied is not
+defined. The common monoids are recognised by their computation, whoever built it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import ShapeError
+from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.ops import calls, elementwise, movement
+from tinyxla.ops.op import ByAttributes, Decomposition, Derivative, Linear, Op, Rules, Sample, Value, Zero, ops
+from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+
+Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
+
+
+class Reduce(NamedTuple):
+    dimensions: Ints
+    to_apply: Computation
+
+
+@cache
+def scalar_computation(op: str, dtype: Any) -> Computation:
+    """The computation of one binary op on scalars: what Reduce takes."""
+    shape = Shape(element_type(dtype))
+    x, y = (
+        Instruction(movement.parameter, (), movement.Parameter(number, shape), shape) for number in (0, 1)
+    )
+    root = Instruction(ops[op], (x, y), ops[op].attributes(), shape)
+    return Computation(op, [x, y], [x, y, root], root)
+
+
+def monoid(computation: Computation) -> str | None:
+    """The name of the op if the computation is one commutative op on its two parameters."""
+    root = computation.root
+    if root.op.name not in _UFUNCS or len(computation.parameters) != 2 or len(computation.instructions) != 3:
+        return None
+    return root.op.name if set(root.operands) == set(computation.parameters) else None
+
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def identity_element(op: str, dtype: Any) -> Any:
+    """The neutral element of a monoid."""
+    kind = element_type(dtype).kind
+    if op in ("add", "or", "xor"):
+        return 0
+    if op == "multiply":
+        return 1
+    if op == "and":
+        return True if kind == "pred" else np.array(-1).astype(dtype)
+    if kind == "pred":
+        return op == "minimum"
+    if kind in ("signed", "unsigned"):
+        info = np.iinfo(dtype)
+        return info.min if op == "maximum" else info.max
+    return -math.inf if op == "maximum" else math.inf
+
+
+# --- rules --------------------------------------------------------------------------------------------------------------
+
+
+def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    count = len(operands) // 2
+    return list(operands[:count]), list(operands[count:])
+
+
+def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) -> AnyShape:
+    if len(operands) < 2 or len(operands) % 2:
+        raise ShapeError(f"reduce: takes arrays and as many initial values, but got {len(operands)} operands.")
+    arrays, initial = (list(map(lambda x: movement.array_operand("reduce", x), half)) for half in _halves(operands))
+    first = arrays[0]
+    movement.check_dimensions("reduce", "dimensions", dimensions, first.rank)
+    for x, start in zip(arrays, initial, strict=True):
+        if x.dimensions != first.dimensions:
+            raise ShapeError(f"reduce: the operands have different dimensions, {first} and {x}.")
+        if start.rank or start.element_type is not x.element_type:
+            raise ShapeError(f"reduce: the initial value for {x} is a scalar {x.element_type}, but got {start}.")
+    scalars = [Shape(x.element_type) for x in arrays]
+    if to_apply.parameter_shapes != scalars * 2 or [x.shape for x in to_apply.outputs] != scalars:
+        got = f"{to_apply.parameter_shapes} -> {[x.shape for x in to_apply.outputs]}"
+        raise ShapeError(f"reduce: the computation maps {scalars * 2} to {scalars}, but got {got}.")
+    kept = [size for d, size in enumerate(first.dimensions) if d not in dimensions]
+    results = tuple(x.with_dimensions(kept) for x in arrays)
+    return TupleShape(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
+
+
+def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) -> Any:
+    arrays, initial = _halves(operands)
+    op = monoid(to_apply)
+    if op is None or arrays[0].dtype.kind == "b" and op in ("add", "multiply"):
+        return _fold_arrays(arrays, initial, dimensions, to_apply)
+    return _UFUNCS[op].reduce(arrays[0], axis=dimensions, dtype=arrays[0].dtype, initial=initial[0][()])
+
+
+def _fold_arrays(arrays: list[Array], initial: list[Array], dimensions: Ints, to_apply: Computation) -> Any:
+    """Neighbours are combined, level by level; so only about log n steps are taken in Python."""
+    kept = [d for d in range(arrays[0].ndim) if d not in dimensions]
+    sizes = [arrays[0].shape[d] for d in kept]
+    count = math.prod(arrays[0].shape[d] for d in dimensions)
+    rows = [x.transpose(*dimensions, *kept).reshape((count, *sizes)) for x in arrays]
+
+    def combine(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+        result = calls.evaluate(to_apply, [*left, *right])
+        parts = result if isinstance(result, tuple) else (result,)
+        return [np.broadcast_to(part, left[0].shape) for part in parts]
+
+    while count > 1:
+        even = count - count % 2
+        paired = combine([x[0:even:2] for x in rows], [x[1:even:2] for x in rows])
+        rows = [np.concatenate([p, x[even:]]) for p, x in zip(paired, rows, strict=True)]
+        count = rows[0].shape[0]
+    starts = [np.broadcast_to(x, sizes) for x in initial]
+    results = combine(starts, [x[0] for x in rows]) if count else starts
+    return tuple(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
+
+
+def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
+    """The same as ops: what the derivative of a general reduction is taken of. Initial values may have leading axes."""
+    arrays, initial = _halves(operands)
+    kept = [d for d in range(arrays[0].ndim) if d not in dimensions]
+    sizes = tuple(arrays[0].shape[d] for d in kept)
+    count = math.prod(arrays[0].shape[d] for d in dimensions)
+    rows = [
+        movement.reshape_to(movement.transpose_to(x, (*dimensions, *kept)), (count, math.prod(sizes))) for x in arrays
+    ]
+
+    def combine(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        shape = left[0].shape
+        flat = [movement.reshape_to(x, (x.size,)) for x in (*left, *right)]
+        result, axes = calls.inline_batched(to_apply, flat[0].size, flat, [0] * len(flat))
+        parts = result if isinstance(result, tuple) else (result,)
+        axes = axes if isinstance(axes, tuple) else (axes,)
+        aligned = [movement.align_axis(p, a, 0, flat[0].size) for p, a in zip(parts, axes, strict=True)]
+        return [movement.reshape_to(p, shape) for p in aligned]
+
+    while count > 1:
+        even = count - count % 2
+        paired = combine(
+            [movement.slice_axis(x, 0, 0, even, 2) for x in rows],
+            [movement.slice_axis(x, 0, 1, even, 2) for x in rows],
+        )
+        rest = [movement.slice_axis(x, 0, even, count) for x in rows]
+        rows = [movement.concatenate(p, r, dimension=0) for p, r in zip(paired, rest, strict=True)] if count % 2 else paired
+        count = rows[0].shape[0]
+    starts = [
+        movement.reshape_to(movement.broadcast(x, sizes=sizes, dimensions=tuple(range(x.ndim))), (math.prod(sizes),))
+        for x in initial
+    ]
+    results = combine(starts, [movement.reshape_to(x, (math.prod(sizes),)) for x in rows]) if count else starts
+    shaped = tuple(movement.reshape_to(x, sizes) for x in results)
+    return shaped if isinstance(to_apply.root.shape, TupleShape) else shaped[0]
+
+
+def _kept(x: Value, dimensions: Ints) -> Ints:
+    return tuple(d for d in range(x.ndim) if d not in dimensions)
+
+
+def _spread(small: Value, x: Value, dimensions: Ints) -> Value:
+    """A reduction's result along the dimensions that were reduced."""
+    return movement.broadcast(small, sizes=x.shape, dimensions=_kept(x, dimensions))
+
+
+def _sum_transpose(g: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation) -> tuple[Value, Value]:
+    return _spread(g, x, dimensions), reduce_sum(g, tuple(range(g.ndim)))
+
+
+def _extremum_jvp(
+    tangents: tuple[Value | None, ...], ans: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation
+) -> Value | None:
+    shares, initial_share = _shares(ans, x, initial, dimensions)
+    parts: list[Value] = []
+    if tangents[0] is not None:
+        parts.append(reduce_sum(elementwise.mul(tangents[0], shares), dimensions))
+    if tangents[1] is not None:
+        parts.append(elementwise.mul(movement.broadcast(tangents[1], sizes=ans.shape, dimensions=()), initial_share))
+    return parts[0] if len(parts) == 1 else elementwise.add(*parts)
+
+
+def _extremum_vjp(
+    g: Value, ans: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation
+) -> tuple[Value, Value]:
+    shares, initial_share = _shares(ans, x, initial, dimensions)
+    to_initial = reduce_sum(elementwise.mul(g, initial_share), tuple(range(g.ndim)))
+    return elementwise.mul(_spread(g, x, dimensions), shares), to_initial
+
+
+def _shares(ans: Value, x: Value, initial: Value, dimensions: Ints) -> tuple[Value, Value]:
+    """Ties share the derivative equally; the initial value has a part only if it alone is the extremum."""
+    hits = elementwise.convert(elementwise.eq(x, _spread(ans, x, dimensions)), new_element_type=element_type(x.dtype))
+    count = reduce_sum(hits, dimensions)
+    none = elementwise.eq(count, elementwise.zeros_like(count))
+    safe = elementwise.select(none, elementwise.one_like(count), count)
+    alone = elementwise.convert(none, new_element_type=element_type(x.dtype))
+    return elementwise.div(hits, _spread(safe, x, dimensions)), alone
+
+
+def _derivative(*, dimensions: Ints, to_apply: Computation) -> Derivative:
+    op = monoid(to_apply)
+    if op == "add":
+        return Linear(_sum_transpose)
+    if op in ("maximum", "minimum"):
+        return Rules(_extremum_jvp, _extremum_vjp)
+    return Zero() if op in ("and", "or", "xor") else Decomposition(_fold)
+
+
+def _reduce_batch(
+    size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...], *, dimensions: Ints, to_apply: Computation
+) -> tuple[Any, Any]:
+    count = len(operands) // 2
+    arrays = [movement.align_axis(x, a, 0, size) for x, a in zip(operands[:count], axes[:count], strict=True)]
+    inner = tuple(d + 1 for d in dimensions)
+    if all(axis is None for axis in axes[count:]):
+        result = reduce(*arrays, *operands[count:], dimensions=inner, to_apply=to_apply)
+    else:
+        initial = [movement.align_axis(x, a, 0, size) for x, a in zip(operands[count:], axes[count:], strict=True)]
+        result = _fold(*arrays, *initial, dimensions=inner, to_apply=to_apply)
+    return result, (0,) * count if isinstance(result, tuple) else 0
+
+
+def _reduce_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for op in _UFUNCS:
+        dtypes: tuple[Any, ...] = (np.int32, np.bool_) if op in ("and", "or", "xor") else (np.float32, np.int32)
+        for dtype in dtypes:
+            start = np.asarray(identity_element(op, dtype)).astype(dtype)
+            for shape, dimensions in (((3, 4), (1,)), ((3, 4), (0,)), ((2, 3, 2), (0, 2)), ((5,), (0,)), ((2, 0), (1,)), ((2,), ())):
+                x = elementwise.sample_array(random, dtype, shape, 1, 3)
+                yield Sample((x, start), {"dimensions": dimensions, "to_apply": scalar_computation(op, dtype)})
+    for dtype, start in ((np.float32, 2.0), (element_type("bf16").dtype, 0.0)):
+        x = elementwise.sample_array(random, dtype, (4, 5), -1, 1)
+        attributes = {"dimensions": (0,), "to_apply": scalar_computation("add", dtype)}
+        yield Sample((x, np.asarray(start).astype(dtype)), attributes)
+    x = movement.sample_values((3, 5))
+    index = np.broadcast_to(np.arange(5, dtype=np.int32), (3, 5))
+    start = (np.float32(-np.inf).reshape(()), np.int32(0).reshape(()))
+    yield Sample((x, index, *start), {"dimensions": (1,), "to_apply": argument_computation("GT", np.float32, np.int32)})
+
+
+reduce = Op(
+    "reduce",
+    attributes=Reduce,
+    shape=_reduce_shape,
+    evaluate=_reduce_evaluate,
+    derivative=ByAttributes(_derivative),
+    batch=_reduce_batch,
+    samples=_reduce_samples,
+)
+
+
+@cache
+def argument_computation(direction: str, dtype: Any, index_dtype: Any) -> Computation:
+    """(value, index) pairs: the one whose value comes first in that direction; of equal ones the lower index; NaN first."""
+    value, index = Shape(element_type(dtype)), Shape(element_type(index_dtype))
+    parameters = [
+        Instruction(movement.parameter, (), movement.Parameter(k, shape), shape)
+        for k, shape in enumerate((value, index, value, index))
+    ]
+    instructions = list(parameters)
+
+    def emit(op: Op, *operands: Instruction, **attributes: Any) -> Instruction:
+        shape = op.shape(*(x.shape for x in operands), **attributes)
+        instructions.append(Instruction(op, operands, op.attributes(**attributes), shape))
+        return instructions[-1]
+
+    def compare(x: Instruction, y: Instruction, direction: str) -> Instruction:
+        kind = elementwise.comparison_type(x.array_shape.dtype)
+        return emit(elementwise.compare, x, y, direction=direction, type=kind)
+
+    x, i, y, j = parameters
+    first = emit(elementwise.or_, compare(x, y, direction), compare(x, x, "NE"))
+    tie = emit(elementwise.and_, compare(x, y, "EQ"), compare(i, j, "LT"))
+    nan_tie = emit(elementwise.and_, compare(y, y, "NE"), compare(j, i, "LT"))
+    keep = emit(elementwise.or_, first, tie)
+    keep = emit(elementwise.and_, keep, emit(elementwise.not_, nan_tie))
+    root = emit(calls.tuple_, emit(elementwise.select, keep, x, y), emit(elementwise.select, keep, i, j))
+    return Computation("argument_" + direction.lower(), parameters, instructions, root)
+
+
+def _reducer(op: str) -> Callable[[Value, Ints], Value]:
+    def apply(x: Value, dimensions: Ints) -> Value:
+        if not dimensions:
+            return x
+        start = np.asarray(identity_element(op, x.dtype)).astype(x.dtype)
+        return reduce(
+            x,
+            movement.constant(literal=Literal(start)),
+            dimensions=dimensions,
+            to_apply=scalar_computation(op, x.dtype),
+        )
+
+    apply.__name__ = f"reduce_{op}"
+    apply.__doc__ = f"Reduce over `dimensions` with {op}; the result has the other dimensions."
+    return apply
+
+
+reduce_sum = _reducer("add")
+reduce_prod = _reducer("multiply")
+reduce_max = _reducer("maximum")
+reduce_min = _reducer("minimum")
+reduce_and = _reducer("and")
+reduce_or = _reducer("or")
+reduce_xor = _reducer("xor")

@@ -1,0 +1,6 @@
+"""Element types, shapes and layouts: what is known of a value before there is one."""
+
+from tinyxla.shapes.element_types import ElementType, element_type, element_types
+from tinyxla.shapes.shape import AnyShape, Layout, Shape, TupleShape
+
+__all__ = ["AnyShape", "ElementType", "Layout", "Shape", "TupleShape", "element_type", "element_types"]

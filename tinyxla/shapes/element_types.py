@@ -1,0 +1,74 @@
+"""XLA's element types and the NumPy dtypes that hold them (`ml_dtypes` for those NumPy lacks)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tinyxla.errors import DTypeError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ElementType:
+    """One of XLA's primitive types. There is one object for each, so identity is equality.
+
+    `kind` is `pred`, `signed`, `unsigned`, `float` or `complex`; `bits` is the width in the documents (a NumPy array
+    spends a whole byte on narrower ones).
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    kind: str
+    bits: int
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("signed", "unsigned")
+
+    @property
+    def is_inexact(self) -> bool:
+        return self.kind in ("float", "complex")
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+
+def _types() -> list[ElementType]:
+    rows = [("pred", np.bool_, "pred", 8)]
+    rows += [(f"s{n}", np.dtype(f"int{n}"), "signed", n) for n in (8, 16, 32, 64)]
+    rows += [(f"u{n}", np.dtype(f"uint{n}"), "unsigned", n) for n in (8, 16, 32, 64)]
+    rows += [(f"s{n}", getattr(ml_dtypes, f"int{n}"), "signed", n) for n in (2, 4)]
+    rows += [(f"u{n}", getattr(ml_dtypes, f"uint{n}"), "unsigned", n) for n in (2, 4)]
+    rows += [("f16", np.float16, "float", 16), ("bf16", ml_dtypes.bfloat16, "float", 16)]
+    rows += [("f32", np.float32, "float", 32), ("f64", np.float64, "float", 64)]
+    small = ["f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu"]
+    rows += [(name, getattr(ml_dtypes, name.replace("f8", "float8_")), "float", 8) for name in small]
+    rows += [("f4e2m1fn", ml_dtypes.float4_e2m1fn, "float", 4)]
+    rows += [("c64", np.complex64, "complex", 64), ("c128", np.complex128, "complex", 128)]
+    return [ElementType(name, np.dtype(dtype), kind, bits) for name, dtype, kind, bits in rows]
+
+
+element_types: dict[str, ElementType] = {t.name: t for t in _types()}
+_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in element_types.values()}
+
+
+def element_type(dtype: Any) -> ElementType:
+    """The element type of a dtype, of anything `np.dtype` accepts, or of an XLA name such as `"bf16"`."""
+    if isinstance(dtype, ElementType):
+        return dtype
+    try:
+        return _BY_DTYPE[dtype]
+    except (KeyError, TypeError):
+        pass
+    if isinstance(dtype, str) and dtype in element_types:
+        return element_types[dtype]
+    try:
+        return _BY_DTYPE[np.dtype(dtype)]
+    except (KeyError, TypeError):
+        names = ", ".join(t.dtype.name for t in element_types.values())
+        raise DTypeError(f"{dtype!r} is not an element type of an array; the types are {names}.") from None

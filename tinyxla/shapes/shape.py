@@ -1,0 +1,115 @@
+"""Shapes of arrays and tuples, in XLA's sense and XLA's text form (`f32[2,3]{1,0}`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ShapeError
+from tinyxla.shapes.element_types import ElementType, element_type
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the elements of an array lie in memory: `minor_to_major[0]` is the dimension whose index varies fastest.
+
+    Source: "Shapes and Layout", section "Layout".
+    """
+
+    minor_to_major: tuple[int, ...]
+
+    @staticmethod
+    def default(rank: int) -> Layout:
+        """The last dimension fastest: row-major, NumPy's C order."""
+        return Layout(tuple(range(rank - 1, -1, -1)))
+
+    def __str__(self) -> str:
+        return "{" + ",".join(map(str, self.minor_to_major)) + "}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """Element type and dimensions of an array. Equal shapes are equal and hash alike, whatever their layout."""
+
+    element_type: ElementType
+    dimensions: tuple[int, ...] = ()
+    layout: Layout | None = None  # None: the default layout
+
+    @staticmethod
+    def of(value: Any) -> Shape:
+        """The shape of anything with `dtype` and `shape`."""
+        return Shape(element_type(value.dtype), tuple(value.shape))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.element_type.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.dimensions)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.dimensions)
+
+    def with_dimensions(self, dimensions: Sequence[int]) -> Shape:
+        return Shape(self.element_type, tuple(dimensions))
+
+    def with_type(self, dtype: Any) -> Shape:
+        return Shape(element_type(dtype), self.dimensions)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Shape)
+            and self.element_type is other.element_type
+            and self.dimensions == other.dimensions
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.element_type.name, self.dimensions))
+
+    def __str__(self) -> str:
+        return f"{self.element_type.name}[{','.join(map(str, self.dimensions))}]"
+
+    __repr__ = __str__
+
+    def text(self) -> str:
+        """With the layout, as HLO text has it."""
+        if not self.dimensions:
+            return str(self)
+        return f"{self}{self.layout or Layout.default(self.rank)}"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleShape:
+    """The shape of a tuple: the shapes of its elements."""
+
+    elements: tuple[AnyShape, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.elements))})"
+
+    __repr__ = __str__
+
+    def text(self) -> str:
+        return f"({', '.join(x.text() for x in self.elements)})"
+
+
+AnyShape = Shape | TupleShape
+
+
+def canonical_axis(axis: Any, rank: int, what: str) -> int:
+    """`axis` counted from the front; an error that names `what` if it is outside an array of `rank` dimensions."""
+    try:
+        index = int(axis.__index__())
+    except AttributeError:
+        raise ShapeError(f"{what}: an axis is an integer, but got {axis!r}.") from None
+    if not -rank <= index < rank:
+        hint = f"use one from {-rank} to {rank - 1}" if rank else "a scalar has no axes"
+        raise ShapeError(f"{what}: axis {index} is out of range for an array with {rank} dimensions; {hint}.")
+    return index % rank

@@ -1,0 +1,283 @@
+"""Traces: where the operations that a function applies to tracers go.
+
+Calling an op looks at its operands. Concrete arrays are computed at once; a tracer belongs to a `Trace`, which decides
+what the op means there: a `GraphTrace` appends an instruction, the traces of `tinyxla.transforms` differentiate or batch. Traces
+nest, and an op goes to the innermost trace among its operands'; values of outer traces are constants to inner ones. While
+a staging trace (that of `jit`) is active, everything inside it is recorded, also what depends on no tracer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ConcretizationError, LeakedTracerError, SourceLine, user_line
+from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.ops import Op, calls, movement
+from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.tracing.array import Array, ConcreteArray, wrap
+
+
+class _State(threading.local):
+    """The traces that are active in this thread."""
+
+    depth: int = 0
+    staging: GraphTrace | None = None
+
+
+state = _State()
+
+
+class Trace:
+    """One run of a function on tracers."""
+
+    what = "a transformed function"
+
+    def __init__(self) -> None:
+        self.level = state.depth
+        self.active = False
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """The result of an op of which this trace has an operand."""
+        raise NotImplementedError
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """The trace is active inside."""
+        state.depth += 1
+        self.active = True
+        try:
+            yield
+        finally:
+            self.active = False
+            state.depth -= 1
+
+
+class Tracer(Array):
+    """Stands for an array while a function is traced: its shape and type are known, its value in general not."""
+
+    __slots__ = ("trace",)
+
+    trace: Trace
+
+    def concrete(self, wanted: str) -> ConcreteArray:
+        """The value, where the trace has one; else an error that says what wanted it."""
+        raise ConcretizationError(
+            f"{wanted} needs the value of a traced array {self.described()}, but inside {self.trace.what} only its shape "
+            f"and element type are known. {_ADVICE}"
+        )
+
+    def described(self) -> str:
+        return f"{Shape.of(self)}"
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self.described()} of {self.trace.what}>"
+
+
+_ADVICE = (
+    "For a choice by value use where, lax.select, lax.cond or lax.while_loop; for a Python value mark the argument static "
+    "(static_argnums); or keep this part outside the transformed function."
+)
+
+
+class GraphTracer(Tracer):
+    """The result of an instruction."""
+
+    __slots__ = ("instruction", "weak_type")
+
+    def __init__(self, trace: GraphTrace, instruction: Instruction, weak_type: bool) -> None:
+        self.trace = trace
+        self.instruction = instruction
+        self.weak_type = weak_type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.instruction.array_shape.dimensions
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.instruction.array_shape.dtype
+
+
+class GraphTrace(Trace):
+    """Records a graph. What it captures from outside becomes constants (arrays) or further parameters (outer tracers)."""
+
+    def __init__(self, what: str, staging: bool = True) -> None:
+        super().__init__()
+        self.what = what
+        self.staging = staging
+        self.instructions: list[Instruction] = []
+        self.parameters: list[Instruction] = []
+        self.captured: dict[int, Tracer] = {}
+        self._lifted: dict[int, tuple[Any, Instruction]] = {}  # the value too: it must outlive its id
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        outer = state.staging
+        if self.staging:
+            state.staging = self
+        try:
+            with super().run():
+                yield
+        finally:
+            state.staging = outer
+
+    def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
+        attributes = movement.Parameter(len(self.parameters), shape)
+        instruction = self._append(movement.parameter, (), attributes, shape, None)
+        self.parameters.append(instruction)
+        return GraphTracer(self, instruction, weak_type)
+
+    def _append(
+        self, op: Op, operands: Sequence[Instruction], attributes: Any, shape: AnyShape, source: SourceLine | None
+    ) -> Instruction:
+        instruction = Instruction(op, operands, attributes, shape, source)
+        self.instructions.append(instruction)
+        return instruction
+
+    def lift(self, value: Any) -> Instruction:
+        """The instruction that stands for a value here."""
+        if isinstance(value, GraphTracer) and value.trace is self:
+            return value.instruction
+        found = self._lifted.get(id(value))
+        if found is not None:
+            return found[1]
+        if isinstance(value, Tracer):
+            check_active(value)
+            instruction = self.parameter(Shape.of(value)).instruction
+            self.captured[len(self.parameters) - 1] = value
+        else:
+            literal = Literal(np.asarray(value.numpy()))
+            attributes = movement.Constant(literal)
+            instruction = self._append(movement.constant, (), attributes, Shape.of(literal.value), None)
+        self._lifted[id(value)] = (value, instruction)
+        return instruction
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        inputs = [self.lift(x) for x in operands]
+        shape = infer_shape(op, tuple(x.shape for x in inputs), attributes)
+        weak = weak_result(operands)
+        source = user_line()
+        instruction = self._append(op, inputs, op.attributes(**attributes), shape, source)
+        if isinstance(shape, Shape):
+            return GraphTracer(self, instruction, weak)
+        parts: list[GraphTracer] = []
+        for index, part in enumerate(shape.elements):
+            taken = calls.GetTupleElement(index)
+            element = self._append(calls.get_tuple_element, (instruction,), taken, part, source)
+            parts.append(GraphTracer(self, element, False))
+        return tuple(parts)
+
+    def finish(self, name: str, outputs: Sequence[Any], as_tuple: bool = True) -> Computation:
+        """The computation that was recorded, with these results."""
+        results = [self.lift(x) for x in outputs]
+        if as_tuple:
+            shape = TupleShape(tuple(x.shape for x in results))
+            root = self._append(calls.tuple_, results, calls.tuple_.attributes(), shape, None)
+        else:
+            (root,) = results
+        return Computation(name, self.parameters, self.instructions, root)
+
+
+# --- binding ------------------------------------------------------------------------------------------------------------
+
+
+def check_active(tracer: Tracer) -> None:
+    if not tracer.trace.active:
+        made = tracer.instruction.source if isinstance(tracer, GraphTracer) else None
+        where = f" It was made at {made}." if made else ""
+        raise LeakedTracerError(
+            f"A tracer {tracer.described()} is used after {tracer.trace.what}, to which it belongs, has ended.{where} "
+            "Return the value from the function instead of storing it in an outer variable, attribute or container."
+        )
+
+
+def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """What calling an op does."""
+    if op.structural:
+        return op.evaluate(*operands, **attributes)
+    trace: Trace | None = state.staging
+    for x in operands:
+        if isinstance(x, Tracer):
+            check_active(x)
+            if trace is None or x.trace.level > trace.level:
+                trace = x.trace
+    if trace is None:
+        return compute(op, operands, attributes)
+    return trace.record(op, operands, attributes)
+
+
+def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """An op on concrete arrays."""
+    values = [x.numpy() for x in operands]
+    check_once(op, values, attributes)
+    with np.errstate(all="ignore"):
+        result = op.evaluate(*values, **attributes)
+    if isinstance(result, tuple):
+        return tuple(map(wrap, result))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return ConcreteArray(result, weak_result(operands))
+
+
+def weak_result(operands: Sequence[Any]) -> bool:
+    """A result is weakly typed if all operands are."""
+    for x in operands:
+        if not x.weak_type:
+            return False
+    return len(operands) > 0
+
+
+_checked: dict[Any, AnyShape] = {}
+_MOST_CHECKED = 1 << 16
+
+
+def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> None:
+    """Run the op's shape rule, which checks its preconditions, unless it has seen such operands before."""
+    key = (op, *[(x.dtype, x.shape) for x in values], *attributes.values())
+    if key not in _checked:
+        if len(_checked) > _MOST_CHECKED:
+            _checked.clear()
+        _checked[key] = op.shape(*map(Shape.of, values), **attributes)
+
+
+_inferred: dict[Any, AnyShape] = {}
+
+
+def infer_shape(op: Op, shapes: tuple[AnyShape, ...], attributes: dict[str, Any]) -> AnyShape:
+    if op is movement.constant:
+        return op.shape(*shapes, **attributes)
+    key = (op, shapes, *attributes.values())
+    found = _inferred.get(key)
+    if found is None:
+        if len(_inferred) > _MOST_CHECKED:
+            _inferred.clear()
+        found = _inferred[key] = op.shape(*shapes, **attributes)
+    return found
+
+
+Op.bind = staticmethod(bind)
+
+
+def trace(
+    function: Callable[..., Sequence[Any]],
+    shapes: Sequence[AnyShape],
+    name: str,
+    weak_types: Sequence[bool] | None = None,
+    what: str | None = None,
+    staging: bool = True,
+) -> tuple[Computation, list[Tracer], list[bool]]:
+    """Run `function(*tracers)`, which returns a flat list of results.
+
+    Gives the computation, the tracers of outer traces that it captured (its last parameters, in order), and which results
+    are weakly typed.
+    """
+    graph = GraphTrace(what or name, staging)
+    with graph.run():
+        weak = weak_types or [False] * len(shapes)
+        tracers = [graph.parameter(shape, w) for shape, w in zip(shapes, weak, strict=True)]
+        outputs = function(*tracers)
+        computation = graph.finish(name, outputs)
+    return computation, list(graph.captured.values()), [x.weak_type for x in outputs]

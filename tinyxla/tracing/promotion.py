@@ -1,0 +1,167 @@
+"""Element types of results: JAX's promotion lattice with weakly typed Python scalars, and the default types.
+
+Source: "Type promotion semantics" of the JAX documentation: each type points to those it promotes to; a result has the
+least type that all operands reach. Python scalars are weak: they stand below every type of their kind, and give way.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import DTypeError
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array, ConcreteArray
+
+
+class Config:
+    """Options of the library.
+
+    `enable_x64`: 64-bit NumPy inputs and defaults stay 64-bit. `disable_jit`: compiled functions run as plain Python.
+    """
+
+    def __init__(self) -> None:
+        self.enable_x64 = False
+        self.disable_jit = False
+
+    def update(self, name: str, value: Any) -> None:
+        """Set an option; accepts JAX's names (`jax_enable_x64`)."""
+        short = name.removeprefix("jax_")
+        if not hasattr(self, short):
+            known = ", ".join(vars(self))
+            raise AttributeError(f"there is no option {name!r}; the options are {known}")
+        setattr(self, short, value)
+
+
+config = Config()
+
+_WEAK = ("int*", "float*", "complex*")
+_ABOVE: dict[str, tuple[str, ...]] = {
+    "pred": ("int*",),
+    "int*": ("u8", "s8", "u4", "s4", "u2", "s2"),
+    "u2": (), "s2": (), "u4": (), "s4": (),
+    "u8": ("u16", "s16"), "u16": ("u32", "s32"), "u32": ("u64", "s64"), "u64": ("float*",),
+    "s8": ("s16",), "s16": ("s32",), "s32": ("s64",), "s64": ("float*",),
+    "float*": (
+        "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn",
+        "bf16", "f16", "complex*",
+    ),
+    "bf16": ("f32",), "f16": ("f32",), "f32": ("f64", "c64"), "f64": ("c128",),
+    "complex*": ("c64",), "c64": ("c128",), "c128": (),
+}  # fmt: skip
+
+
+@cache
+def _reach(node: str) -> frozenset[str]:
+    return frozenset({node}).union(*(_reach(above) for above in _ABOVE.get(node, ())))
+
+
+def default_int() -> np.dtype[Any]:
+    return np.dtype(np.int64 if config.enable_x64 else np.int32)
+
+
+def default_float() -> np.dtype[Any]:
+    return np.dtype(np.float64 if config.enable_x64 else np.float32)
+
+
+def default_complex() -> np.dtype[Any]:
+    return np.dtype(np.complex128 if config.enable_x64 else np.complex64)
+
+
+_NARROW = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.complex64),
+}
+
+
+def default_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What an array of that dtype becomes when no type is asked for: 32-bit, unless `enable_x64`."""
+    return dtype if config.enable_x64 else _NARROW.get(dtype, dtype)
+
+
+def _node(dtype: np.dtype[Any], weak: bool) -> str:
+    kind = element_type(dtype)
+    if not weak or kind.kind == "pred":
+        return kind.name
+    return {"signed": "int*", "unsigned": "int*", "float": "float*", "complex": "complex*"}[kind.kind]
+
+
+def _of_node(node: str) -> tuple[np.dtype[Any], bool]:
+    if node == "int*":
+        return default_int(), True
+    if node == "float*":
+        return default_float(), True
+    if node == "complex*":
+        return default_complex(), True
+    return element_type(node).dtype, False
+
+
+_promoted: dict[Any, tuple[np.dtype[Any], bool]] = {}
+
+
+def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
+    """The dtype and weakness that (dtype, weak) pairs have in common."""
+    key = (types, config.enable_x64)
+    found = _promoted.get(key)
+    if found is None:
+        found = _promoted[key] = _promote(types)
+    return found
+
+
+def _promote(types: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[Any], bool]:
+    nodes = {_node(*t) for t in types}
+    if len(nodes) == 1:
+        if len({t[0] for t in types}) == 1:
+            return types[0][0], all(t[1] for t in types)
+        return _of_node(nodes.pop())
+    common = frozenset.intersection(*map(_reach, nodes))
+    least = [n for n in common if common <= _reach(n)]
+    if not least:
+        names = " and ".join(sorted(nodes))
+        raise DTypeError(f"There is no implicit promotion between {names}; convert one of them with astype.")
+    return _of_node(least[0])
+
+
+def scalar_dtype(value: Any) -> np.dtype[Any]:
+    """The dtype that a Python scalar has by itself."""
+    if isinstance(value, bool):
+        return np.dtype(np.bool_)
+    if isinstance(value, int):
+        return default_int()
+    return default_float() if isinstance(value, float) else default_complex()
+
+
+def as_array(value: Any, what: str = "An operation") -> Array:
+    """An array of anything that is one: arrays, NumPy arrays and scalars (64-bit ones become 32-bit), Python scalars (weakly
+    typed)."""
+    if isinstance(value, Array):
+        return value
+    if isinstance(value, (bool, int, float, complex)):
+        return ConcreteArray(checked_scalar(value, scalar_dtype(value)), not isinstance(value, bool))
+    if isinstance(value, (np.ndarray, np.generic)):
+        dtype = default_dtype(value.dtype)
+        element_type(dtype)
+        return ConcreteArray(value.astype(dtype) if isinstance(value, np.generic) else np.array(value, dtype))
+    convert = getattr(value, "__jax_array__", None) or getattr(value, "__tinyxla_array__", None)
+    if convert is not None:
+        return as_array(convert(), what)
+    if hasattr(value, "__array__"):
+        return as_array(np.asarray(value), what)
+    raise DTypeError(
+        f"{what} takes arrays and numbers, but got {value!r} of type {type(value).__name__}; "
+        "convert it with tinyxla.numpy.asarray."
+    )
+
+
+def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A Python number as a NumPy scalar of that dtype; an error if it is an integer that does not fit."""
+    try:
+        return dtype.type(value)
+    except OverflowError:
+        if isinstance(value, int) and element_type(dtype).is_integer:
+            raise OverflowError(f"Python integer {value} does not fit the element type {dtype.name}.") from None
+        return dtype.type(np.inf if value > 0 else -np.inf)

@@ -1,0 +1,50 @@
+"""Pytrees: nested containers of arrays, by optree. `None` is an empty container; dicts are ordered by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import optree
+
+from tinyxla.errors import ArgumentError
+
+NAMESPACE = "tinyxla"
+TreeDef = optree.PyTreeSpec
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+    leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    return leaves, treedef
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    return optree.tree_unflatten(treedef, leaves)
+
+
+def leaves(tree: Any) -> list[Any]:
+    return optree.tree_leaves(tree, namespace=NAMESPACE)
+
+
+def map_tree(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def leaf_names(tree: Any) -> list[str]:
+    """How a user would write the way to each leaf: `['w'][0]`."""
+    paths = optree.tree_accessors(tree, namespace=NAMESPACE)
+    return [path.codify("") for path in paths]
+
+
+def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
+    """A value for each leaf of `tree`, from a tree that may stop early (None counts as a value)."""
+    try:
+        return optree.broadcast_prefix(prefix, tree, is_leaf=lambda x: x is None, namespace=NAMESPACE)
+    except ValueError as error:
+        raise ArgumentError(f"{what} {prefix!r} does not fit the structure of the value: {error}") from None
+
+
+def check_same_structure(trees: Sequence[TreeDef], what: str) -> None:
+    for treedef in trees[1:]:
+        if treedef != trees[0]:
+            raise ArgumentError(f"{what}: the structures differ, {trees[0]} and {treedef}.")

@@ -1,0 +1,69 @@
+"""Batching: tracers that carry a value with one more dimension than they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.ops import Op, calls
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import Trace, Tracer
+
+
+class BatchTracer(Tracer):
+    """`value` has the mapped dimension at `axis`."""
+
+    __slots__ = ("axis", "value")
+
+    def __init__(self, trace: BatchTrace, value: Array, axis: int) -> None:
+        self.trace = trace
+        self.value = value
+        self.axis = axis
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        whole = self.value.shape
+        return whole[: self.axis] + whole[self.axis + 1 :]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.value.dtype
+
+    @property
+    def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.value.weak_type
+
+
+class BatchTrace(Trace):
+    what = "a batched function (vmap)"
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def split(self, x: Any) -> tuple[Any, int | None]:
+        """Value and mapped axis (None: the same for all)."""
+        return (x.value, x.axis) if isinstance(x, BatchTracer) and x.trace is self else (x, None)
+
+    def join(self, value: Any, axis: int | None) -> Any:
+        return value if axis is None else BatchTracer(self, value, axis)
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        pairs = [self.split(x) for x in operands]
+        values, axes = tuple(v for v, _ in pairs), tuple(a for _, a in pairs)
+        result, axis = calls.apply_batched(op, self.size, values, axes, attributes)
+        if isinstance(result, tuple):
+            return tuple(self.join(r, a) for r, a in zip(result, axis, strict=True))
+        return self.join(result, axis)
+
+
+def batch(
+    function: Callable[..., Sequence[Any]], size: int, inputs: Sequence[Any], axes: Sequence[int | None]
+) -> list[tuple[Any, int | None]]:
+    """`function(*inputs)`, which returns a flat list, mapped over those axes: results and where their mapped axes are."""
+    mapped = BatchTrace(size)
+    with mapped.run():
+        tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
+        return [mapped.split(x) for x in function(*tracers)]

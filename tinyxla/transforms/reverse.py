@@ -1,0 +1,202 @@
+"""Reverse mode: record what is applied to tracers and how to go back, then go back.
+
+A `TapeTracer` carries its value, which is one of the enclosing level - a concrete array outside `jit`, a tracer inside - so
+Python can look at it wherever there is one. Each op is applied to the values at once, and its pullback is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import DifferentiationError
+from tinyxla.ops import Op, elementwise, movement
+from tinyxla.ops.op import (
+    Bilinear,
+    ByAttributes,
+    Decomposition,
+    Derivative,
+    Linear,
+    NotDifferentiable,
+    Partials,
+    Rules,
+    Zero,
+)
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import Trace, Tracer
+
+Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
+
+
+class Node(NamedTuple):
+    """One op on the tape: how to go back, and which cotangents take part."""
+
+    pullback: Pullback
+    operands: tuple[int | None, ...]  # the operands' numbers on the tape
+    results: tuple[int | None, ...]  # the results'; None for one without a derivative
+    templates: tuple[Any, ...]  # the results' values, for the shapes of zeros
+    single: bool
+
+
+class TapeTracer(Tracer):
+    __slots__ = ("number", "value")
+
+    def __init__(self, trace: TapeTrace, value: Array, number: int) -> None:
+        self.trace = trace
+        self.value = value
+        self.number = number
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.value.dtype
+
+    @property
+    def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.value.weak_type
+
+    def concrete(self, wanted: str) -> ConcreteArray:
+        return self.value.concrete(wanted)
+
+
+class TapeTrace(Trace):
+    what = "a differentiated function (grad, vjp)"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[Node] = []
+        self.count = 0
+
+    def track(self, value: Array) -> TapeTracer:
+        """A tracer whose cotangent is wanted."""
+        self.count += 1
+        return TapeTracer(self, value, self.count - 1)
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        derivative = derivative_of(op, attributes)
+        if isinstance(derivative, Decomposition):
+            return derivative.decompose(*operands, **attributes)
+        numbers = tuple(x.number if isinstance(x, TapeTracer) and x.trace is self else None for x in operands)
+        values = tuple(x.value if n is not None else x for x, n in zip(operands, numbers, strict=True))
+        wanted = tuple(n is not None for n in numbers)
+        ans, pullback = apply(op, derivative, values, wanted, attributes)
+        if pullback is None:
+            return ans
+        results = ans if isinstance(ans, tuple) else (ans,)
+        tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
+        marks = tuple(x.number if isinstance(x, TapeTracer) and x.trace is self else None for x in tracked)
+        self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple)))
+        return tracked if isinstance(ans, tuple) else tracked[0]
+
+    def backward(self, outputs: Sequence[Any], cotangents: Sequence[Any], inputs: Sequence[TapeTracer]) -> list[Any]:
+        """The cotangents of the inputs, given those of the outputs; None where nothing flows."""
+        found: dict[int, Any] = {}
+
+        def accumulate(number: int | None, cotangent: Any) -> None:
+            if number is not None and cotangent is not None:
+                found[number] = elementwise.add(found[number], cotangent) if number in found else cotangent
+
+        for output, cotangent in zip(outputs, cotangents, strict=True):
+            if isinstance(output, TapeTracer) and output.trace is self:
+                accumulate(output.number, cotangent)
+        kept = {x.number for x in inputs}
+        for node in reversed(self.nodes):
+            present = [found.get(r) if r is not None else None for r in node.results]
+            for r in node.results:
+                if r is not None and r not in kept:
+                    found.pop(r, None)
+            if all(g is None for g in present):
+                continue
+            whole = [
+                g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)
+            ]
+            for number, cotangent in zip(
+                node.operands, node.pullback(whole[0] if node.single else tuple(whole)), strict=True
+            ):
+                accumulate(number, cotangent)
+        return [found.get(x.number) for x in inputs]
+
+
+def is_inexact(x: Any) -> bool:
+    return element_type(x.dtype).is_inexact
+
+
+def zeros_like(x: Any) -> Any:
+    return movement.full(0, x.dtype, x.shape)
+
+
+def derivative_of(op: Op, attributes: dict[str, Any]) -> Derivative:
+    found = op.derivative
+    return found.choose(**attributes) if isinstance(found, ByAttributes) else found
+
+
+def apply(
+    op: Op, derivative: Derivative, values: tuple[Any, ...], wanted: tuple[bool, ...], attributes: dict[str, Any]
+) -> tuple[Any, Pullback | None]:
+    """The op on values, and how to go back through it (None: its derivative is zero)."""
+    if isinstance(derivative, NotDifferentiable):
+        raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.")
+    if isinstance(derivative, Rules) and derivative.residuals is not None:
+        return derivative.residuals(*values, **attributes)
+    ans = op(*values, **attributes)
+    if isinstance(derivative, Zero):
+        return ans, None
+    if isinstance(derivative, Partials):
+        partials = derivative.partials
+
+        def by_partials(g: Any) -> list[Any]:
+            return [
+                partial(g, ans, *values, **attributes) if want and partial else None
+                for want, partial in zip(wanted, partials, strict=True)
+            ]
+
+        return ans, by_partials
+    if isinstance(derivative, Linear):
+        linear = derivative.operands
+
+        def by_transpose(g: Any) -> list[Any]:
+            cotangents = list(derivative.transpose(g, *values, **attributes))
+            if linear is None:
+                return cotangents
+            spread: list[Any] = [None] * len(values)
+            for k, cotangent in zip(linear, cotangents, strict=True):
+                spread[k] = cotangent
+            return spread
+
+        return ans, by_transpose
+    if isinstance(derivative, Bilinear):
+
+        def by_factors(g: Any) -> list[Any]:
+            sides = (derivative.left, derivative.right)
+            return [side(g, *values, **attributes) if want else None for want, side in zip(wanted, sides, strict=True)]
+
+        return ans, by_factors
+    assert isinstance(derivative, Rules)
+    return ans, lambda g: derivative.vjp(g, ans, *values, **attributes)
+
+
+def vjp(
+    function: Callable[..., Sequence[Any]], inputs: Sequence[Any]
+) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+    """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the inputs."""
+    tape = TapeTrace()
+    with tape.run():
+        tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]
+        outputs = list(function(*tracked))
+    values = [x.value if isinstance(x, TapeTracer) and x.trace is tape else x for x in outputs]
+
+    def pullback(cotangents: Sequence[Any]) -> list[Any]:
+        found = iter(tape.backward(outputs, cotangents, [x for x in tracked if _is_of(x, tape)]))
+        return [next(found) if _is_of(x, tape) else None for x in tracked]
+
+    return values, pullback
+
+
+def _is_of(x: Any, tape: TapeTrace) -> bool:
+    return isinstance(x, TapeTracer) and x.trace is tape
