@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import jax_oracle
 import numpy as np
 import op_checks
 import pytest
@@ -53,3 +54,13 @@ def test_derivative(check: Callable[..., Any], name: str, random: np.random.Gene
     for sample in samples_of(name):
         if not op_checks.is_narrow(sample):
             check(ops[name], sample, random)
+
+
+def test_every_op_has_an_oracle() -> None:
+    assert [name for name in NAMES if (name in jax_oracle.functions) == (name in jax_oracle.absent)] == []
+
+
+@pytest.mark.parametrize("name", sorted(jax_oracle.functions))
+def test_op_against_jax(name: str) -> None:
+    for sample in samples_of(name):
+        op_checks.check_against(jax_oracle.oracle(name), ops[name], sample)

@@ -18,7 +18,7 @@ from tinyxla.backends import Executable, compile_module
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.shapes import Shape
-from tinyxla.text import print_module, to_dot, to_svg
+from tinyxla import text
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, state
@@ -188,15 +188,15 @@ class Lowered:
 
     def as_text(self) -> str:
         """The graph in XLA's HLO text form."""
-        return print_module(self.module)
+        return text.print_module(self.module)
 
     def as_dot(self) -> str:
         """The graph as Graphviz text."""
-        return to_dot(self.module.entry)
+        return text.to_dot(self.module.entry)
 
     def as_svg(self) -> str:
         """The graph as a picture (SVG text)."""
-        return to_svg(self.module.entry)
+        return text.to_svg(self.module.entry)
 
     def compile(self) -> Compiled:
         """The compiled program."""

@@ -1,4 +1,4 @@
-"""The exponential and its relatives, the logarithm and the error function, without branches.
+"""The exponential and its relatives, hyperbolic functions among them, and the logarithm, without branches.
 
 Each reduces its argument to a short interval and evaluates a minimax polynomial there. The polynomials were fitted for
 this file with the Remez exchange in 200-bit arithmetic, minimising the relative error of the result (not of the
@@ -17,8 +17,8 @@ from tinyxla_kernels.float_formats import FloatFormat, format_of, polynomial, po
 from tinyxla_kernels.scalar import Scalar
 
 LOG2_E = 1.4426950408889634
-# ln 2 = the number nearest to it in the format, and what is missing. With fused multiply-adds, x - n ln 2 is then exact
-# up to the last rounding (Muller et al., Handbook of Floating-Point Arithmetic, section 11.2, on Cody and Waite's scheme).
+# ln 2 as the number nearest to it in the format, and what is missing. With fused multiply-adds, x - n ln 2 is then
+# exact up to the last rounding (after Cody and Waite; see Muller, Elementary Functions, third edition, section 11.2).
 LN_2 = {
     "f32": (0.6931471824645996, -1.9046542121259336e-09),
     "f64": (0.6931471805599453, 2.3190468138462996e-17),
@@ -44,6 +44,22 @@ EXP = {
         2.5011035390933465e-08,
     ),
 }
+SINH = {
+    # (sinh(x) - x) / x^3 as a polynomial in x^2 for |x| <= 1.5, 2^-28.2 of sinh(x)
+    "f32": (0.16666663, 0.008333518, 0.000198155, 2.894351e-06),
+    # 2^-62.0
+    "f64": (
+        0.16666666666666666,
+        0.008333333333333458,
+        0.00019841269841212828,
+        2.7557319236504108e-06,
+        2.5052106872601867e-08,
+        1.6059149881104424e-10,
+        7.642872779075413e-13,
+        2.904219261178293e-15,
+    ),
+}
+HYPERBOLIC_OVERFLOW = {"f32": 89.41598510742188, "f64": 710.4758600739439}
 EXPM1 = {
     # (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2, 2^-28.2 of exp(r) - 1
     "f32": (0.5, 0.16666636, 0.04166651, 0.00834151, 0.0013930545, 0.00015016834),
@@ -100,57 +116,9 @@ LOG = {
         -0.08054481400819342,
     ),
 }
-ERF_NEAR = {
-    # erf(x) / x - 1 as a polynomial in x^2 for |x| <= 0.93, 2^-30.0
-    "f32": (0.12837917, -0.3761263, 0.11283626, -0.026855731, 0.005192405, -0.00080497697, 7.996649e-05),
-    # for |x| <= 1.01, 2^-56.3
-    "f64": (
-        0.1283791670955126,
-        -0.3761263890318409,
-        0.11283791670970589,
-        -0.026866170647893553,
-        0.005223977650981127,
-        -0.0008548328417779503,
-        0.00012055381230763387,
-        -1.4926747684466863e-05,
-        1.6478698657361512e-06,
-        -1.6530020382519448e-07,
-        1.5817981324371813e-08,
-        -1.5664200900986804e-09,
-        1.2918137476813226e-10,
-    ),
-}
-ERF_FAR = {
-    # log(1 - erf(x)) for 0.92 <= x <= 4, 2^-29.3 of erf(x)
-    "f32": (-0.0002070344, -1.1276273, -0.6372661, -0.10385595, 0.022189504, -0.0030336035, 0.00019493543),
-    # for 1 <= x <= 6, 2^-59.5
-    "f64": (
-        -1.8440608144420506e-07,
-        -1.1283772821793823,
-        -0.6366287047930151,
-        -0.10274663938762059,
-        0.019076948631563,
-        0.00028223884871498634,
-        -0.0017709371024235247,
-        0.000642844037537056,
-        -4.5963139072691656e-05,
-        -6.974646742762875e-05,
-        4.476815829225331e-05,
-        -1.64208564462537e-05,
-        4.301601922247352e-06,
-        -8.451528947172401e-07,
-        1.248239350257376e-07,
-        -1.352134319949638e-08,
-        1.0169684162736004e-09,
-        -4.751271809995053e-11,
-        1.038937681625416e-12,
-    ),
-}
-ERF_SPLIT = {"f32": 0.925, "f64": 1.005}
-ERF_ONE = {"f32": 3.92, "f64": 5.93}  # erf rounds to 1 from here on
 
 
-def _split(x: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
+def split_by_ln_2(x: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
     """x = n ln 2 + r with |r| <= ln(2) / 2: returns n as an unsigned integer, and r."""
     shifted = x.fma(LOG2_E, form.round_to_integer)
     n = shifted - form.round_to_integer
@@ -158,7 +126,7 @@ def _split(x: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
     return shifted.bits(), n.fma(-ln2_low, n.fma(-ln2_high, x))
 
 
-def _exp_of(r: Scalar, form: FloatFormat) -> Scalar:
+def exp_of_remainder(r: Scalar, form: FloatFormat) -> Scalar:
     """exp(r) for |r| <= ln(2) / 2."""
     return 1.0 + (r * r).fma(polynomial(r, EXP[form.type]), r)
 
@@ -166,13 +134,13 @@ def _exp_of(r: Scalar, form: FloatFormat) -> Scalar:
 def exp(x: Scalar) -> Scalar:
     """e to the x: 1.0 ulp in f32 and f64, subnormal results included."""
     form = format_of(x)
-    n, r = _split(x, form)
+    n, r = split_by_ln_2(x, form)
     # The exponent is added to the bits of the polynomial's value. A result that may be subnormal is made too large by
     # 2^raised first, and rounded once, by the multiplication that takes 2^raised out again.
     raised = 2 * form.mantissa_bits
     tiny = x < -(form.bias - 1.5) / LOG2_E
     exponent = tiny.where(n + raised, n)
-    y = (_exp_of(r, form).bits() + (exponent << form.mantissa_bits)).bitcast(form.type)
+    y = (exp_of_remainder(r, form).bits() + (exponent << form.mantissa_bits)).bitcast(form.type)
     y = tiny.where(y * 2.0**-raised, y)
     y = (x < EXP_UNDERFLOW[form.type]).where(0.0, y)
     return (x <= EXP_OVERFLOW[form.type]).where(y, x * form.largest)
@@ -181,9 +149,9 @@ def exp(x: Scalar) -> Scalar:
 def expm1(x: Scalar) -> Scalar:
     """exp(x) - 1 without cancellation."""
     form = format_of(x)
-    n, r = _split(x, form)
+    n, r = split_by_ln_2(x, form)
     near = (r * r).fma(polynomial(r, EXPM1[form.type]), r)
-    huge = x > (form.bias + 0.25) / LOG2_E  # n may be one more than the largest exponent: half the result, then twice it
+    huge = x > (form.bias + 0.25) / LOG2_E  # n may pass the largest exponent: twice half the result
     scale = power_of_two(huge.where(n - 1, n), form)
     y = scale.fma(near, scale - 1.0)
     y = huge.where(y + y, y)
@@ -191,14 +159,14 @@ def expm1(x: Scalar) -> Scalar:
     return (x < -(form.mantissa_bits + 3.0) / LOG2_E).where(-1.0, y).copysign(x)
 
 
-def _log_of(n: Scalar, f: Scalar, form: FloatFormat) -> Scalar:
+def log_of_parts(n: Scalar, f: Scalar, form: FloatFormat) -> Scalar:
     """n ln 2 + log(1 + f) for |f| <= 1/3."""
     ln2_high, ln2_low = LN_2[form.type]
     bend = (f * f).fma(polynomial(f, LOG[form.type]), n * ln2_low)
     return n.fma(ln2_high, f + bend)
 
 
-def _exponent_and_fraction(bits: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
+def exponent_and_fraction(bits: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
     """The n (signed) and f (float) of a positive number 2^n (1 + f) with -1/3 <= f < 1/3, from its bits."""
     two_thirds = round(2 / 3 * 2 ** (form.mantissa_bits + 1)) - 2**form.mantissa_bits
     below = ((form.bias - 1) << form.mantissa_bits) + two_thirds
@@ -212,8 +180,8 @@ def log(x: Scalar) -> Scalar:
     form = format_of(x)
     raised = form.mantissa_bits
     tiny = x < form.smallest_normal
-    n, f = _exponent_and_fraction(tiny.where(x * 2.0**raised, x).bits(), form)
-    y = _log_of(tiny.where(n - raised, n).to(form.type), f, form)
+    n, f = exponent_and_fraction(tiny.where(x * 2.0**raised, x).bits(), form)
+    y = log_of_parts(tiny.where(n - raised, n).to(form.type), f, form)
     y = (x > 0.0).where(y, x.equal(0.0).where(x * 0.0 - math.inf, math.nan))
     return (x < math.inf).where(y, x)
 
@@ -221,11 +189,12 @@ def log(x: Scalar) -> Scalar:
 def log1p(x: Scalar) -> Scalar:
     """log(1 + x) without cancellation."""
     form = format_of(x)
-    n, rounded_f = _exponent_and_fraction((x + 1.0).bits(), form)
-    # 1 + x = 2^n (1 + f), and f = 2^-n x + (2^-n - 1) needs no rounded 1 + x; for large x, where 1 is lost, 2^-n may be.
+    n, rounded_f = exponent_and_fraction((x + 1.0).bits(), form)
+    # 1 + x = 2^n (1 + f), and f = 2^-n x + (2^-n - 1) needs no rounded 1 + x. For large x that 1 does not matter, and
+    # 2^-n may be too small.
     scale = power_of_two(-n.bits(), form)
     f = (x > 2.0**form.mantissa_bits * 4.0).where(rounded_f, x.fma(scale, scale - 1.0))
-    y = _log_of(n.to(form.type), f, form).copysign(x)
+    y = log_of_parts(n.to(form.type), f, form).copysign(x)
     y = (x > -1.0).where(y, x.equal(-1.0).where(x * math.inf, math.nan))
     return (x < math.inf).where(y, x)
 
@@ -245,7 +214,7 @@ def tanh(x: Scalar) -> Scalar:
     """The hyperbolic tangent, as -e / (2 + e) with e = exp(-2 |x|) - 1."""
     form = format_of(x)
     magnitude = x.abs()
-    n, r = _split(magnitude * -2.0, form)
+    n, r = split_by_ln_2(magnitude * -2.0, form)
     near = (r * r).fma(polynomial(r, EXPM1[form.type]), r)
     scale = power_of_two(n, form)
     e = scale.fma(near, scale - 1.0)
@@ -259,12 +228,27 @@ def tanh(x: Scalar) -> Scalar:
     return (magnitude > one).where(1.0, y).copysign(x)
 
 
-def erf(x: Scalar) -> Scalar:
-    """The error function: a polynomial near zero, 1 - exp(polynomial) further out."""
+def _half_exp(x: Scalar, form: FloatFormat) -> Scalar:
+    """exp(x) / 2 for x from 0 to where that overflows."""
+    n, r = split_by_ln_2(x, form)
+    return (exp_of_remainder(r, form).bits() + ((n - 1) << form.mantissa_bits)).bitcast(form.type)
+
+
+def sinh(x: Scalar) -> Scalar:
+    """The hyperbolic sine: a polynomial up to 1.5, the difference of exponentials beyond."""
     form = format_of(x)
     magnitude = x.abs()
-    near = magnitude.fma(polynomial(x * x, ERF_NEAR[form.type]), magnitude)
-    n, r = _split(polynomial(magnitude, ERF_FAR[form.type]), form)
-    far = _exp_of(r, form).fma(-power_of_two(n, form), 1.0)
-    y = (magnitude > ERF_SPLIT[form.type]).where(far, near)
-    return (magnitude > ERF_ONE[form.type]).where(1.0, y).copysign(x)
+    square = x * x
+    near = (magnitude * square).fma(polynomial(square, SINH[form.type]), magnitude)
+    half = _half_exp(magnitude, form)
+    far = half - 0.25 / half
+    far = (magnitude <= HYPERBOLIC_OVERFLOW[form.type]).where(far, magnitude * form.largest)
+    return (magnitude < 1.5).where(near, far).copysign(x)
+
+
+def cosh(x: Scalar) -> Scalar:
+    """The hyperbolic cosine."""
+    form = format_of(x)
+    magnitude = x.abs()
+    half = _half_exp(magnitude, form)
+    return (magnitude <= HYPERBOLIC_OVERFLOW[form.type]).where(half + 0.25 / half, magnitude * form.largest)

@@ -38,7 +38,7 @@ class NumpyScalar:
 
     def __init__(self, array: AnyArray) -> None:
         if array.dtype not in TYPES:
-            raise TypeError(f"A scalar has no element type {array.dtype}: convert the array to one of {', '.join(DTYPES)}.")
+            raise TypeError(f"A scalar cannot hold {array.dtype}: convert the array to one of {', '.join(DTYPES)}.")
         self.array = array
         self.type = TYPES[array.dtype]
 
@@ -247,7 +247,7 @@ class NumpyScalar:
 
 
 def _two_sum(a: AnyArray, b: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """a + b as the rounded sum and its exact error (Knuth, The Art of Computer Programming, volume 2, section 4.2.2)."""
+    """a + b as the rounded sum and its exact error (Knuth, The Art of Computer Programming, 4.2.2)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)

@@ -1,21 +1,20 @@
 """Sine, cosine, tangent and the two-argument arctangent, without branches and right for every argument.
 
 Arguments of ordinary size are reduced in three fused steps after Cody and Waite; huge ones by multiplying with the bits
-of 1 / (2 pi) that matter for them, after Payne and Hanek (both: Muller, Elementary Functions, third edition, chapter 11).
-Both reductions are always computed, and one is chosen. The second costs about twice (f32) or three times (f64) as much as
-all the rest; `huge=False` leaves it out, for loops whose arguments are known to stay within `REDUCTION_LIMIT`.
+of 1 / (2 pi) that matter for them, after Payne and Hanek (for both see Muller, Elementary Functions, third edition,
+chapter 11). Both reductions are always computed, and one is chosen. The second costs more than all the rest;
+`huge=False` leaves it out, for loops whose arguments are known to stay within `REDUCTION_LIMIT`.
 
-Sine and cosine reduce by pi, not by pi / 2: one polynomial on twice the interval is less work than two polynomials and a
-choice. The polynomials are fitted as those in `exponentials`.
+Sine and cosine reduce by pi, not by pi / 2: one polynomial on twice the interval is less work than two polynomials and
+a choice. The polynomials are fitted as those in `exponentials`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import reduce
+from itertools import pairwise
 
-from tinyxla_kernels.float_formats import FloatFormat, format_of, polynomial
+from tinyxla_kernels.float_formats import F32, F64, FloatFormat, format_of, polynomial
 from tinyxla_kernels.scalar import Scalar
 
 REDUCTION_LIMIT = {"f32": 2.0**17, "f64": 2.0**20}
@@ -113,31 +112,29 @@ TURN = int(
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """x becomes x - n period, or x - (n - 1/2) period if `centred`; the period is pi or half of it."""
+    """x becomes x - n period, or x - (n - 1/2) period if `centred`; the period is a full turn divided by 2^halvings."""
 
-    per_turn: int  # periods in a full turn: 2 or 4
+    halvings: int
     centred: bool = False
 
     def period(self, form: FloatFormat) -> tuple[float, ...]:
-        return tuple(part * 2 / self.per_turn for part in PI[form.type])
-
-    @property
-    def bits(self) -> int:
-        return self.per_turn.bit_length() - 1
+        return tuple(part * 2.0 ** (1 - self.halvings) for part in PI[form.type])
 
 
 @dataclass(frozen=True, slots=True)
 class _Reduced:
-    """What is left of the argument, as a sum of two numbers, and the last bit of n in an unsigned integer."""
+    """What is left of the argument, rounded and as a sum of two numbers; n as an unsigned integer, of which the last
+    bit counts."""
 
+    rounded: Scalar
     high: Scalar
     low: Scalar
     n: Scalar
 
 
-HALF_TURNS = _Reduction(per_turn=2)
-CENTRED_HALF_TURNS = _Reduction(per_turn=2, centred=True)
-QUARTER_TURNS = _Reduction(per_turn=4)
+SINE_REDUCTION = _Reduction(halvings=1)
+COSINE_REDUCTION = _Reduction(halvings=1, centred=True)
+TANGENT_REDUCTION = _Reduction(halvings=2)
 
 
 def _reduce(x: Scalar, reduction: _Reduction, huge: bool) -> _Reduced:
@@ -149,12 +146,15 @@ def _reduce(x: Scalar, reduction: _Reduction, huge: bool) -> _Reduced:
     chosen = (x > REDUCTION_LIMIT[form.type]) & (x <= form.largest)
     other = _reduce_huge_f32(x, reduction) if form.type == "f32" else _reduce_huge_f64(x, reduction)
     return _Reduced(
-        chosen.where(other.high, usual.high), chosen.where(other.low, usual.low), chosen.where(other.n, usual.n)
+        rounded=chosen.where(other.rounded, usual.rounded),
+        high=chosen.where(other.high, usual.high),
+        low=chosen.where(other.low, usual.low),
+        n=chosen.where(other.n, usual.n),
     )
 
 
 def _reduce_usual(x: Scalar, form: FloatFormat, reduction: _Reduction) -> _Reduced:
-    """Cody and Waite's way. The first step is exact; the others leave an error far below the remainder's last place."""
+    """Cody and Waite's way. The first step is exact."""
     first, second, third = reduction.period(form)
     if reduction.centred:
         shifted = x.fma(1 / first, 0.5) + form.round_to_integer
@@ -163,26 +163,145 @@ def _reduce_usual(x: Scalar, form: FloatFormat, reduction: _Reduction) -> _Reduc
         shifted = x.fma(1 / first, form.round_to_integer)
         n = shifted - form.round_to_integer
     r = n.fma(-first, x)
-    high = n.fma(-second, r)
-    low = n.fma(-third, n.fma(-second, r - high))
-    return _Reduced(high, low, shifted.bits())
+    rounded = n.fma(-third, n.fma(-second, r))
+    step = n * second
+    high = r - step
+    low = n.fma(-third, ((r - high) - step) - n.fma(second, -step))
+    return _Reduced(rounded, high, low, shifted.bits())
 
 
-def _window(offset: Scalar, zeros: int, count: int) -> list[Scalar]:
-    """Words of 64 bits of 1 / (2 pi): `count` of them from bit `offset` (u64), where `zeros` zero bits precede the point.
+def _turn_bits(offset: Scalar, zeros: int, choices: int, count: int) -> list[Scalar]:
+    """`count` words of 1 / (2 pi) from bit `offset` (a u64 below 64 * 2^choices) on, after `zeros` zero bits.
 
-    The offset's upper bits choose among words, one bit at a time, each choice moving the whole rest of the list; its
-    lower six shift by bits.
+    The upper bits of the offset choose words: each bit moves the whole list or leaves it. The lower six shift within.
     """
-    choices = 4 if zeros == F64_ZEROS else 1
-    padded, available = TURN >> zeros, TURN_BITS // 64
-    constants = [padded >> 64 * (available - 1 - index) & (2**64 - 1) for index in range(available)]
-    words: list[Scalar | int] = list(constants)
-    for level in reversed(range(choices)):
-        taken = ((offset >> (6 + level)) & 1).not_equal(0)
-        kept = count + 1 + (1 << level) - 1
-        words = [taken.where(words[index + (1 << level)], words[index]) for index in range(kept)]
-    shift = offset & 63
-    return [
-        (high << shift) | ((low >> 1) >> (shift ^ 63)) for high, low in zip(words[:count], words[1:], strict=False)
+    nothing = offset ^ offset
+    words = [
+        nothing + (TURN >> (TURN_BITS + zeros - 64 * (index + 1)) & (2**64 - 1)) for index in range(count + 2**choices)
     ]
+    for level in reversed(range(choices)):
+        step = 2**level
+        moved = ((offset >> (6 + level)) & 1).not_equal(0)
+        words = [moved.where(words[index + step], words[index]) for index in range(count + step)]
+    shift = offset & 63
+    return [(word << shift) | ((following >> 1) >> (shift ^ 63)) for word, following in pairwise(words)]
+
+
+def _significand_and_offset(x: Scalar, form: FloatFormat, zeros: int) -> tuple[Scalar, Scalar]:
+    """x = significand * 2^(offset - zeros), both as u64: the fraction of a turn is the significand times the bits of
+    1 / (2 pi) from the offset on."""
+    bits = x.bits().to("u64")
+    significand = (bits & form.mantissa_mask) | (1 << form.mantissa_bits)
+    return significand, (bits >> form.mantissa_bits) - (form.bias + form.mantissa_bits - zeros)
+
+
+def _reduce_huge_f32(x: Scalar, reduction: _Reduction) -> _Reduced:
+    """Payne and Hanek's way: 64 bits of the fraction of a turn, of which cancellation takes 32 at most."""
+    zeros = 6  # what arguments just above the reduction limit need
+    significand, offset = _significand_and_offset(x, F32, zeros)
+    upper, lower = _turn_bits(offset, zeros, choices=1, count=2)
+    turns = significand * upper + ((significand * (lower >> 32)) >> 32)
+    if reduction.centred:
+        turns = turns + (1 << 62)
+    halvings = reduction.halvings
+    n = (turns + (1 << (63 - halvings))) >> (64 - halvings)
+    remainder = (turns << halvings).bitcast("s64").to("f64") * (sum(reduction.period(F32)) * 2.0**-64)
+    high = remainder.to("f32")
+    return _Reduced(high, high, (remainder - high.to("f64")).to("f32"), n.to("u32"))
+
+
+def _reduce_huge_f64(x: Scalar, reduction: _Reduction) -> _Reduced:
+    """Payne and Hanek's way: 128 bits of the fraction of a turn, of which cancellation takes 64 at most."""
+    zeros = 32
+    significand, offset = _significand_and_offset(x, F64, zeros)
+    upper, middle, lower = _turn_bits(offset, zeros, choices=4, count=3)
+    product = significand * middle
+    turns_low = product + _high_product(significand, lower)
+    carry = (turns_low < product).to("u64")
+    turns = significand * upper + _high_product(significand, middle) + carry
+    if reduction.centred:
+        turns = turns + (1 << 62)
+    halvings = reduction.halvings
+    n = (turns + (1 << (63 - halvings))) >> (64 - halvings)
+    remainder = (turns << halvings) | (turns_low >> (64 - halvings))
+    # The remainder is signed. Its magnitude (up to 2^-128) goes into two floats, the first without rounding.
+    negative = remainder.bitcast("s64") < 0
+    magnitude = negative.where(~remainder, remainder)
+    magnitude_low = negative.where(~(turns_low << halvings), turns_low << halvings)
+    top = (magnitude & ~0x7FF).bitcast("s64").to("f64")
+    rest = (magnitude_low >> 1).bitcast("s64").to("f64").fma(2.0**-63, (magnitude & 0x7FF).bitcast("s64").to("f64"))
+    first, second, _ = (part * 2.0**-64 for part in reduction.period(F64))
+    product_high = top * first
+    product_low = top.fma(first, -product_high) + top.fma(second, rest * first)
+    high = negative.where(-product_high, product_high)
+    low = negative.where(-product_low, product_low)
+    return _Reduced(high + low, high, low, n)
+
+
+def _high_product(a: Scalar, b: Scalar) -> Scalar:
+    """The upper half of the product of two u64."""
+    word = 2**32 - 1
+    a_high, a_low, b_high, b_low = a >> 32, a & word, b >> 32, b & word
+    middle = a_low * b_high + ((a_low * b_low) >> 32)
+    other = a_high * b_low + (middle & word)
+    return a_high * b_high + (middle >> 32) + (other >> 32)
+
+
+def _sine_of(reduced: _Reduced, form: FloatFormat) -> Scalar:
+    """The bits of the sine of a remainder between -pi / 2 and pi / 2, negated if n is odd."""
+    r = reduced.rounded
+    square = r * r
+    value = (r * square).fma(polynomial(square, SIN[form.type]), r)
+    value = (value > 1.0).where(1.0, value)  # as no sine is; rounding may take a place too many
+    value = (value < -1.0).where(-1.0, value)
+    return value.bits() ^ (reduced.n << (form.width - 1))
+
+
+def sin(x: Scalar, *, huge: bool = True) -> Scalar:
+    """The sine."""
+    form = format_of(x)
+    value = _sine_of(_reduce(x.abs(), SINE_REDUCTION, huge), form)
+    return (value ^ (x.bits() & form.sign_bit)).bitcast(form.type)
+
+
+def cos(x: Scalar, *, huge: bool = True) -> Scalar:
+    """The cosine, as the sine of x + pi / 2."""
+    form = format_of(x)
+    return _sine_of(_reduce(x.abs(), COSINE_REDUCTION, huge), form).bitcast(form.type)
+
+
+def tan(x: Scalar, *, huge: bool = True) -> Scalar:
+    """The tangent: of the remainder modulo pi / 2, or its negated reciprocal."""
+    form = format_of(x)
+    reduced = _reduce(x.abs(), TANGENT_REDUCTION, huge)
+    r = reduced.high
+    square = r * r
+    bend = (r * square) * polynomial(square, TAN[form.type])
+    rough = r + bend
+    slope = rough.fma(rough, 1.0)
+    bend = slope.fma(reduced.low, bend)
+    value = r + bend
+    value_low = (r - value) + bend
+    inverse = -1.0 / value
+    inverse = inverse.fma(inverse.fma(value_low, inverse.fma(value, 1.0)), inverse)
+    value = (reduced.n & 1).equal(0).where(value, inverse)
+    return (value.bits() ^ (x.bits() & form.sign_bit)).bitcast(form.type)
+
+
+def atan2(y: Scalar, x: Scalar) -> Scalar:
+    """The angle of the point (x, y), with C's values for zeros and infinities of either sign."""
+    form = format_of(y)
+    height, width = y.abs(), x.abs()
+    steep = height > width
+    smaller, larger = steep.where(width, height), steep.where(height, width)
+    q = smaller / larger
+    q = smaller.equal(larger).where(1.0, q)  # infinities too
+    q = larger.equal(0.0).where(smaller, q)
+    # The angle counts from the nearest axis: from pi / 2 backwards if steep, from pi backwards on the left.
+    left = x.bits() >= form.sign_bit
+    pi, pi_low, _ = PI[form.type]
+    axis = steep.where(pi / 2, left.where(pi, q * 0.0))
+    q = (steep ^ left).where(-q, q)
+    square = q * q
+    bend = (q * square).fma(polynomial(square, ATAN[form.type]), axis * (pi_low / pi))
+    return (axis + (q + bend)).copysign(y)

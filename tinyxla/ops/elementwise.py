@@ -9,7 +9,7 @@ conversion out of range), `tinyxla.ops.integers` has XLA's values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,13 +107,14 @@ _TYPES = {
 
 
 def _samples(
-    kinds: frozenset[str], arity: int, low: float, high: float
+    kinds: frozenset[str], arity: int, low: float, high: float, types: Sequence[Any] | None = None
 ) -> Callable[[np.random.Generator], Iterator[Sample]]:
+    """Samples of those types, or of the usual ones of these kinds."""
+
     def samples(random: np.random.Generator) -> Iterator[Sample]:
-        for kind in sorted(kinds):
-            for dtype in _TYPES[kind]:
-                for shape in ((), (3, 4), (0, 2)):
-                    yield Sample(tuple(sample_array(random, dtype, shape, low, high) for _ in range(arity)))
+        for dtype in types or [dtype for kind in sorted(kinds) for dtype in _TYPES[kind]]:
+            for shape in ((), (3, 4), (0, 2)):
+                yield Sample(tuple(sample_array(random, dtype, shape, low, high) for _ in range(arity)))
 
     return samples
 
@@ -146,15 +147,16 @@ def binary(
     result: Callable[[ElementType], ElementType] | None = None,
     derivative: Derivative | None = None,
     domain: tuple[float, float] = (-3.0, 3.0),
+    types: Sequence[Any] | None = None,
 ) -> Op:
-    """Two operands, with a partial derivative for each, or `derivative`, or zero."""
+    """Two operands, with a partial derivative for each, or `derivative`, or zero; `types` limits the samples."""
 
     def shape(x: AnyShape, y: AnyShape) -> Shape:
         checked = check_operands(name, kinds, x, y)
         return Shape(result(checked.element_type), checked.dimensions) if result else checked
 
     found = derivative or (Partials(partials) if partials else Zero())
-    return _elementwise(name, evaluate, shape, found, _samples(kinds, 2, *domain))
+    return _elementwise(name, evaluate, shape, found, _samples(kinds, 2, *domain, types))
 
 
 def _real_type(t: ElementType) -> ElementType:
@@ -267,6 +269,7 @@ complex_ = binary(
     FLOAT,
     result=_complex_type,
     derivative=Linear(lambda g, x, y: (real(g), neg(imag(g)))),
+    types=(np.float32, np.float64),
 )
 
 
@@ -305,7 +308,32 @@ def _abs_vjp(g: Value, ans: Value, x: Value) -> tuple[Value]:
 
 
 abs_ = unary("abs", np.abs, NUMBER, result=_real_type, derivative=Rules(_abs_jvp, _abs_vjp))
-sign = unary("sign", lambda x: _sign(x), NUMBER)
+
+
+def _sign_jvp(tangents: tuple[Value, ...], ans: Value, x: Value) -> Value | None:
+    """Of z / |z|: what of the tangent is across the direction, over the size. Constant on real numbers."""
+    if not is_complex(x):
+        return None
+    along = real(mul(tangents[0], conj(ans)))
+    return mul(_over_size(x), sub(tangents[0], mul(_as_complex(along, x, zeros_like(along)), ans)))
+
+
+def _sign_vjp(g: Value, ans: Value, x: Value) -> tuple[Value | None]:
+    if not is_complex(x):
+        return (None,)
+    along = real(mul(g, ans))
+    return (mul(_over_size(x), sub(g, mul(_as_complex(along, x, zeros_like(along)), conj(ans)))),)
+
+
+def _over_size(x: Value) -> Value:
+    """1 / |x| as a complex number; 0 for 0."""
+    size = abs_(x)
+    zero = eq(size, zeros_like(size))
+    inverse = select(zero, zeros_like(size), div(one_like(size), select(zero, one_like(size), size)))
+    return _as_complex(inverse, x, zeros_like(size))
+
+
+sign = unary("sign", lambda x: _sign(x), NUMBER, derivative=Rules(_sign_jvp, _sign_vjp))
 
 
 def _sign(x: Array) -> Any:
@@ -427,6 +455,8 @@ def _compare_shape(x: AnyShape, y: AnyShape, *, direction: str, type: str) -> Sh
     kinds = {"FLOAT": INEXACT, "TOTALORDER": FLOAT, "SIGNED": SIGNED, "UNSIGNED": PRED | frozenset({"unsigned"})}
     if shape.element_type.kind not in kinds.get(type, ()):
         raise AttributeValueError(f"compare: the comparison type {type!r} does not fit operands {shape}.")
+    if shape.element_type.kind == "complex" and direction not in ("EQ", "NE"):
+        raise DTypeError(f"compare: complex numbers have no order, so {direction} is not defined for {shape}.")
     return shape.with_type("pred")
 
 
@@ -438,7 +468,7 @@ def _compare_evaluate(x: Array, y: Array, *, direction: str, type: str) -> Any:
 
 def _compare_samples(random: np.random.Generator) -> Iterator[Sample]:
     for direction in _DIRECTIONS:
-        for sample in _samples(ANY, 2, -2, 2)(random):
+        for sample in _samples(ANY if direction in ("EQ", "NE") else ANY - COMPLEX, 2, -2, 2)(random):
             yield Sample(sample.operands, {"direction": direction, "type": comparison_type(sample.operands[0].dtype)})
         x = np.array([-np.nan, -np.inf, -1, -0.0, 0.0, 1, np.inf, np.nan], np.float32)
         yield Sample((np.repeat(x, 8), np.tile(x, 8)), {"direction": direction, "type": "TOTALORDER"})

@@ -1,11 +1,12 @@
 """Arrays: the type users see, and the concrete one that holds a NumPy buffer.
 
-`Array` has all operators and methods. They are those of the NumPy-like API and live there; that module tells this one of
-itself when it is imported (`set_namespace`), since it is built on arrays.
+`Array` has all operators and methods. They are those of the NumPy-like API and live there; that module tells this one
+of itself when it is imported (`set_namespace`), since it is built on arrays.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,8 @@ def set_namespace(namespace: Any) -> None:
 class Array:
     """An immutable n-dimensional array: concrete, or a tracer that stands for one inside a transformed function.
 
-    Arithmetic promotes types and broadcasts as `tinyxla.numpy` does; indexing gives arrays; `x.at[index]` updates copies.
+    Arithmetic promotes types and broadcasts as `tinyxla.numpy` does; indexing gives arrays; `x.at[index]` updates
+    copies.
     """
 
     __slots__ = ("__weakref__",)
@@ -106,7 +108,11 @@ class Array:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = self.concrete("A NumPy array").numpy()
-        return np.array(value, dtype=dtype, copy=copy)
+        if copy:
+            return np.array(value, dtype=dtype)
+        view = np.array(value, dtype=dtype, copy=copy).view()
+        view.flags.writeable = False  # it may share the memory of this array, which never changes
+        return view
 
     def __len__(self) -> int:
         if not self.shape:
@@ -122,6 +128,371 @@ class Array:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ArgumentError(f"Arrays are immutable: instead of x[{index!r}] = y write x = x.at[{index!r}].set(y).")
+
+    def __format__(self, spec: str) -> str:
+        return format(self.concrete("format()").numpy()[()], spec) if not self.shape else format(str(self), spec)
+
+    def with_weak_type(self, weak: bool) -> Array:
+        """This array, weakly typed or not."""
+        if self.weak_type == weak:
+            return self
+        twin = copy.copy(self)
+        value = getattr(twin, "value", None)
+        if isinstance(value, Array):  # a tracer that carries a value: that is where the weakness is
+            twin.value = value.with_weak_type(weak)  # type: ignore[attr-defined]
+        else:
+            twin.weak_type = weak
+        return twin
+
+    # --- protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return _namespace.protocols.apply_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _namespace.protocols.apply_function(function, args, kwargs)
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        """The module of functions on arrays, as the Python array API standard names it."""
+        return _namespace
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        value = self.concrete("DLPack").numpy()
+        return np.asarray(value).__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the CPU
+
+    @property
+    def device(self) -> str:
+        """Where the elements are: always the CPU."""
+        return "cpu"
+
+    def devices(self) -> set[str]:
+        """Where the elements are: always the CPU."""
+        return {"cpu"}
+
+    def to_device(self, device: Any, *, stream: Any = None) -> Array:
+        """This array: there is one device."""
+        if device not in ("cpu", None):
+            raise ArgumentError(f"to_device: the only device is 'cpu', but got {device!r}.")
+        return self
+
+    # --- operators
+
+    def __add__(self, other: Any) -> Any:
+        return _namespace.add(self, other) if _is_operand(other) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return _namespace.add(other, self) if _is_operand(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return _namespace.subtract(self, other) if _is_operand(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return _namespace.subtract(other, self) if _is_operand(other) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        return _namespace.multiply(self, other) if _is_operand(other) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return _namespace.multiply(other, self) if _is_operand(other) else NotImplemented
+
+    def __truediv__(self, other: Any) -> Any:
+        return _namespace.true_divide(self, other) if _is_operand(other) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _namespace.true_divide(other, self) if _is_operand(other) else NotImplemented
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _namespace.floor_divide(self, other) if _is_operand(other) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _namespace.floor_divide(other, self) if _is_operand(other) else NotImplemented
+
+    def __mod__(self, other: Any) -> Any:
+        return _namespace.remainder(self, other) if _is_operand(other) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Any:
+        return _namespace.remainder(other, self) if _is_operand(other) else NotImplemented
+
+    def __divmod__(self, other: Any) -> Any:
+        return _namespace.divmod(self, other) if _is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return _namespace.divmod(other, self) if _is_operand(other) else NotImplemented
+
+    def __pow__(self, other: Any) -> Any:
+        return _namespace.power(self, other) if _is_operand(other) else NotImplemented
+
+    def __rpow__(self, other: Any) -> Any:
+        return _namespace.power(other, self) if _is_operand(other) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Any:
+        return _namespace.matmul(self, other) if _is_operand(other) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _namespace.matmul(other, self) if _is_operand(other) else NotImplemented
+
+    def __and__(self, other: Any) -> Any:
+        return _namespace.bitwise_and(self, other) if _is_operand(other) else NotImplemented
+
+    def __rand__(self, other: Any) -> Any:
+        return _namespace.bitwise_and(other, self) if _is_operand(other) else NotImplemented
+
+    def __or__(self, other: Any) -> Any:
+        return _namespace.bitwise_or(self, other) if _is_operand(other) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return _namespace.bitwise_or(other, self) if _is_operand(other) else NotImplemented
+
+    def __xor__(self, other: Any) -> Any:
+        return _namespace.bitwise_xor(self, other) if _is_operand(other) else NotImplemented
+
+    def __rxor__(self, other: Any) -> Any:
+        return _namespace.bitwise_xor(other, self) if _is_operand(other) else NotImplemented
+
+    def __lshift__(self, other: Any) -> Any:
+        return _namespace.left_shift(self, other) if _is_operand(other) else NotImplemented
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _namespace.left_shift(other, self) if _is_operand(other) else NotImplemented
+
+    def __rshift__(self, other: Any) -> Any:
+        return _namespace.right_shift(self, other) if _is_operand(other) else NotImplemented
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _namespace.right_shift(other, self) if _is_operand(other) else NotImplemented
+
+    def __eq__(self, other: Any) -> Any:  # type: ignore[override]
+        return _namespace.equal(self, other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: Any) -> Any:  # type: ignore[override]
+        return _namespace.not_equal(self, other) if _is_operand(other) else NotImplemented
+
+    def __lt__(self, other: Any) -> Any:
+        return _namespace.less(self, other) if _is_operand(other) else NotImplemented
+
+    def __le__(self, other: Any) -> Any:
+        return _namespace.less_equal(self, other) if _is_operand(other) else NotImplemented
+
+    def __gt__(self, other: Any) -> Any:
+        return _namespace.greater(self, other) if _is_operand(other) else NotImplemented
+
+    def __ge__(self, other: Any) -> Any:
+        return _namespace.greater_equal(self, other) if _is_operand(other) else NotImplemented
+
+    def __neg__(self) -> Array:
+        return _namespace.negative(self)
+
+    def __pos__(self) -> Array:
+        return _namespace.positive(self)
+
+    def __abs__(self) -> Array:
+        return _namespace.absolute(self)
+
+    def __invert__(self) -> Array:
+        return _namespace.invert(self)
+
+    def __round__(self, ndigits: int | None = None) -> Array:
+        return _namespace.round(self, ndigits or 0)
+
+    def __getitem__(self, index: Any) -> Array:
+        return _namespace.indexing.take_index(self, index)
+
+    @property
+    def at(self) -> Any:
+        """Updated copies: `x.at[index].set(y)`, also `add`, `multiply`, `divide`, `power`, `min`, `max`, `apply`."""
+        return _namespace.indexing.At(self)
+
+    # --- methods
+
+    @property
+    def T(self) -> Array:
+        """The axes in reverse order."""
+        return _namespace.transpose(self)
+
+    @property
+    def mT(self) -> Array:
+        """The last two axes exchanged."""
+        return _namespace.matrix_transpose(self)
+
+    @property
+    def real(self) -> Array:
+        """The real part."""
+        return _namespace.real(self)
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part."""
+        return _namespace.imag(self)
+
+    @property
+    def flat(self) -> Iterator[Any]:
+        """The elements in row-major order."""
+        return iter(self.ravel())
+
+    def astype(self, dtype: Any, copy: bool = False) -> Array:
+        """This array with elements of another type."""
+        return _namespace.astype(self, dtype)
+
+    def view(self, dtype: Any = None) -> Array:
+        """The same bits as elements of another type of the same width."""
+        return _namespace.view(self, dtype)
+
+    def copy(self) -> Array:
+        """This array, since it cannot change."""
+        return self
+
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
+        """The elements, in row-major order, in another shape; one size may be -1."""
+        return _namespace.reshape(self, shape[0] if len(shape) == 1 else shape, order)
+
+    def ravel(self, order: str = "C") -> Array:
+        """The elements in one dimension."""
+        return _namespace.ravel(self, order)
+
+    def flatten(self, order: str = "C") -> Array:
+        """The elements in one dimension."""
+        return _namespace.ravel(self, order)
+
+    def transpose(self, *axes: Any) -> Array:
+        """The axes in another order (reversed if none is given)."""
+        return _namespace.transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        """Two axes exchanged."""
+        return _namespace.swapaxes(self, axis1, axis2)
+
+    def squeeze(self, axis: Any = None) -> Array:
+        """Without axes of size 1."""
+        return _namespace.squeeze(self, axis)
+
+    def repeat(self, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
+        """Each element several times."""
+        return _namespace.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
+
+    def take(self, indices: Any, axis: int | None = None, **options: Any) -> Array:
+        """The elements at `indices` of an axis."""
+        return _namespace.take(self, indices, axis, **options)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """The elements whose indices along two axes are equal, up to an offset."""
+        return _namespace.diagonal(self, offset, axis1, axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
+        """The sum of the diagonal."""
+        return _namespace.trace(self, offset, axis1, axis2, dtype)
+
+    def sort(self, axis: int | None = -1, **options: Any) -> Array:
+        """The elements in ascending order along an axis."""
+        return _namespace.sort(self, axis, **options)
+
+    def argsort(self, axis: int | None = -1, **options: Any) -> Array:
+        """The indices that would sort along an axis."""
+        return _namespace.argsort(self, axis, **options)
+
+    def searchsorted(self, values: Any, side: str = "left") -> Array:
+        """Where values would be inserted into this sorted array."""
+        return _namespace.searchsorted(self, values, side)
+
+    def nonzero(self) -> tuple[Array, ...]:
+        """The indices of the elements that are not zero."""
+        return _namespace.nonzero(self)
+
+    def dot(self, other: Any, **options: Any) -> Array:
+        """The dot product with another array."""
+        return _namespace.dot(self, other, **options)
+
+    def conj(self) -> Array:
+        """The complex conjugate."""
+        return _namespace.conjugate(self)
+
+    def conjugate(self) -> Array:
+        """The complex conjugate."""
+        return _namespace.conjugate(self)
+
+    def clip(self, min: Any = None, max: Any = None) -> Array:
+        """The elements, none below `min` and none above `max`."""
+        return _namespace.clip(self, min, max)
+
+    def round(self, decimals: int = 0) -> Array:
+        """The elements rounded to even."""
+        return _namespace.round(self, decimals)
+
+    # --- reductions; the options are those of the function of the same name
+
+    def sum(self, axis: Any = None, **options: Any) -> Array:
+        """The sum of the elements."""
+        return _namespace.sum(self, axis, **options)
+
+    def prod(self, axis: Any = None, **options: Any) -> Array:
+        """The product of the elements."""
+        return _namespace.prod(self, axis, **options)
+
+    def mean(self, axis: Any = None, **options: Any) -> Array:
+        """The arithmetic mean."""
+        return _namespace.mean(self, axis, **options)
+
+    def var(self, axis: Any = None, **options: Any) -> Array:
+        """The variance."""
+        return _namespace.var(self, axis, **options)
+
+    def std(self, axis: Any = None, **options: Any) -> Array:
+        """The standard deviation."""
+        return _namespace.std(self, axis, **options)
+
+    def min(self, axis: Any = None, **options: Any) -> Array:
+        """The smallest element."""
+        return _namespace.min(self, axis, **options)
+
+    def max(self, axis: Any = None, **options: Any) -> Array:
+        """The largest element."""
+        return _namespace.max(self, axis, **options)
+
+    def ptp(self, axis: Any = None, **options: Any) -> Array:
+        """The largest element minus the smallest."""
+        return _namespace.ptp(self, axis, **options)
+
+    def all(self, axis: Any = None, **options: Any) -> Array:
+        """Whether all elements are true."""
+        return _namespace.all(self, axis, **options)
+
+    def any(self, axis: Any = None, **options: Any) -> Array:
+        """Whether any element is true."""
+        return _namespace.any(self, axis, **options)
+
+    def argmax(self, axis: Any = None, **options: Any) -> Array:
+        """The index of the largest element."""
+        return _namespace.argmax(self, axis, **options)
+
+    def argmin(self, axis: Any = None, **options: Any) -> Array:
+        """The index of the smallest element."""
+        return _namespace.argmin(self, axis, **options)
+
+    def cumsum(self, axis: Any = None, **options: Any) -> Array:
+        """The sums of the elements so far."""
+        return _namespace.cumsum(self, axis, **options)
+
+    def cumprod(self, axis: Any = None, **options: Any) -> Array:
+        """The products of the elements so far."""
+        return _namespace.cumprod(self, axis, **options)
+
+
+_OPERANDS: set[type] = {bool, int, float, complex, list, tuple, np.ndarray}
+
+
+def _is_operand(value: Any) -> bool:
+    """Whether an operator takes it, or leaves it to the other operand. Lists it takes, to say what is wrong."""
+    kind = type(value)
+    if kind in _OPERANDS:
+        return True
+    found = isinstance(value, (Array, np.generic, int, float, complex, list, tuple)) or any(
+        hasattr(value, name) for name in ("__array__", "__jax_array__", "__tinyxla_array__")
+    )
+    if found:
+        _OPERANDS.add(kind)
+    return found
 
 
 class ConcreteArray(Array):
@@ -155,6 +526,22 @@ class ConcreteArray(Array):
 
     def concrete(self, wanted: str) -> ConcreteArray:
         return self
+
+    def with_weak_type(self, weak: bool) -> ConcreteArray:
+        return self if self.weak_type == weak else ConcreteArray(self._value, weak)
+
+    def __repr__(self) -> str:
+        value = np.asarray(self._value)
+        kind = f"dtype={value.dtype.name}" + (", weak_type=True)" if self.weak_type else ")")
+        if value.size == 0 and value.ndim:
+            return f"Array([], shape={value.shape}, {kind}"
+        text = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
+        last = len(text) - text.rfind("\n") - 1 + ("\n" not in text) * len("Array(")
+        gap = " " if last + len(kind) + 2 <= np.get_printoptions()["linewidth"] else "\n" + " " * len("Array(")
+        return f"Array({text},{gap}{kind}"
+
+    def __str__(self) -> str:
+        return str(self._value)
 
     def signature(self) -> int:
         """A number that stands for element type, shape and weakness: what compiled functions are looked up by."""

@@ -188,8 +188,11 @@ def _up(size: float, multiple: int) -> int:
     return math.ceil(size / multiple) * multiple
 
 
-def _grain(multiplies: int) -> int:
-    return max(1, _CHUNK_MULTIPLIES // max(1, multiplies))
+def _grain(product: _Product, tiles: int = 1) -> int:
+    """How many tiles (products, where each is one tile) are worth a thread's while; an element costs four multiplies."""
+    m, n, k = product.m, product.n, product.k
+    work = (product.multiplies + 4 * (m * n + m * k + k * n)) // tiles
+    return max(1, _CHUNK_MULTIPLIES // work)
 
 
 def _matrix_step(product: _Product) -> MatmulStep:
@@ -202,7 +205,7 @@ def _matrix_step(product: _Product) -> MatmulStep:
         *(rows, columns, _routine(product.type, "gemm"), _guard_for(product)),
     )
     extent = product.batch * tiles
-    return MatmulStep(_matrix_kernel(product.type), (0, 1, 2), constants, extent, _grain(product.multiplies // tiles))
+    return MatmulStep(_matrix_kernel(product.type), (0, 1, 2), constants, extent, _grain(product, tiles))
 
 
 def _vector_step(product: _Product) -> MatmulStep:
@@ -230,7 +233,7 @@ def _vector_step(product: _Product) -> MatmulStep:
 def _small_step(product: _Product) -> MatmulStep:
     shape = (product.type, product.m, product.n, product.k, product.transpose_a, product.transpose_b)
     constants = (product.step_a, product.step_b, product.step_c, product.lda, product.ldb, product.ldc)
-    return MatmulStep(_small_kernel(*shape), (0, 1, 2), constants, product.batch, _grain(product.multiplies))
+    return MatmulStep(_small_kernel(*shape), (0, 1, 2), constants, product.batch, _grain(product))
 
 
 # Where the routines are, and how a BLAS that has threads of its own is kept to one.
@@ -251,17 +254,30 @@ def _routine(type: ElementType, name: str) -> int:
 
 class _Guard:
     """Words that `enter` and `leave` share: a lock, how many kernels are inside the BLAS, its number of threads before
-    the first entered, and its functions to read and to set that number."""
+    the first entered, and its functions to read and to set that number.
+
+    A process that forks waits until no kernel is inside, and lets none in meanwhile: the child would have a copy of the
+    locks that the BLAS holds, and nobody to open them.
+    """
 
     def __init__(self, get_threads: int, set_threads: int) -> None:
         self.words = (ctypes.c_int64 * 5)(0, 0, 0, get_threads, set_threads)
         self.address = ctypes.addressof(self.words)
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
+        self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(compile_llvm(_HOLD, ("hold",))["hold"])
+        self._held = False
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._reset)
+            os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
+
+    def _close(self) -> None:
+        self._held = self._hold(self.address) != 0
+
+    def _open(self) -> None:
+        if self._held:
+            self.words[0] = 0
 
     def _reset(self) -> None:
-        """The kernels that were inside when the process forked do not leave in the child."""
+        """Kernels that were inside in spite of all do not leave in the child."""
         if self.words[1] > 0:
             self._set_threads(self.words[2])
         self.words[0] = self.words[1] = 0
@@ -298,6 +314,34 @@ def _guard_for(product: _Product) -> int:
     guard = _guard()
     return guard.address if guard is not None and product.multiplies > _UNGUARDED_MULTIPLIES else 0
 
+
+_HOLD = """
+define i64 @hold(ptr %guard) {  ; take the lock when no kernel is inside: 1, or 0 after waiting about a second in vain
+entry:
+  %users_at = getelementptr i64, ptr %guard, i64 1
+  br label %try
+try:
+  %patience = phi i64 [ 30000000, %entry ], [ %less, %later ]
+  %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
+  %acquired = extractvalue { i64, i1 } %exchange, 1
+  br i1 %acquired, label %look, label %later
+look:
+  %users = load i64, ptr %users_at
+  %empty = icmp eq i64 %users, 0
+  br i1 %empty, label %held, label %release
+release:
+  store atomic i64 0, ptr %guard release, align 8
+  br label %later
+later:
+  %less = sub i64 %patience, 1
+  %tired = icmp eq i64 %less, 0
+  br i1 %tired, label %given_up, label %try
+held:
+  ret i64 1
+given_up:
+  ret i64 0
+}
+"""
 
 _GUARD = """
 define internal void @enter(ptr %guard) noinline {

@@ -1,7 +1,7 @@
 """The scalar that appends LLVM instructions instead of computing: what turns `tinyxla_kernels.elementary` into kernels.
 
-Instructions are LLVM's text form (LLVM Language Reference Manual), put together with f-strings: several times faster than
-building objects for them, and what is written here is what one reads in a printed kernel.
+Instructions are LLVM's text form (LLVM Language Reference Manual), put together with f-strings: several times faster
+than building objects for them, and what is written here is what one reads in a printed kernel.
 
 No instruction carries a fast-math flag unless a caller asks for it, so that NaN, infinities, signed zeros and the exact
 cancellations that argument reduction relies on keep their meaning; a fused multiply-add is made only by `fma`.

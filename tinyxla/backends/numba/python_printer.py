@@ -1,8 +1,8 @@
 """A kernel of the loop IR as a Python function: what a user reads, and what the tests run against the compiled kernel.
 
 The function takes the kernel's arguments as one-dimensional NumPy arrays, and the range of the outermost index. It runs
-under CPython; its scalars are NumPy's, so that every operation has its element type's rounding and wrap-around. As in the
-compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded after it.
+under CPython; its scalars are NumPy's, so that every operation has its element type's rounding and wrap-around. As in
+the compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded after it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyxla.backends.numba.loops import Compute, Index, Kernel, Literal, Load, Loop, Operand, Statement
-from tinyxla.backends.numba.loops import Store, Value
+from tinyxla.backends.numba.loops import Compute, Index, Kernel, Literal, Load, Loop, Operand, Statement, Store, Value
 
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
 _CONSTRUCTORS = {
@@ -30,11 +29,11 @@ _NARROW = ("f16", "bf16")
 
 
 def print_python(kernel: Kernel, name: str | None = None) -> str:
-    """The source of the kernel as the function `name` (by default its own name), with the imports and helpers it needs."""
+    """The source of the kernel as the function `name` (by default its own), with the imports and helpers it needs."""
     return _Printer(kernel).source(name or kernel.name)
 
 
-# A row is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is the operand's width, other names are attributes.
+# A row is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is their width, other names are attributes.
 
 _FLOAT: Mapping[str, str] = {
     "abs": "abs({0})",
@@ -216,6 +215,7 @@ def round_away_from_zero(x):
 """,
     "saturated": """
 def saturated(x, low, high):
+    x = float(x)  # exact
     if x != x:
         return 0
     return low if x <= low else high if x >= high else int(x)
@@ -332,8 +332,10 @@ class _Printer:
             return _comparison(operands, type, **attributes)
         template = _table(type)[op]
         expression = template.format(*operands, bits=_INTEGERS.get(type, 0), **attributes)
-        constructed = type in _NARROW or type in _INTEGERS or type == "pred" or op in ("imag", "real")
-        return f"{_constructor(result)}({expression})" if constructed and result != "pred" or op == "not" else expression
+        exact = type in ("f32", "f64", "c64", "c128") and op not in ("imag", "real")
+        if exact or (result == "pred" and op != "not"):
+            return expression
+        return f"{_constructor(result)}({expression})"
 
 
 def _table(type: str) -> Mapping[str, str]:
@@ -350,7 +352,7 @@ def _comparison(operands: Sequence[str], type: str, direction: str, compare_type
 
 
 def _conversion(operand: str, source: str, target: str) -> str:
-    """By value; floats saturate on their way to integers, complex numbers lose their imaginary part on that to reals."""
+    """By value; floats saturate on their way to integers, complex numbers lose their imaginary part to become real."""
     if source in ("c64", "c128") and target not in ("c64", "c128"):
         operand, source = f"{operand}.real", "f32" if source == "c64" else "f64"
     if target == "pred":

@@ -1,0 +1,190 @@
+"""Memory for outputs and temporaries, used again once nobody refers to it: fresh pages cost more than the arithmetic.
+
+An *owner* is a one-dimensional `uint8` array; what users get are NumPy views of it. NumPy makes an owner the `.base` of
+every view, view of a view and exported buffer (`memoryview`, DLPack, the array interface's consumers), because its own
+base is a `memoryview` and not an array, where NumPy stops following bases. So an owner has a reference for each such
+thing, and one whose only references are the pool's is free. Nobody can make a new reference to it meanwhile, since that
+takes having one. That needs no finalizer: dropping an array costs nothing, and asking takes one `sys.getrefcount`. Views
+in a reference cycle hold their owner until the cycle is collected.
+
+Sizes are rounded up to a quarter of a power of two at worst, so that nearly equal requests share owners; what is added is
+address space that is not touched. Owners of one size form a ring. The search starts at the one given out last (a
+temporary that was dropped is still in the cache), looks at a few and only now and then at all.
+
+The pool refers to at most TINYXLA_POOL_BYTES, by default an eighth of the machine's memory, counting what is in use.
+Beyond that it forgets: an owner it does not know any more lives as long as its views, as any array. When it had to make
+new owners for a while it also drops free ones, until no more is free than is in use (or 64 MiB).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from sys import getrefcount
+
+import numpy as np
+import numpy.typing as npt
+
+Owner = npt.NDArray[np.uint8]
+
+_ALIGNMENT = 64
+_QUICK_LOOKS = 8  # owners that every request may look at
+_RING = 256  # most owners of one size: a program's arrays of one shape, not a user's list of a million
+_FREE_BYTES = 64 << 20  # as much may be free whatever is in use
+
+
+def _references_when_free() -> int:
+    """What `getrefcount` says of an owner in a ring that `allocate` looks at: differs between versions of Python."""
+    ring = [(np.empty(1, np.uint8), 0)]
+    owner, _ = ring[0]
+    return getrefcount(owner)
+
+
+_FREE = _references_when_free()
+
+
+class _Ring:
+    """The owners of one size with their addresses; `last` is the position of the one given out last."""
+
+    __slots__ = ("entries", "last", "size", "unsearched")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.entries: list[tuple[Owner, int]] = []
+        self.last = 0
+        self.unsearched = 0  # requests that gave up after a few looks, since the whole ring was searched
+
+
+class BufferPool:
+    """Gives out aligned memory; see the module's text. All methods may be called from any thread."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._rings: dict[int, _Ring] = {}
+        self._bytes = 0  # of all owners in rings
+        self._fresh_bytes = 0  # of owners made since the last sweep
+        self._forget_lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_lock)
+
+    def _forget_lock(self) -> None:
+        """A fork may copy the lock while another thread holds it. It is recursive for signal handlers."""
+        self._lock = threading.RLock()
+
+    def allocate(self, nbytes: int) -> tuple[Owner, int]:
+        """An owner of at least `nbytes` bytes and its address, a multiple of 64. The content is arbitrary."""
+        shift = max(nbytes.bit_length() - 3, 6)
+        size = -(-nbytes >> shift) << shift
+        with self._lock:
+            ring = self._rings.get(size)
+            if ring is None:
+                return self._allocate_fresh(size)
+            owner, address = ring.entries[ring.last]
+            if getrefcount(owner) == _FREE:
+                return owner, address
+            return self._search(ring)
+
+    def _search(self, ring: _Ring) -> tuple[Owner, int]:
+        entries = ring.entries
+        count = len(entries)
+        looks = _QUICK_LOOKS
+        ring.unsearched += _QUICK_LOOKS
+        if ring.unsearched >= count:  # so that searching all costs no more than the quick looks before it did
+            ring.unsearched = 0
+            looks = count
+        for step in range(1, min(looks, count)):
+            position = (ring.last + step) % count
+            owner, address = entries[position]
+            if getrefcount(owner) == _FREE:
+                ring.last = position
+                return owner, address
+        return self._allocate_fresh(ring.size)
+
+    def _allocate_fresh(self, size: int) -> tuple[Owner, int]:
+        owner, address = self._fresh(size)
+        if size > self.limit:
+            return owner, address
+        self._fresh_bytes += size
+        if self._bytes + size > self.limit or self._fresh_bytes > max(self._bytes // 2, _FREE_BYTES):
+            self._sweep(size)
+        ring = self._rings.pop(size, None) or _Ring(size)
+        self._rings[size] = ring  # now the last: a sweep comes to it last
+        if len(ring.entries) < _RING:
+            ring.last = len(ring.entries)
+            ring.entries.append((owner, address))
+            self._bytes += size
+        else:
+            ring.last = (ring.last + 1) % _RING
+            ring.entries[ring.last] = (owner, address)
+        return owner, address
+
+    def _fresh(self, size: int) -> tuple[Owner, int]:
+        try:
+            memory = np.empty(size + _ALIGNMENT, np.uint8)
+        except MemoryError:
+            self.release()
+            memory = np.empty(size + _ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % _ALIGNMENT
+        return np.frombuffer(memoryview(memory)[start : start + size], np.uint8), memory.ctypes.data + start
+
+    def _sweep(self, wanted: int) -> None:
+        """Make room for `wanted` bytes: drop free owners, then forget used ones, those of sizes long not asked for first."""
+        self._fresh_bytes = 0
+        free = self.free_bytes()
+        allowed = max(_FREE_BYTES, self._bytes - free)
+        room = self._bytes
+        if self._bytes + wanted > self.limit:
+            room = self.limit - max(wanted, self.limit // 8)  # not just enough, lest the next request sweep again
+        for ring in list(self._rings.values()):
+            kept: list[tuple[Owner, int]] = []
+            for owner, address in ring.entries:
+                is_free = getrefcount(owner) == _FREE
+                if self._bytes > room or (is_free and free > allowed):
+                    self._bytes -= ring.size
+                    free -= ring.size if is_free else 0
+                else:
+                    kept.append((owner, address))
+            self._keep(ring, kept)
+
+    def _keep(self, ring: _Ring, kept: list[tuple[Owner, int]]) -> None:
+        ring.entries = kept
+        ring.last = 0
+        if not kept:
+            del self._rings[ring.size]
+
+    def free_bytes(self) -> int:
+        """How much the pool holds that nobody uses."""
+        with self._lock:
+            total = 0
+            for ring in self._rings.values():
+                for owner, _ in ring.entries:
+                    total += ring.size if getrefcount(owner) == _FREE else 0
+            return total
+
+    def release(self) -> None:
+        """Give all free memory back to the system."""
+        with self._lock:
+            for ring in list(self._rings.values()):
+                kept: list[tuple[Owner, int]] = []
+                for owner, address in ring.entries:
+                    if getrefcount(owner) != _FREE:
+                        kept.append((owner, address))
+                self._bytes -= ring.size * (len(ring.entries) - len(kept))
+                self._keep(ring, kept)
+
+
+def default_limit(environment: Mapping[str, str] = os.environ) -> int:
+    """TINYXLA_POOL_BYTES, or an eighth of the machine's memory."""
+    given = environment.get("TINYXLA_POOL_BYTES")
+    if given is not None:
+        if not given.strip().isdecimal():
+            raise ValueError(f"TINYXLA_POOL_BYTES is {given!r}; set it to a number of bytes, 0 to keep nothing")
+        return int(given)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        return 1 << 30
+
+
+pool = BufferPool(default_limit())

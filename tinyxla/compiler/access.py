@@ -1,0 +1,104 @@
+"""Which elements of its operands an instruction reads for one of its own: fusion is decided by this.
+
+The element of an array is named by a *place*: for each dimension a dimension number of the loops around it, `CONSTANT` if
+there is but one index, or a frozenset of loop dimensions if the index is some other function of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tinyxla.hlo import Instruction
+from tinyxla.ops import movement
+
+Coordinate = int | frozenset[int]
+Place = tuple[Coordinate, ...]
+
+CONSTANT = -1
+
+
+def dims_of(coordinates: Sequence[Coordinate]) -> frozenset[int]:
+    """The loop dimensions that any of these depends on."""
+    found: set[int] = set()
+    for c in coordinates:
+        found.update(c if isinstance(c, frozenset) else () if c == CONSTANT else (c,))
+    return frozenset(found)
+
+
+def normal(place: Sequence[Coordinate], sizes: Sequence[int]) -> Place:
+    """A dimension of size 1 has but one index, wherever it comes from."""
+    return tuple(CONSTANT if size == 1 else c for c, size in zip(place, sizes, strict=True))
+
+
+def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, Place]]:
+    """The operands of an inlined instruction, and where they are read."""
+    op = x.op
+    if op is movement.broadcast:
+        (operand,) = x.operands
+        yield operand, tuple(place[d] for d in x.attributes.dimensions)
+    elif op is movement.transpose:
+        source: list[Coordinate] = [CONSTANT] * len(place)
+        for d, to in enumerate(x.attributes.permutation):
+            source[to] = place[d]
+        yield x.operands[0], tuple(source)
+    elif op is movement.reshape:
+        yield x.operands[0], _through_reshape(x, place)
+    elif op is movement.slice_:
+        starts, _, strides = x.attributes
+        sizes = x.operands[0].array_shape.dimensions
+        moved = [
+            c if size == n and start == 0 and stride == 1 else dims_of([c])
+            for c, start, stride, size, n in zip(place, starts, strides, sizes, x.array_shape.dimensions, strict=True)
+        ]
+        yield x.operands[0], normal(moved, sizes)
+    elif op is movement.reverse:
+        moved = [dims_of([c]) if d in x.attributes.dimensions else c for d, c in enumerate(place)]
+        yield x.operands[0], tuple(moved)
+    elif op is movement.pad:
+        config = x.attributes.padding_config
+        moved = [c if edges == (0, 0, 0) else dims_of([c]) for c, edges in zip(place, config, strict=True)]
+        yield x.operands[0], normal(moved, x.operands[0].array_shape.dimensions)
+        yield x.operands[1], ()
+    elif op is movement.concatenate:
+        along = x.attributes.dimension
+        moved = [dims_of([c]) if d == along else c for d, c in enumerate(place)]
+        for operand in x.operands:
+            yield operand, normal(moved, operand.array_shape.dimensions)
+    else:
+        for operand in x.operands:
+            yield operand, place
+
+
+def _through_reshape(x: Instruction, place: Place) -> Place:
+    result = x.array_shape.dimensions
+    source = x.operands[0].array_shape.dimensions
+    found: list[Coordinate] = [CONSTANT] * len(source)
+    for into, out in matching(source, result):
+        if len(into) == 1 and len(out) == 1:
+            found[into[0]] = place[out[0]]
+        else:
+            together = dims_of([place[d] for d in out])
+            for d in into:
+                found[d] = together
+    return normal(found, source)
+
+
+def matching(source: Sequence[int], result: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Least groups of dimensions of a reshape's operand and result that hold the same elements; size 1 is left out."""
+    left = [d for d, size in enumerate(source) if size != 1]
+    right = [d for d, size in enumerate(result) if size != 1]
+    i = j = 0
+    while i < len(left) and j < len(right):
+        into, out = [left[i]], [right[j]]
+        a, b = source[left[i]], result[right[j]]
+        i, j = i + 1, j + 1
+        while a != b:
+            if a < b:
+                a *= source[left[i]]
+                into.append(left[i])
+                i += 1
+            else:
+                b *= result[right[j]]
+                out.append(right[j])
+                j += 1
+        yield into, out

@@ -1,0 +1,383 @@
+"""Fusion: which instructions become which loop nests, products and calls, in which order.
+
+*Inlined* instructions (element-wise, data movement, scalar constants) have no memory of their own: they are computed where
+they are read. *Stored* ones are: results, operands and results of products, reductions that are read elsewhere, and what
+is too costly to compute twice. Every stored instruction and every reduction is a *root* of one loop nest. Nests join where they
+share data, have the same outer dimensions, and need of each other only what belongs to the same outer index. There are
+four kinds:
+
+- `loop`: element-wise over one space;
+- `row`: for each outer index, loops over the inner dimensions one after the other, with reductions in between, such as the
+  whole of a softmax;
+- `column`: reductions whose innermost dimension is kept: a row of accumulators;
+- `split`: reductions to few elements: pieces are reduced on their own and then together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tinyxla.compiler.access import CONSTANT, Place, normal, operand_places
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.shapes import Shape, TupleShape
+
+SERIAL = 1 << 15  # elements that are not worth splitting over threads
+FEW_ROWS = 64  # below this many rows, rows are cut instead
+MOST_ROOTS = 24  # of one nest
+MOST_BUFFERS = 48
+DEEPEST = 80  # inlined instructions in a chain
+
+_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concatenate", "iota"})
+_COSTLY = frozenset(
+    "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh erf erf-inv power atan2 "
+    "cbrt remainder".split()
+)
+_ELEMENTWISE = frozenset(
+    op.name for op in vars(elementwise).values() if hasattr(op, "evaluate") and hasattr(op, "derivative")
+)
+_UNSUPPORTED_BITS = frozenset({2, 4})
+
+
+@dataclass(eq=False)
+class Fusion:
+    """A loop nest. `outer` are the sizes of the dimensions that all roots share (all of them for a `loop`)."""
+
+    kind: str
+    outer: tuple[int, ...]
+    roots: list[Instruction] = field(default_factory=list)
+    reads: dict[Instruction, None] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Product:
+    """A matrix product, left to the BLAS."""
+
+    root: Instruction
+
+
+@dataclass(eq=False)
+class HostCall:
+    """An op that no loop nest expresses, evaluated on arrays as the interpreter does."""
+
+    root: Instruction
+
+
+Step = Fusion | Product | HostCall
+
+
+@dataclass(eq=False)
+class Plan:
+    """Steps in order. `stored` are the instructions with memory; a reshape of one shares it (`buffer_of`)."""
+
+    computation: Computation
+    steps: list[Step]
+    stored: set[Instruction]
+
+
+def buffer_of(x: Instruction) -> Instruction:
+    """The instruction whose memory x has: a reshape is another view of its operand's."""
+    while x.op is movement.reshape:
+        x = x.operands[0]
+    return x
+
+
+def is_leaf(x: Instruction) -> bool:
+    """Parameters and constants of several elements have memory from the start."""
+    return x.op is movement.parameter or x.op is movement.constant and x.array_shape.size != 1
+
+
+def is_inlined(x: Instruction) -> bool:
+    """Whether loops can compute the instruction in place."""
+    name = x.op.name
+    if name in _MOVEMENT or name in _ELEMENTWISE:
+        return all(supported(o.array_shape) for o in (x, *x.operands))
+    return x.op is movement.constant
+
+
+def supported(shape: Shape) -> bool:
+    """Whether kernels have scalars of this type: not of the 8-bit floats and narrower types, which are only stored."""
+    kind = shape.element_type
+    return kind.bits not in _UNSUPPORTED_BITS and not (kind.kind == "float" and kind.bits < 16)
+
+
+def is_reduction(x: Instruction) -> bool:
+    """A reduction that loops can do: its computation is of scalars only."""
+    if x.op is not reduction.reduce:
+        return False
+    body = x.attributes.to_apply.instructions
+    plain = all(y.op in (movement.parameter, calls.tuple_) or is_inlined(y) for y in body)
+    return plain and all(supported(o.array_shape) for o in x.operands)
+
+
+def results_of(x: Instruction, users: dict[Instruction, list[Instruction]]) -> list[Instruction]:
+    """The arrays an instruction gives: itself, or the elements of its tuple that are taken."""
+    if isinstance(x.shape, TupleShape):
+        return [u for u in users[x] if u.op is calls.get_tuple_element]
+    return [x]
+
+
+def base(x: Instruction) -> Instruction:
+    """The instruction that makes a root: for an element of a tuple, what makes the tuple."""
+    return x.operands[0] if x.op is calls.get_tuple_element else x
+
+
+def plan(computation: Computation) -> Plan:
+    """Decide what is stored, and join loop nests; where something costly would be computed by several, store it and decide
+    again."""
+    stored = _first_stored(computation)
+    while True:
+        groups = _Grouping(computation, stored).steps()
+        costly = _computed_twice(groups, stored)
+        if not costly:
+            return Plan(computation, groups, stored)
+        stored |= costly
+
+
+def _first_stored(computation: Computation) -> set[Instruction]:
+    stored: set[Instruction] = set()
+    depth: dict[Instruction, int] = {}
+
+    def store(x: Instruction) -> None:
+        x = buffer_of(x)
+        if not is_leaf(x):
+            stored.add(x)
+
+    for x in computation.outputs:
+        store(x)
+    for x in computation.instructions:
+        if x is computation.root and x.op is calls.tuple_:
+            continue
+        depth[x] = 0
+        if x.op is calls.get_tuple_element:
+            stored.add(x)
+        elif is_leaf(x):
+            pass
+        elif is_reduction(x):
+            if isinstance(x.shape, Shape):
+                stored.add(x)
+        elif is_inlined(x):
+            depth[x] = 1 + max((0 if o in stored else depth[o] for o in x.operands), default=0)
+            if depth[x] > DEEPEST:
+                store(x)
+        else:
+            stored.add(x) if isinstance(x.shape, Shape) else None
+            for operand in x.operands:
+                store(operand)
+    return stored
+
+
+def domain(root: Instruction) -> tuple[int, ...]:
+    """The sizes of the loops around a root: its own dimensions, or those of what it reduces."""
+    x = base(root)
+    return x.operands[0].array_shape.dimensions if x.op is reduction.reduce else x.array_shape.dimensions
+
+
+def first_places(root: Instruction) -> list[tuple[Instruction, Place]]:
+    """What a root reads for one index of its domain."""
+    x = base(root)
+    sizes = domain(root)
+    here = normal(range(len(sizes)), sizes)
+    if x.op is reduction.reduce:
+        count = len(x.operands) // 2
+        return [(o, here) for o in x.operands[:count]] + [(o, ()) for o in x.operands[count:]]
+    return list(operand_places(x, here))
+
+
+def walk(roots: Iterable[Instruction], stored: set[Instruction]) -> Iterator[tuple[Instruction, Place, bool]]:
+    """All instructions that roots read, with the place, each pair once; the flag says that its memory is read."""
+    seen: set[tuple[Instruction, Place]] = set()
+    waiting: list[tuple[Instruction, Place]] = []
+    for root in roots:
+        waiting.extend(first_places(root))
+    while waiting:
+        item = waiting.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        x, place = item
+        from_memory = x in stored or is_leaf(x)
+        yield x, place, from_memory
+        if not from_memory:
+            waiting.extend(operand_places(x, place))
+
+
+def _computed_twice(steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
+    """Costly instructions that are computed in several nests."""
+    where: dict[Instruction, Step] = {}
+    found: set[Instruction] = set()
+    for step in steps:
+        if isinstance(step, Fusion):
+            for x, _, from_memory in walk(step.roots, stored):
+                if not from_memory and x.op.name in _COSTLY and where.setdefault(x, step) is not step:
+                    found.add(x)
+    return found
+
+
+def shape_class(root: Instruction) -> tuple[str, tuple[int, ...]]:
+    """The kind of nest a root makes by itself, and the outer sizes."""
+    x = base(root)
+    sizes = domain(root)
+    if x.op is not reduction.reduce:
+        return "loop", sizes
+    reduced = x.attributes.dimensions
+    kept = [d for d in range(len(sizes)) if d not in reduced]
+    rows = math.prod(sizes[d] for d in kept)
+    total = math.prod(sizes)
+    wide = [d for d in range(len(sizes)) if sizes[d] != 1]
+    if wide and wide[-1] not in reduced:
+        return "column", tuple(sizes[d] for d in kept)
+    if rows < FEW_ROWS and total > SERIAL:
+        return "split", tuple(sizes[d] for d in kept)
+    return "row", tuple(sizes[d] for d in kept)
+
+
+def is_trailing(root: Instruction) -> bool:
+    """Whether a reduction's kept dimensions come first."""
+    x = base(root)
+    kept = len(domain(root)) - len(x.attributes.dimensions)
+    return all(d >= kept for d in x.attributes.dimensions)
+
+
+class _Grouping:
+    """Joins roots, in topological order, greedily: each goes to the latest nest that it fits."""
+
+    def __init__(self, computation: Computation, stored: set[Instruction]) -> None:
+        self.computation = computation
+        self.stored = stored
+        self.users = computation.users()
+        self._steps: list[Step] = []
+        self._before: list[int] = []  # for each step, the set of steps that must precede it, as bits
+        self._step_of: dict[Instruction, int] = {}
+        for x in computation.instructions:
+            self._visit(x)
+
+    def steps(self) -> list[Step]:
+        """In an order that respects what each needs."""
+        order: list[Step] = []
+        placed = 0
+        waiting = list(range(len(self._steps)))
+        while waiting:
+            rest: list[int] = []
+            for k in waiting:
+                if self._before[k] & ~placed == 0:
+                    order.append(self._steps[k])
+                    placed |= 1 << k
+                else:
+                    rest.append(k)
+            assert len(rest) < len(waiting), "loop nests wait for each other"
+            waiting = rest
+        return order
+
+    def _visit(self, x: Instruction) -> None:
+        if is_leaf(x) or x.op is calls.tuple_ and x is self.computation.root:
+            return
+        if x.op is calls.get_tuple_element:
+            self._step_of[x] = self._step_of[x.operands[0]]
+        elif is_reduction(x) or is_inlined(x) and x in self.stored:
+            self._join(x)
+        elif not is_inlined(x):
+            step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
+            self._add(step, x, [buffer_of(o) for o in x.operands])
+
+    def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
+        self._steps.append(step)
+        self._before.append(self._needs(reads))
+        self._step_of[root] = len(self._steps) - 1
+
+    def _needs(self, reads: Iterable[Instruction]) -> int:
+        needed = 0
+        for x in reads:
+            k = self._step_of.get(x)
+            if k is not None:
+                needed |= self._before[k] | 1 << k
+        return needed
+
+    def _join(self, root: Instruction) -> None:
+        kind, outer = shape_class(root)
+        reads: dict[Instruction, list[Place]] = {}
+        for x, place, from_memory in walk([root], self.stored):
+            if from_memory:
+                reads.setdefault(x, []).append(place)
+        needed = self._needs(reads)
+        for k in range(len(self._steps) - 1, max(-1, len(self._steps) - 65), -1):
+            group = self._steps[k]
+            if not isinstance(group, Fusion) or len(group.roots) >= MOST_ROOTS:
+                continue
+            if self._reaches_through_others(k, reads):
+                continue
+            joined = self._fits(group, root, kind, outer, reads)
+            if joined is not None:
+                group.kind, group.outer = joined
+                group.roots.append(root)
+                group.reads.update(dict.fromkeys(reads))
+                self._step_of[root] = k
+                self._grow(k, needed & ~(1 << k))
+                return
+        self._add(Fusion(kind, outer, [root], dict.fromkeys(reads)), root, reads)
+
+    def _reaches_through_others(self, k: int, reads: Iterable[Instruction]) -> bool:
+        """Whether something that is read, outside of nest k, needs nest k first."""
+        for x in reads:
+            of = self._step_of.get(x)
+            if of is not None and of != k and self._before[of] >> k & 1:
+                return True
+        return False
+
+    def _grow(self, k: int, needed: int) -> None:
+        """Nest k needs more: so does all that needs nest k."""
+        self._before[k] |= needed
+        for j, before in enumerate(self._before):
+            if before >> k & 1:
+                self._before[j] |= self._before[k]
+
+    def _fits(
+        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...], reads: dict[Instruction, list[Place]]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
+        members = {r for g in group.roots for r in results_of(g, self.users)}
+        shared = [x for x in reads if x in members or x in group.reads]
+        if not any(x.array_shape.size > 1 for x in shared) or len(group.reads) + len(reads) > MOST_BUFFERS:
+            return None
+        joined = self._joined_kind(group, root, kind, outer)
+        if joined is None:
+            return None
+        rank = len(joined[1])
+        for x in members & reads.keys():
+            if joined[0] in ("column", "split"):
+                return None
+            local = normal(range(rank), joined[1])
+            for place in reads[x]:
+                if place[:rank] != local or joined[0] == "loop" and len(place) != rank:
+                    return None
+        return joined
+
+    def _joined_kind(
+        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        sizes = domain(root)
+        first = group.roots[0]
+        if group.kind in ("column", "split") or kind in ("column", "split"):
+            same = group.kind == kind and domain(first) == sizes
+            return (kind, outer) if same and base(first).attributes.dimensions == base(root).attributes.dimensions else None
+        if kind == "row" and not is_trailing(root) or group.kind == "row" and not all(map(_prefixed, group.roots)):
+            return None
+        if group.kind == "loop" and kind == "loop":
+            return ("loop", outer) if group.outer == outer else None
+        if group.kind == "row":
+            fits = sizes[: len(group.outer)] == group.outer and (kind == "loop" or outer == group.outer)
+            new = group.outer
+        else:
+            fits = group.outer[: len(outer)] == outer
+            new = outer
+        enough = math.prod(new) >= FEW_ROWS or max(math.prod(s) for s in (sizes, *map(domain, group.roots))) <= SERIAL
+        return ("row", new) if fits and enough else None
+
+
+def _prefixed(root: Instruction) -> bool:
+    return base(root).op is not reduction.reduce or is_trailing(root)
+
+
+__all__ = ["CONSTANT", "Fusion", "HostCall", "Plan", "Product", "plan"]

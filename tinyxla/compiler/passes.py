@@ -1,0 +1,156 @@
+"""The passes that simplify a graph before it is fused: pure functions from computation to computation, in one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyxla.compiler import simplification
+from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.shapes import Shape, element_type
+
+Pass = Callable[[Computation], Computation]
+
+
+def inline_calls(computation: Computation) -> Computation:
+    """Put the instructions of called computations in the place of the calls; tuples that are taken apart vanish."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.name == "call":
+            return rewriter.splice(x.attributes.to_apply, operands, visit)
+        if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
+            return operands[0].operands[x.attributes.index]
+        return None
+
+    return rewrite(computation, visit)
+
+
+def simplify(computation: Computation) -> Computation:
+    """Apply the table of algebraic identities, until none applies."""
+    for _ in range(8):
+        before = len(computation.instructions)
+        computation = rewrite(computation, simplification.apply)
+        if not simplification.changed(before, computation):
+            break
+    return computation
+
+
+def fold_constants(computation: Computation) -> Computation:
+    """Compute what depends on small constants alone."""
+    largest = 1024
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if not operands or not isinstance(x.shape, Shape) or x.shape.size > largest or x.op is movement.broadcast:
+            return None
+        if any(o.op is not movement.constant or o.array_shape.size > largest for o in operands):
+            return None
+        with np.errstate(all="ignore"):
+            value = x.op.evaluate(*(o.attributes.literal.value for o in operands), **x.attributes._asdict())  # type: ignore[attr-defined]
+        return rewriter.emit(movement.constant, literal=Literal(np.asarray(value)))
+
+    return rewrite(computation, visit)
+
+
+def canonicalize_dots(computation: Computation) -> Computation:
+    """Leave to the BLAS what it can do: products of f32, f64, c64 and c128 with something to contract.
+
+    Narrow floats are widened first. What remains - integers, outer products - becomes a multiplication that fuses with the
+    sum over it, so nothing of that size is ever in memory.
+    """
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is not contraction.dot:
+            return None
+        lhs, rhs = operands
+        dims: contraction.Dot = x.attributes
+        kind = x.array_shape.element_type
+        if kind.kind == "float" and kind.bits < 32:
+            wide = element_type("f32")
+            product = rewriter.emit(
+                contraction.dot,
+                *(_converted(rewriter, o, wide) for o in (lhs, rhs)),
+                **dims._replace(preferred_element_type=None)._asdict(),
+            )
+            return _converted(rewriter, product, kind)
+        if dims.preferred_element_type not in (None, lhs.array_shape.element_type):
+            wide = dims.preferred_element_type
+            return rewriter.emit(
+                contraction.dot,
+                *(_converted(rewriter, o, wide) for o in (lhs, rhs)),
+                **dims._replace(preferred_element_type=None)._asdict(),
+            )
+        contracted = [lhs.array_shape.dimensions[d] for d in dims.lhs_contracting_dims]
+        if kind.name in ("f32", "f64", "c64", "c128") and any(size > 1 for size in contracted):
+            return None
+        return _as_multiplication(rewriter, lhs, rhs, dims, x.array_shape)
+
+    return rewrite(computation, visit)
+
+
+def _converted(rewriter: Rewriter, x: Instruction, kind: Any) -> Instruction:
+    if x.array_shape.element_type is kind:
+        return x
+    return rewriter.emit(elementwise.convert, x, new_element_type=kind)
+
+
+def _as_multiplication(
+    rewriter: Rewriter, lhs: Instruction, rhs: Instruction, dims: contraction.Dot, shape: Shape
+) -> Instruction:
+    """Over the result's dimensions followed by the contracting ones."""
+    batch, contracted = len(dims.lhs_batch_dims), len(dims.lhs_contracting_dims)
+    lhs_free = contraction.free_dimensions(lhs.array_shape.rank, dims.lhs_contracting_dims, dims.lhs_batch_dims)
+    rhs_free = contraction.free_dimensions(rhs.array_shape.rank, dims.rhs_contracting_dims, dims.rhs_batch_dims)
+    sizes = (*shape.dimensions, *(lhs.array_shape.dimensions[d] for d in dims.lhs_contracting_dims))
+
+    def spread(x: Instruction, batches: Any, free: Any, contracting: Any, first_free: int) -> Instruction:
+        place: dict[int, int] = {d: k for k, d in enumerate(batches)}
+        place.update({d: first_free + k for k, d in enumerate(free)})
+        place.update({d: shape.rank + k for k, d in enumerate(contracting)})
+        dimensions = tuple(place[d] for d in range(x.array_shape.rank))
+        return rewriter.emit(movement.broadcast, x, sizes=sizes, dimensions=dimensions)
+
+    product = rewriter.emit(
+        elementwise.mul,
+        spread(lhs, dims.lhs_batch_dims, lhs_free, dims.lhs_contracting_dims, batch),
+        spread(rhs, dims.rhs_batch_dims, rhs_free, dims.rhs_contracting_dims, batch + len(lhs_free)),
+    )
+    if not contracted:
+        return product
+    zero = rewriter.emit(movement.constant, literal=Literal(np.zeros((), shape.dtype)))
+    return rewriter.emit(
+        reduction.reduce,
+        product,
+        zero,
+        dimensions=tuple(range(shape.rank, shape.rank + contracted)),
+        to_apply=reduction.scalar_computation("add", shape.dtype),
+    )
+
+
+def share(computation: Computation) -> Computation:
+    """Equal instructions become one, and what nothing needs goes: rewriting does both."""
+    return rewrite(computation, lambda rewriter, x, operands: None)
+
+
+PASSES: list[tuple[str, Pass]] = [
+    ("inline-calls", inline_calls),
+    ("simplify", simplify),
+    ("fold-constants", fold_constants),
+    ("canonicalize-dots", canonicalize_dots),
+    ("simplify-again", simplify),
+    ("share", share),
+]
+
+
+def optimize(computation: Computation, check: Callable[[str, Computation], None] | None = None) -> Computation:
+    """Run all passes; `check(name, computation)` is called after each."""
+    for name, apply in PASSES:
+        computation = apply(computation)
+        if check:
+            check(name, computation)
+    return computation
+
+

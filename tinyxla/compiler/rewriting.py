@@ -1,0 +1,70 @@
+"""Rewriting a computation: its instructions are visited in order and made anew.
+
+Equal instructions are made once, and only what the root needs is kept, so every rewriting shares and tidies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyxla.errors import SourceLine
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import Op
+from tinyxla.shapes import AnyShape
+
+Visit = Callable[["Rewriter", Instruction, tuple[Instruction, ...]], "Instruction | None"]
+
+_UNSHARED = frozenset({"parameter", "rng-bit-generator", "custom-call", "optimization-barrier"})
+
+
+class Rewriter:
+    """Makes the instructions of the new computation."""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self._made: dict[Any, Instruction] = {}
+        self._source: SourceLine | None = None
+
+    def emit(self, op: Op, *operands: Instruction, **attributes: Any) -> Instruction:
+        """An instruction, with the source of the one that is being rewritten."""
+        shape = op.shape(*(x.shape for x in operands), **attributes)
+        return self._make(op, operands, op.attributes(**attributes), shape)
+
+    def copy(self, x: Instruction, operands: Sequence[Instruction]) -> Instruction:
+        return self._make(x.op, tuple(operands), x.attributes, x.shape)
+
+    def _make(self, op: Any, operands: tuple[Instruction, ...], attributes: Any, shape: AnyShape) -> Instruction:
+        key = (op.name, operands, attributes, shape)
+        found = self._made.get(key) if op.name not in _UNSHARED else None
+        if found is None:
+            found = Instruction(op, operands, attributes, shape, self._source)
+            self._made[key] = found
+            self.instructions.append(found)
+        return found
+
+    def splice(self, computation: Computation, operands: Sequence[Instruction], visit: Visit) -> Instruction:
+        """The instructions of a computation, rewritten, with its parameters replaced; gives its root."""
+        new: dict[Instruction, Instruction] = dict(zip(computation.parameters, operands, strict=True))
+        outer = self._source
+        for x in computation.instructions:
+            if x in new:
+                continue
+            self._source = x.source or outer
+            inputs = tuple(new[o] for o in x.operands)
+            made = visit(self, x, inputs)
+            new[x] = self.copy(x, inputs) if made is None else made
+        self._source = outer
+        return new[computation.root]
+
+
+def rewrite(computation: Computation, visit: Visit) -> Computation:
+    """`visit(rewriter, x, operands)` gives what stands for x, whose operands have been rewritten; None keeps it."""
+    rewriter = Rewriter()
+    parameters = [rewriter.copy(p, ()) for p in computation.parameters]
+    root = rewriter.splice(computation, parameters, visit)
+    needed = {root, *parameters}
+    for x in reversed(rewriter.instructions):
+        if x in needed:
+            needed.update(x.operands)
+    return Computation(computation.name, parameters, [x for x in rewriter.instructions if x in needed], root)

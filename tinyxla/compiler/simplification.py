@@ -1,0 +1,259 @@
+"""Algebraic simplification: a table of identities. Each row is tried on every instruction; the first that applies wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyxla.compiler.rewriting import Rewriter
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import contraction, elementwise, movement, reduction
+from tinyxla.ops.movement import inverse_permutation
+
+Operands = tuple[Instruction, ...]
+Rule = Callable[[Rewriter, Instruction, Operands], Instruction | None]
+
+
+def scalar_value(x: Instruction) -> Any:
+    """The value of a constant with one element, also under a broadcast; else None."""
+    if x.op is movement.broadcast:
+        x = x.operands[0]
+    return x.attributes.literal.splat if x.op is movement.constant else None
+
+
+def _is(x: Instruction, value: float) -> bool:
+    found = scalar_value(x)
+    return found is not None and bool(found == value) and not (value == 0 and np.signbit(np.real(found)))
+
+
+def _is_integer(x: Instruction) -> bool:
+    return x.array_shape.element_type.is_integer
+
+
+def _multiply_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # x * 1 = x
+    return o[0] if _is(o[1], 1) else o[1] if _is(o[0], 1) else None
+
+
+def _divide_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # x / 1 = x
+    return o[0] if _is(o[1], 1) else None
+
+
+def _add_zero(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # x + 0 = x for integers; x + -0.0 = x for floats (x + 0.0 turns -0.0 into 0.0)
+    for this, other in (o, o[::-1]):
+        if _is_integer(this) and _is(this, 0) or _is_negative_zero(this):
+            return other
+    return None
+
+
+def _is_negative_zero(x: Instruction) -> bool:
+    found = scalar_value(x)
+    return found is not None and found.dtype.kind == "f" and found == 0 and bool(np.signbit(found))
+
+
+def _subtract_zero(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # x - 0 = x, also for x = -0.0
+    return o[0] if _is(o[1], 0) else None
+
+
+def _negate_twice(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # -(-x) = x
+    return o[0].operands[0] if o[0].op is elementwise.neg else None
+
+
+def _square(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # x^1 = x, x^2 = x * x, x^-1 = 1 / x, x^0.5 = sqrt x is left: it differs at -0.0 and -inf
+    exponent = scalar_value(o[1])
+    if exponent is None or x.array_shape.element_type.kind not in ("float", "signed", "unsigned"):
+        return None
+    if exponent == 1:
+        return o[0]
+    return r.emit(elementwise.mul, o[0], o[0]) if exponent == 2 else None
+
+
+def _convert_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # convert(x) to the type it has = x
+    return o[0] if o[0].shape == x.shape else None
+
+
+def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # select(p, x, x) = x; select(true, x, y) = x; select(false, x, y) = y
+    if o[1] is o[2]:
+        return o[1]
+    pred = scalar_value(o[0])
+    return None if pred is None else o[1] if pred else o[2]
+
+
+def _reshape(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # reshape to the shape it has = x; reshape(reshape(x)) = reshape(x); reshape of a scalar's broadcast = a broadcast
+    if o[0].shape == x.shape:
+        return o[0]
+    if o[0].op is movement.reshape:
+        return r.emit(movement.reshape, o[0].operands[0], sizes=x.attributes.sizes)
+    if o[0].op is movement.broadcast and not o[0].attributes.dimensions:
+        return r.emit(movement.broadcast, o[0].operands[0], sizes=x.attributes.sizes, dimensions=())
+    return None
+
+
+def _transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # transpose by the identity = x; transposes compose; a transpose of a broadcast is a broadcast
+    permutation = x.attributes.permutation
+    if permutation == tuple(range(len(permutation))):
+        return o[0]
+    if o[0].op is movement.transpose:
+        inner = o[0].attributes.permutation
+        return r.emit(movement.transpose, o[0].operands[0], permutation=tuple(inner[d] for d in permutation))
+    if o[0].op is movement.broadcast:
+        place = inverse_permutation(permutation)
+        dimensions = tuple(place[d] for d in o[0].attributes.dimensions)
+        return r.emit(movement.broadcast, o[0].operands[0], sizes=x.array_shape.dimensions, dimensions=dimensions)
+    # moving only dimensions of size 1 is a reshape
+    sizes = o[0].array_shape.dimensions
+    if [d for d in permutation if sizes[d] != 1] == [d for d in range(len(sizes)) if sizes[d] != 1]:
+        return r.emit(movement.reshape, o[0], sizes=x.array_shape.dimensions)
+    return None
+
+
+def _transpose_of_dot(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # (x y)' = y' x': exchange the operands when the free dimensions trade places
+    product = o[0]
+    if product.op is not contraction.dot:
+        return None
+    dims: contraction.Dot = product.attributes
+    batch = len(dims.lhs_batch_dims)
+    lhs, rhs = product.operands
+    left = lhs.array_shape.rank - batch - len(dims.lhs_contracting_dims)
+    rank = product.array_shape.rank
+    if x.attributes.permutation != (*range(batch), *range(batch + left, rank), *range(batch, batch + left)):
+        return None
+    swapped = contraction.Dot(
+        dims.rhs_contracting_dims,
+        dims.lhs_contracting_dims,
+        dims.rhs_batch_dims,
+        dims.lhs_batch_dims,
+        dims.preferred_element_type,
+    )
+    return r.emit(contraction.dot, rhs, lhs, **swapped._asdict())
+
+
+def _broadcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # broadcast to the shape it has = x; broadcasts compose
+    sizes, dimensions = x.attributes
+    if o[0].shape == x.shape and dimensions == tuple(range(len(sizes))):
+        return o[0]
+    if o[0].op is movement.broadcast:
+        inner = tuple(dimensions[d] for d in o[0].attributes.dimensions)
+        return r.emit(movement.broadcast, o[0].operands[0], sizes=sizes, dimensions=inner)
+    # a new dimension of size 1 that was there before as a reshape goes straight into the broadcast
+    if o[0].op is movement.reshape:
+        source = o[0].operands[0]
+        kept = [d for d, size in enumerate(o[0].array_shape.dimensions) if size != 1]
+        if source.array_shape.dimensions == tuple(o[0].array_shape.dimensions[d] for d in kept):
+            return r.emit(movement.broadcast, source, sizes=sizes, dimensions=tuple(dimensions[d] for d in kept))
+    return None
+
+
+def _slice_all(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a slice of everything = x
+    return o[0] if o[0].shape == x.shape else None
+
+
+def _pad_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # padding by nothing = x
+    return o[0] if all(config == (0, 0, 0) for config in x.attributes.padding_config) else None
+
+
+def _concatenate_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # operands without elements add nothing; concatenate(x) = x
+    kept = [operand for operand in o if operand.array_shape.size] or list(o[:1])
+    if len(kept) == 1 and kept[0].shape == x.shape:
+        return kept[0]
+    return r.emit(movement.concatenate, *kept, dimension=x.attributes.dimension) if len(kept) < len(o) else None
+
+
+def _reverse_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # reversing dimensions of size <= 1 changes nothing
+    return o[0] if all(o[0].array_shape.dimensions[d] <= 1 for d in x.attributes.dimensions) else None
+
+
+def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a reduction over nothing = x, with the neutral element; one over dimensions of size 1 is a reshape
+    if len(o) != 2:
+        return None
+    op = reduction.monoid(x.attributes.to_apply)
+    start = scalar_value(o[1])
+    if op is None or start is None or start != np.asarray(reduction.identity_element(op, start.dtype)).astype(start.dtype):
+        return None
+    if any(o[0].array_shape.dimensions[d] != 1 for d in x.attributes.dimensions):
+        return None
+    return o[0] if o[0].shape == x.shape else r.emit(movement.reshape, o[0], sizes=x.array_shape.dimensions)
+
+
+def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a product of a transpose is a product of the original over other dimension numbers, as far as the BLAS can tell
+    dims: contraction.Dot = x.attributes
+    for side, operand in enumerate(o):
+        if operand.op is not movement.transpose:
+            continue
+        contracting, batch = (dims[side], dims[side + 2])
+        free = contraction.free_dimensions(operand.array_shape.rank, contracting, batch)
+        permutation = operand.attributes.permutation
+        moved = tuple(permutation[d] for d in free)
+        if moved != tuple(sorted(moved)):  # the order of the result's dimensions would change
+            continue
+        if batch and not _is_matrix(operand.operands[0], permutation, batch, contracting, free):
+            continue
+        new = dims._replace(
+            **{
+                ("lhs", "rhs")[side] + "_contracting_dims": tuple(permutation[d] for d in contracting),
+                ("lhs", "rhs")[side] + "_batch_dims": tuple(permutation[d] for d in batch),
+            }
+        )
+        operands = [operand.operands[0] if k == side else other for k, other in enumerate(o)]
+        return r.emit(contraction.dot, *operands, **new._asdict())
+    return None
+
+
+def _is_matrix(source: Instruction, permutation: Any, batch: Any, contracting: Any, free: Any) -> bool:
+    """Whether the product can be a strided batch of matrices without a copy: one batch dimension, and one of the other two
+    innermost."""
+    return len(batch) == 1 and len(contracting) == 1 and len(free) == 1 and permutation[batch[0]] != len(permutation) - 1
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "add": (_add_zero,),
+    "subtract": (_subtract_zero,),
+    "multiply": (_multiply_by_one,),
+    "divide": (_divide_by_one,),
+    "negate": (_negate_twice,),
+    "power": (_square,),
+    "convert": (_convert_nothing,),
+    "select": (_select_same,),
+    "reshape": (_reshape,),
+    "transpose": (_transpose, _transpose_of_dot),
+    "broadcast": (_broadcast,),
+    "slice": (_slice_all,),
+    "pad": (_pad_nothing,),
+    "concatenate": (_concatenate_one,),
+    "reverse": (_reverse_nothing,),
+    "reduce": (_reduce,),
+    "dot": (_dot_of_transpose,),
+}
+
+
+def apply(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
+    """What stands for x by the first identity that applies, if one does."""
+    for rule in RULES.get(x.op.name, ()):
+        found = rule(rewriter, x, operands)
+        if found is not None:
+            return found
+    return None
+
+
+def changed(before: int, computation: Computation) -> bool:
+    """Whether the rewriting shortened the computation: while it does, more may apply."""
+    return len(computation.instructions) != before

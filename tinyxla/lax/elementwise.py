@@ -1,0 +1,313 @@
+"""Element-wise functions: one of XLA's operations each, or a few."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_one_shape, of_one_type
+from tinyxla.numpy.arguments import array_of, cast, integer_of, python_dtype
+from tinyxla.ops import bits, elementwise, movement
+from tinyxla.ops.op import Value
+from tinyxla.shapes import element_type
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array, ConcreteArray
+
+Unary = Callable[[ArrayLike], Array]
+Binary = Callable[[ArrayLike, ArrayLike], Array]
+
+
+def _unary(name: str, op: Callable[..., Any], text: str) -> Unary:
+    def function(x: ArrayLike) -> Array:
+        return op(array_of(x, f"lax.{name}"))
+
+    return _named(function, name, text)
+
+
+def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
+    def function(x: ArrayLike, y: ArrayLike) -> Array:
+        return op(*matched(f"lax.{name}", x, y))
+
+    return _named(function, name, text)
+
+
+def _named(function: Any, name: str, text: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+# --- one operation each -----------------------------------------------------------------------------------------------
+
+abs_ = _unary("abs", elementwise.abs_, "The absolute value: a real number also for complex elements.")
+cbrt = _unary("cbrt", elementwise.cbrt, "The cube root.")
+ceil = _unary("ceil", elementwise.ceil, "The least whole number that is not smaller.")
+clz = _unary("clz", elementwise.clz, "The number of leading zero bits.")
+conj = _unary("conj", elementwise.conj, "The complex conjugate.")
+cos = _unary("cos", elementwise.cos, "The cosine.")
+cosh = _unary("cosh", elementwise.cosh, "The hyperbolic cosine.")
+erf = _unary("erf", elementwise.erf, "The error function.")
+erf_inv = _unary("erf_inv", elementwise.erf_inv, "The inverse of the error function.")
+exp = _unary("exp", elementwise.exp, "The exponential function.")
+expm1 = _unary("expm1", elementwise.expm1, "exp(x) - 1, exact near 0.")
+floor = _unary("floor", elementwise.floor, "The greatest whole number that is not larger.")
+imag = _unary("imag", elementwise.imag, "The imaginary part.")
+is_finite = _unary("is_finite", elementwise.is_finite, "Whether an element is neither infinite nor NaN.")
+log = _unary("log", elementwise.log, "The natural logarithm.")
+log1p = _unary("log1p", elementwise.log1p, "log(1 + x), exact near 0.")
+logistic = _unary("logistic", elementwise.logistic, "1 / (1 + exp(-x)).")
+neg = _unary("neg", elementwise.neg, "The negative.")
+population_count = _unary("population_count", elementwise.population_count, "The number of bits that are set.")
+real = _unary("real", elementwise.real, "The real part.")
+rsqrt = _unary("rsqrt", elementwise.rsqrt, "1 / sqrt(x).")
+sign = _unary("sign", elementwise.sign, "-1, 0 or 1; for complex elements x / abs(x).")
+sin = _unary("sin", elementwise.sin, "The sine.")
+sinh = _unary("sinh", elementwise.sinh, "The hyperbolic sine.")
+sqrt = _unary("sqrt", elementwise.sqrt, "The square root.")
+tan = _unary("tan", elementwise.tan, "The tangent.")
+tanh = _unary("tanh", elementwise.tanh, "The hyperbolic tangent.")
+bitwise_not = _unary("bitwise_not", elementwise.not_, "All bits inverted; the logical not of booleans.")
+
+add = _binary("add", elementwise.add, "x + y.")
+atan2 = _binary("atan2", elementwise.atan2, "The angle of the point with abscissa y and ordinate x.")
+bitwise_and = _binary("bitwise_and", elementwise.and_, "The bits that both have.")
+bitwise_or = _binary("bitwise_or", elementwise.or_, "The bits that either has.")
+bitwise_xor = _binary("bitwise_xor", elementwise.xor, "The bits that one of both has.")
+complex_ = _binary("complex", elementwise.complex_, "x + iy of real x and y.")
+div = _binary("div", elementwise.div, "x / y; of integers the quotient rounded towards 0.")
+eq = _binary("eq", elementwise.eq, "Whether x = y.")
+ge = _binary("ge", elementwise.ge, "Whether x >= y.")
+gt = _binary("gt", elementwise.gt, "Whether x > y.")
+le = _binary("le", elementwise.le, "Whether x <= y.")
+lt = _binary("lt", elementwise.lt, "Whether x < y.")
+max_ = _binary("max", elementwise.max_, "The larger of both; NaN if one is.")
+min_ = _binary("min", elementwise.min_, "The smaller of both; NaN if one is.")
+mul = _binary("mul", elementwise.mul, "x times y.")
+ne = _binary("ne", elementwise.ne, "Whether x differs from y.")
+rem = _binary("rem", elementwise.rem, "What division leaves, with the sign of x.")
+shift_left = _binary("shift_left", elementwise.shift_left, "The bits of x moved up by y places.")
+shift_right_arithmetic = _binary(
+    "shift_right_arithmetic", elementwise.shift_right_arithmetic, "The bits of x moved down by y, the sign repeated."
+)
+shift_right_logical = _binary(
+    "shift_right_logical", elementwise.shift_right_logical, "The bits of x moved down by y, zeros put in."
+)
+sub = _binary("sub", elementwise.sub, "x - y.")
+
+
+# --- powers -----------------------------------------------------------------------------------------------------------
+
+
+def _one(x: Any) -> Any:
+    return movement.full(1, x.dtype, x.shape)
+
+
+def pow_(x: ArrayLike, y: ArrayLike) -> Array:
+    """x to the power y; y may be an integer where x is not.
+
+    >>> pow(2.0, 3)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    base, exponent = array_of(x, "lax.pow"), array_of(y, "lax.pow")
+    if element_type(base.dtype).is_inexact and element_type(exponent.dtype).is_integer:
+        exponent = cast(exponent, base.dtype, base.weak_type)
+    return elementwise.pow_(*matched("lax.pow", base, exponent))
+
+
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    """x to a power that is a Python integer, by repeated squaring.
+
+    >>> integer_pow(3.0, 4)
+    Array(81., dtype=float32, weak_type=True)
+    """
+    base: Any = array_of(x, "lax.integer_pow")
+    exponent = integer_of("lax.integer_pow", "y", y)
+    if exponent < 0:
+        if not element_type(base.dtype).is_inexact:
+            raise DTypeError(f"lax.integer_pow: integers have no power {y} among the integers; convert x to float.")
+        return elementwise.div(_one(base), integer_pow(base, -exponent))
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else elementwise.mul(result, base)
+        exponent >>= 1
+        base = elementwise.mul(base, base) if exponent else base
+    return _one(base) if result is None else result
+
+
+def square(x: ArrayLike) -> Array:
+    """x times x."""
+    return integer_pow(x, 2)
+
+
+def reciprocal(x: ArrayLike) -> Array:
+    """1 / x."""
+    return integer_pow(x, -1)
+
+
+# --- rounding and bits ------------------------------------------------------------------------------------------------
+
+
+class RoundingMethod(enum.IntEnum):
+    """What becomes of numbers half-way between two whole ones."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def round_(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """The nearest whole number.
+
+    >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
+    (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    if rounding_method not in tuple(RoundingMethod):
+        raise AttributeValueError(f"lax.round: rounding_method is one of RoundingMethod, but got {rounding_method!r}.")
+    away = rounding_method == RoundingMethod.AWAY_FROM_ZERO
+    op = elementwise.round_nearest_afz if away else elementwise.round_nearest_even
+    return op(array_of(x, "lax.round"))
+
+
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """The elements converted by value: to integers by dropping the fraction, out of range to the nearest end.
+
+    >>> convert_element_type(2.7, int)
+    Array(2, dtype=int32)
+    """
+    dtype = python_dtype(new_dtype)
+    x = array_of(operand, "lax.convert_element_type")
+    return cast(x, dtype, weak=False)
+
+
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """The elements' bits read as another type. A wider type takes up the last dimension, a narrower one adds one.
+
+    >>> bitcast_convert_type(np.float32(1), "int32")
+    Array(1065353216, dtype=int32)
+    """
+    x = array_of(operand, "lax.bitcast_convert_type")
+    return bits.bitcast_convert(x, new_element_type=element_type(python_dtype(new_dtype)))
+
+
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+    """The elements rounded to what a narrower floating-point format could hold, in their own type.
+
+    >>> reduce_precision(1.2345, exponent_bits=5, mantissa_bits=2)
+    Array(1.25, dtype=float32, weak_type=True)
+    """
+    x = array_of(operand, "lax.reduce_precision")
+    return bits.reduce_precision(x, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits))
+
+
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The number next to x1 in the direction of x2.
+
+    >>> nextafter(np.float32(1), np.float32(2))
+    Array(1.0000001, dtype=float32)
+    """
+    x, y = matched("lax.nextafter", x1, x2)
+    if element_type(x.dtype).kind != "float":
+        raise DTypeError(f"lax.nextafter takes floating-point numbers, but got {described([x])}.")
+    signed = element_type(f"s{element_type(x.dtype).bits}")
+    here, there = (bits.bitcast_convert(v, new_element_type=signed) for v in (x, y))
+    zero, one = movement.full(0, signed.dtype, x.shape), movement.full(1, signed.dtype, x.shape)
+    magnitude_grows = elementwise.eq(elementwise.gt(y, x), elementwise.ge(here, zero))
+    stepped = elementwise.add(here, elementwise.select(magnitude_grows, one, elementwise.neg(one)))
+    is_zero = elementwise.eq(x, elementwise.zeros_like(x))
+    sign = elementwise.and_(there, movement.full(np.iinfo(signed.dtype).min, signed.dtype, x.shape))
+    moved = elementwise.select(is_zero, elementwise.or_(sign, one), stepped)
+    result = bits.bitcast_convert(moved, new_element_type=element_type(x.dtype))
+    unordered = elementwise.or_(elementwise.ne(x, x), elementwise.ne(y, y))
+    result = elementwise.select(unordered, elementwise.add(x, y), result)
+    return elementwise.select(elementwise.eq(x, y), y, result)
+
+
+# --- choice -----------------------------------------------------------------------------------------------------------
+
+
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
+    """Elements of `on_true` where `pred` is true, else of `on_false`, which has the same shape; `pred` may be a scalar.
+
+    >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
+    Array([1, 4], dtype=int32)
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
+    """Element by element the case whose number `which` holds; with two cases `which` may be boolean.
+
+    >>> select_n(np.array([2, 0]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6]))
+    Array([5, 2], dtype=int32)
+    """
+    if not cases:
+        raise ArgumentError("lax.select_n takes at least one case, but got none.")
+    what = "lax.select" if len(cases) == 2 else "lax.select_n"
+    number = array_of(which, what)
+    values: list[Any] = list(of_one_type(what, *cases))
+    if any(x.shape != values[0].shape for x in values):
+        raise ShapeError(f"{what}: the cases have different shapes, {described(values)}; broadcast them.")
+    if number.shape not in ((), values[0].shape):
+        raise ShapeError(
+            f"{what}: {described([number])} chooses among {described(values[:1])}; the shapes must be equal."
+        )
+    number = _spread(number, values[0].shape)
+    if element_type(number.dtype).kind == "pred" and len(cases) <= 2:
+        return elementwise.select(number, values[-1], values[0])
+    if not element_type(number.dtype).is_integer:
+        raise DTypeError(f"{what}: the choice among {len(cases)} cases is an integer, but got {described([number])}.")
+    result = values[-1]
+    for k in range(len(cases) - 2, -1, -1):
+        chosen = elementwise.le(number, movement.full(k, number.dtype, number.shape))
+        result = elementwise.select(chosen, values[k], result)
+    return result
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if x.shape == shape else movement.broadcast(x, sizes=shape, dimensions=())
+
+
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
+    """x where it is between both limits, else the nearer one; the limits are scalars or have the shape of x.
+
+    >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    low, value, high = of_one_type("lax.clamp", min, x, max)
+    for limit in (low, high):
+        if limit.shape not in ((), value.shape):
+            raise ShapeError(
+                f"lax.clamp: a limit is a scalar or has the shape of x, but got {described([limit])} for "
+                f"{described([value])}."
+            )
+    return elementwise.clamp(*of_one_shape("lax.clamp", [low, value, high]))
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------------
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same values (of a pytree), of which no derivative is taken.
+
+    >>> import tinyxla
+    >>> tinyxla.grad(lambda x: x * stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return pytrees.map_tree(_constant_to_derivatives, x)
+
+
+def _constant_to_derivatives(x: Any) -> Any:
+    """There and back through integers of the same bits: those have no derivative, and the detour costs nothing."""
+    value = array_of(x, "lax.stop_gradient")
+    kind = element_type(value.dtype)
+    if kind.kind == "complex":
+        parts: list[Value] = [_constant_to_derivatives(part(value)) for part in (elementwise.real, elementwise.imag)]
+        return elementwise.complex_(*parts)
+    if kind.kind != "float" or isinstance(value, ConcreteArray):
+        return value
+    whole = bits.bitcast_convert(value, new_element_type=element_type(f"u{kind.bits}"))
+    return bits.bitcast_convert(whole, new_element_type=kind)

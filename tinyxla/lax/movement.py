@@ -1,0 +1,309 @@
+"""Functions that make arrays or move their elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
+from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
+from tinyxla.numpy import arguments
+from tinyxla.numpy.arguments import array_of, cast, integer_of, python_dtype, shape_of
+from tinyxla.ops import movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+Sizes = Sequence[int]
+
+
+def _integers(what: str, name: str, values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(integer_of(what, name, v) for v in values)
+
+
+def _axes(what: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    found = tuple(canonical_axis(a, rank, what) for a in axes)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{what}: the dimensions {tuple(axes)} name one twice.")
+    return found
+
+
+# --- making arrays ----------------------------------------------------------------------------------------------------
+
+
+def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
+    """An array with one value everywhere; its type is that of the value, unless one is asked for.
+
+    >>> full((2,), 1.5)
+    Array([1.5, 1.5], dtype=float32, weak_type=True)
+    """
+    value = array_of(fill_value, "lax.full")
+    if value.ndim:
+        raise ShapeError(f"lax.full: the value is a scalar, but got {described([value])}; use broadcast_in_dim.")
+    if dtype is not None:
+        value = cast(value, python_dtype(dtype), weak=False)
+    return movement.broadcast(value, sizes=shape_of("lax.full", shape), dimensions=())
+
+
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Sizes | None = None) -> Array:
+    """An array with one value everywhere, of the shape and type of x unless others are asked for.
+
+    >>> full_like(np.zeros((2,), "int8"), 7)
+    Array([7, 7], dtype=int8)
+    """
+    like = array_of(x, "lax.full_like")
+    return full(like.shape if shape is None else shape, fill_value, like.dtype if dtype is None else dtype)
+
+
+def zeros_like_array(x: ArrayLike) -> Array:
+    """Zeros of the shape and type of x."""
+    return full_like(x, 0)
+
+
+def iota(dtype: DTypeLike, size: int) -> Array:
+    """0, 1, 2, ... as many as `size`.
+
+    >>> iota("int32", 3)
+    Array([0, 1, 2], dtype=int32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int) -> Array:
+    """The index along one dimension, for every element of a shape.
+
+    >>> broadcasted_iota("int32", (2, 2), 0)
+    Array([[0, 0],
+           [1, 1]], dtype=int32)
+    """
+    what = "lax.broadcasted_iota"
+    sizes = shape_of(what, shape)
+    axis = canonical_axis(dimension, len(sizes), what)
+    return movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=axis)
+
+
+# --- broadcasting -----------------------------------------------------------------------------------------------------
+
+
+def broadcast(operand: ArrayLike, sizes: Sizes) -> Array:
+    """The array repeated along new dimensions in front.
+
+    >>> broadcast(np.array([1, 2]), (2,))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
+    x = array_of(operand, "lax.broadcast")
+    new = shape_of("lax.broadcast", sizes)
+    return movement.broadcast_in_dim(x, (*new, *x.shape), range(len(new), len(new) + x.ndim))  # type: ignore[return-value]
+
+
+def broadcast_in_dim(operand: ArrayLike, shape: Sizes, broadcast_dimensions: Sizes) -> Array:
+    """The array repeated to a shape; `broadcast_dimensions` says where in it the operand's dimensions stand.
+
+    >>> broadcast_in_dim(np.array([1, 2]), (2, 2), (0,))
+    Array([[1, 1],
+           [2, 2]], dtype=int32)
+    """
+    what = "lax.broadcast_in_dim"
+    x = array_of(operand, what)
+    dimensions = _integers(what, "a dimension", broadcast_dimensions)
+    return movement.broadcast_in_dim(x, shape_of(what, shape), dimensions)  # type: ignore[return-value]
+
+
+def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
+    """The shape that NumPy's rules give to arrays of these shapes together.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    return arguments.broadcast_shapes("lax.broadcast_shapes", *map(tuple, shapes))
+
+
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
+    """The array with dimensions of size 1 in front, as many as it takes."""
+    value = array_of(x, "lax.broadcast_to_rank")
+    if rank < value.ndim:
+        raise ShapeError(f"lax.broadcast_to_rank: {described([value])} has more dimensions than {rank}.")
+    return reshape(value, (1,) * (rank - value.ndim) + value.shape)
+
+
+# --- reshaping --------------------------------------------------------------------------------------------------------
+
+
+def reshape(operand: ArrayLike, new_sizes: Sizes, dimensions: Sizes | None = None) -> Array:
+    """The elements, in order, in another shape; `dimensions` says in which order they are read, if not as they stand.
+
+    >>> reshape(np.arange(4), (2, 2))
+    Array([[0, 1],
+           [2, 3]], dtype=int32)
+    """
+    x: Any = array_of(operand, "lax.reshape")
+    if dimensions is not None:
+        x = transpose(x, dimensions)
+    return movement.reshape_to(x, shape_of("lax.reshape", new_sizes))  # type: ignore[return-value]
+
+
+def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
+    """The array with dimensions of size 1 put in; `dimensions` says where they are in the result.
+
+    >>> expand_dims(np.zeros((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
+    x = array_of(array, "lax.expand_dims")
+    axes = _axes("lax.expand_dims", dimensions, x.ndim + len(tuple(dimensions)))
+    sizes = list(x.shape)
+    for axis in sorted(axes):
+        sizes.insert(axis, 1)
+    return reshape(x, sizes)
+
+
+def squeeze(array: ArrayLike, dimensions: Sizes) -> Array:
+    """The array without those dimensions, which have size 1.
+
+    >>> squeeze(np.zeros((1, 2, 1)), (0,)).shape
+    (2, 1)
+    """
+    x = array_of(array, "lax.squeeze")
+    axes = _axes("lax.squeeze", dimensions, x.ndim)
+    for axis in axes:
+        if x.shape[axis] != 1:
+            raise ShapeError(f"lax.squeeze: dimension {axis} of {described([x])} has size {x.shape[axis]}, not 1.")
+    return reshape(x, [n for d, n in enumerate(x.shape) if d not in axes])
+
+
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """Consecutive dimensions, from start up to but without stop, made one.
+
+    >>> collapse(np.zeros((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
+    x = array_of(operand, "lax.collapse")
+    start, stop, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
+    if not start < stop:
+        raise ShapeError(
+            f"lax.collapse: of {described([x])} no dimensions lie from {start_dimension} up to {stop_dimension}."
+        )
+    return reshape(x, (*x.shape[:start], math.prod(x.shape[start:stop]), *x.shape[stop:]))
+
+
+def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
+    """The array with its dimensions in another order.
+
+    >>> transpose(np.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    x = array_of(operand, "lax.transpose")
+    order = _integers("lax.transpose", "a dimension", permutation)
+    return movement.transpose(x, permutation=order)
+
+
+def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
+    """The elements in reverse order along those dimensions.
+
+    >>> rev(np.arange(3), (0,))
+    Array([2, 1, 0], dtype=int32)
+    """
+    x = array_of(operand, "lax.rev")
+    return movement.reverse(x, dimensions=_integers("lax.rev", "a dimension", dimensions))
+
+
+# --- slices, padding, concatenation -----------------------------------------------------------------------------------
+
+
+def slice_(operand: ArrayLike, start_indices: Sizes, limit_indices: Sizes, strides: Sizes | None = None) -> Array:
+    """In each dimension the elements from start up to but without limit, in steps of the stride (1 unless given).
+
+    >>> slice(np.arange(10), (1,), (8,), (3,))
+    Array([1, 4, 7], dtype=int32)
+    """
+    what = "lax.slice"
+    x = array_of(operand, what)
+    return movement.slice_(
+        x,
+        start_indices=_integers(what, "a start index", start_indices),
+        limit_indices=_integers(what, "a limit index", limit_indices),
+        strides=(1,) * x.ndim if strides is None else _integers(what, "a stride", strides),
+    )
+
+
+def slice_in_dim(
+    operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Array:
+    """A slice of one dimension. Negative indices count from the end.
+
+    >>> slice_in_dim(np.arange(5), 1, -1)
+    Array([1, 2, 3], dtype=int32)
+    """
+    what = "lax.slice_in_dim"
+    x = array_of(operand, what)
+    d = canonical_axis(axis, x.ndim, what)
+    size = x.shape[d]
+    start = 0 if start_index is None else integer_of(what, "start_index", start_index)
+    limit = size if limit_index is None else integer_of(what, "limit_index", limit_index)
+    start, limit = (k + size if k < 0 else k for k in (start, limit))
+    return movement.slice_axis(x, d, start, limit, integer_of(what, "stride", stride))  # type: ignore[return-value]
+
+
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """The elements at one index of a dimension, which stays with size 1, or goes.
+
+    >>> index_in_dim(np.arange(5), -1, keepdims=False)
+    Array(4, dtype=int32)
+    """
+    what = "lax.index_in_dim"
+    x = array_of(operand, what)
+    d = canonical_axis(axis, x.ndim, what)
+    k, size = integer_of(what, "index", index), x.shape[d]
+    if not -size <= k < size:
+        raise OutOfBoundsError(f"{what}: index {k} is out of bounds for dimension {d} of {described([x])}.")
+    taken = slice_in_dim(x, k % size, k % size + 1, axis=d)
+    return taken if keepdims else squeeze(taken, (d,))
+
+
+def split(operand: ArrayLike, sizes: Sizes, axis: int = 0) -> list[Array]:
+    """The array cut along a dimension into parts of those sizes.
+
+    >>> split(np.arange(5), (2, 3))
+    [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
+    """
+    x = array_of(operand, "lax.split")
+    d = canonical_axis(axis, x.ndim, "lax.split")
+    parts = shape_of("lax.split", sizes)
+    if sum(parts) != x.shape[d]:
+        raise ShapeError(
+            f"lax.split: the sizes {parts} make {sum(parts)}, but dimension {d} of {described([x])} differs."
+        )
+    ends = np.cumsum(parts).tolist()
+    return [slice_in_dim(x, end - size, end, axis=d) for end, size in zip(ends, parts, strict=True)]
+
+
+def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    """A value put around the elements and between them: for each dimension how often (before, after, between).
+
+    Negative numbers before and after take elements away.
+
+    >>> pad(np.array([1, 2]), 0, [(1, 0, 2)])
+    Array([0, 1, 0, 0, 2], dtype=int32)
+    """
+    what = "lax.pad"
+    x, value = of_one_type(what, operand, padding_value)
+    if any(len(tuple(entry)) != 3 for entry in padding_config):
+        raise ArgumentError(f"{what}: padding_config holds (low, high, interior) triples, but is {padding_config}.")
+    low_high_interior = tuple(_integers(what, "a padding", entry) for entry in padding_config)
+    return movement.pad(x, value, padding_config=low_high_interior)
+
+
+def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
+    """Arrays put one after the other along a dimension.
+
+    >>> concatenate([np.array([1, 2]), np.array([3])], 0)
+    Array([1, 2, 3], dtype=int32)
+    """
+    if not operands:
+        raise ArgumentError("lax.concatenate takes at least one array, but got none.")
+    arrays = of_one_type("lax.concatenate", *operands)
+    d = canonical_axis(dimension, arrays[0].ndim, "lax.concatenate")
+    return movement.concatenate(*arrays, dimension=d)

@@ -1,0 +1,53 @@
+"""What the functions do with their operands. Unlike `tinyxla.numpy` they do not promote: element types have to be
+equal, and so do ranks, but a scalar goes with any shape, a size of 1 stretches, and a Python number takes the others'
+type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.numpy.arguments import broadcasted, cast, operand, type_of
+from tinyxla.shapes import Shape
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import promote_types
+
+ArrayLike = Any
+DTypeLike = Any
+
+
+def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
+    """The values as arrays of the one element type that they have."""
+    given = [operand(x, what) for x in values]
+    fixed = {x.dtype for x in given if isinstance(x, Array) and not x.weak_type}
+    common, _ = promote_types(*(type_of(x) for x in given))
+    if len(fixed) > 1 or (fixed and common not in fixed):
+        raise DTypeError(
+            f"{what}: the operands have different element types, {described(given)}; convert them with "
+            f"lax.convert_element_type, or use the function of tinyxla.numpy, which promotes."
+        )
+    return [cast(x, common) for x in given]
+
+
+def described(values: list[Any]) -> str:
+    """The shapes of arrays, and numbers as they are."""
+    return " and ".join(str(Shape.of(x)) if isinstance(x, Array) else repr(x) for x in values)
+
+
+def of_one_shape(what: str, arrays: list[Array]) -> list[Array]:
+    """Arrays of one shape: scalars and dimensions of size 1 are spread."""
+    first = arrays[0].shape
+    if all(x.shape == first for x in arrays):
+        return arrays
+    ranks = {x.ndim for x in arrays if x.ndim}
+    if len(ranks) > 1:
+        raise ShapeError(
+            f"{what}: the operands have different ranks, {described(list(arrays))}; give them the same number of "
+            "dimensions (lax.broadcast_in_dim, lax.expand_dims), or use the function of tinyxla.numpy."
+        )
+    return broadcasted(what, arrays)
+
+
+def matched(what: str, *values: ArrayLike) -> list[Array]:
+    """The values as arrays of one element type and one shape."""
+    return of_one_shape(what, of_one_type(what, *values))

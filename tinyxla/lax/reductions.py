@@ -1,0 +1,156 @@
+"""Reductions: arrays folded over some of their dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TracerError
+from tinyxla.hlo import Computation
+from tinyxla.lax.operands import ArrayLike, DTypeLike, described
+from tinyxla.numpy.arguments import array_of, cast, constant, operand, python_dtype
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import GraphTrace
+from tinyxla.tracing.promotion import as_array
+
+Axes = Sequence[int]
+
+
+def _axes(what: str, axes: Axes, rank: int) -> tuple[int, ...]:
+    return tuple(sorted(canonical_axis(a, rank, what) for a in axes))
+
+
+# --- by any computation -----------------------------------------------------------------------------------------------
+
+
+def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Axes) -> Any:
+    """Arrays folded together over dimensions by an associative function.
+
+    Args:
+        operands: a pytree of arrays of one shape.
+        init_values: of the same structure, the scalars to begin with: neutral elements of the computation.
+        computation: from two such trees of scalars to one. It may not use traced values from outside.
+        dimensions: those that go.
+
+    Returns:
+        A tree of arrays with the other dimensions.
+
+    >>> reduce(np.array([[1, 2], [3, 4]]), 1, lambda x, y: x * y, (0,))
+    Array([3, 8], dtype=int32)
+    """
+    what = "lax.reduce"
+    leaves, treedef = pytrees.flatten(operands)
+    starts, start_treedef = pytrees.flatten(init_values)
+    if treedef != start_treedef:
+        raise ArgumentError(f"{what}: operands and init_values differ in structure, {treedef} and {start_treedef}.")
+    if not leaves:
+        raise ArgumentError(f"{what} takes at least one array, but {operands!r} has none.")
+    arrays = [array_of(x, what) for x in leaves]
+    initial = [_start(what, start, x) for start, x in zip(starts, arrays, strict=True)]
+    axes = _axes(what, dimensions, arrays[0].ndim)
+    scalars = [Shape(element_type(x.dtype)) for x in arrays]
+    to_apply = _scalar_function(what, computation, scalars, treedef)
+    results = reduction.reduce(*arrays, *initial, dimensions=axes, to_apply=to_apply)
+    return pytrees.unflatten(treedef, results if isinstance(results, tuple) else [results])
+
+
+def _start(what: str, start: Any, x: Array) -> Array:
+    value = operand(start, what)
+    if isinstance(value, Array) and value.dtype != x.dtype and not value.weak_type:
+        raise DTypeError(f"{what}: the initial value for {described([x])} has another type, {described([value])}.")
+    return cast(value, x.dtype)
+
+
+def _scalar_function(
+    what: str, function: Callable[[Any, Any], Any], scalars: list[Shape], treedef: pytrees.TreeDef
+) -> Computation:
+    """The computation of a function of two trees of scalars; of one result, not a tuple, if the tree has one leaf."""
+    graph = GraphTrace(f"the computation of {what}")
+    with graph.run():
+        parameters = [graph.parameter(shape) for shape in (*scalars, *scalars)]
+        count = len(scalars)
+        result = function(*(pytrees.unflatten(treedef, half) for half in (parameters[:count], parameters[count:])))
+        leaves, found = pytrees.flatten(result)
+        if found != treedef:
+            raise ArgumentError(
+                f"{what}: the computation gives the structure {found}, but its operands have {treedef}."
+            )
+        outputs = [cast(as_array(x, what), s.dtype) if _is_weak(x) else x for x, s in zip(leaves, scalars, strict=True)]
+        for x, scalar in zip(outputs, scalars, strict=True):
+            if Shape.of(x) != scalar:
+                raise DTypeError(f"{what}: the computation gives {Shape.of(x)} where its operand is {scalar}.")
+        made = graph.finish(getattr(function, "__name__", "computation").strip("<>"), outputs, as_tuple=count > 1)
+    if graph.captured:
+        outer = ", ".join(tracer.described() for tracer in graph.captured.values())
+        raise TracerError(
+            f"{what}: the computation uses traced values of the function around it, {outer}; hand them in as operands."
+        )
+    return made
+
+
+def _is_weak(x: Any) -> bool:
+    return not isinstance(x, Array) or x.weak_type
+
+
+# --- by the usual ones ------------------------------------------------------------------------------------------------
+
+
+def _reducer(name: str, apply: Callable[..., Any], text: str) -> Callable[[ArrayLike, Axes], Array]:
+    what = f"lax.{name}"
+
+    def function(operand: ArrayLike, axes: Axes) -> Array:
+        x = array_of(operand, what)
+        return apply(x, _axes(what, axes, x.ndim))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{text} over the given dimensions, which go."
+    return function
+
+
+reduce_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")
+reduce_prod = _reducer("reduce_prod", reduction.reduce_prod, "The product")
+reduce_max = _reducer("reduce_max", reduction.reduce_max, "The largest element")
+reduce_min = _reducer("reduce_min", reduction.reduce_min, "The smallest element")
+reduce_and = _reducer("reduce_and", reduction.reduce_and, "All elements, by `bitwise_and`,")
+reduce_or = _reducer("reduce_or", reduction.reduce_or, "All elements, by `bitwise_or`,")
+reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bitwise_xor`,")
+
+
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+    """The index of the largest element along a dimension: the first of equal ones, and of NaNs.
+
+    >>> argmax(np.array([1, 3, 3]), 0, int)
+    Array(1, dtype=int32)
+    """
+    return _argument("lax.argmax", operand, axis, index_dtype, "GT", "maximum")
+
+
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+    """The index of the smallest element along a dimension: the first of equal ones, and of NaNs.
+
+    >>> argmin(np.array([3, 1, 1]), 0, int)
+    Array(1, dtype=int32)
+    """
+    return _argument("lax.argmin", operand, axis, index_dtype, "LT", "minimum")
+
+
+def _argument(what: str, operand: ArrayLike, axis: int, index_dtype: DTypeLike, direction: str, monoid: str) -> Array:
+    x: Any = array_of(operand, what)
+    d = canonical_axis(axis, x.ndim, what)
+    if not x.shape[d]:
+        raise ShapeError(f"{what}: dimension {d} of {described([x])} is empty, so no element is first.")
+    dtype = python_dtype(index_dtype)
+    if not element_type(dtype).is_integer:
+        raise DTypeError(f"{what}: index_dtype is an integer type, but got {dtype}.")
+    if element_type(x.dtype).kind == "pred":
+        x = elementwise.convert(x, new_element_type=element_type(np.uint8))
+    index = movement.iota(shape=Shape(element_type(dtype), x.shape), iota_dimension=d)
+    start = constant(reduction.identity_element(monoid, x.dtype), x.dtype)
+    to_apply = reduction.argument_computation(direction, x.dtype, dtype)
+    return reduction.reduce(x, index, start, constant(0, dtype), dimensions=(d,), to_apply=to_apply)[1]

@@ -1,0 +1,192 @@
+"""What the functions do with their arguments: promotion to a common type, broadcasting, axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.hlo import Literal
+from tinyxla.ops import elementwise, integers, movement
+from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import state
+from tinyxla.tracing.promotion import (
+    as_array,
+    checked_scalar,
+    default_complex,
+    default_dtype,
+    default_float,
+    default_int,
+    promote_types,
+    scalar_dtype,
+)
+
+ArrayLike = Any
+Axis = int | Sequence[int] | None
+Type = tuple[np.dtype[Any], bool]  # dtype, and whether it is weak
+SCALARS = (bool, int, float, complex)
+
+
+def eager(*values: Any) -> bool:
+    """Whether operations on these values are computed at once."""
+    return state.staging is None and all(isinstance(x, ConcreteArray) for x in values)
+
+
+# --- types --------------------------------------------------------------------------------------------------------------
+
+
+def type_of(value: Any) -> Type:
+    """The dtype and weakness with which a value takes part in promotion."""
+    if isinstance(value, Array):
+        return value.dtype, value.weak_type
+    if isinstance(value, SCALARS) and not isinstance(value, np.generic):
+        return scalar_dtype(value), not isinstance(value, bool)
+    return default_dtype(value.dtype), False
+
+
+def operand(value: Any, what: str) -> Any:
+    """An argument that is an array, or a Python number, which keeps its exact value until its type is known."""
+    if isinstance(value, Array) or (isinstance(value, SCALARS) and not isinstance(value, np.generic)):
+        return value
+    return as_array(value, what)
+
+
+def cast(value: Any, dtype: np.dtype[Any], weak: bool | None = None) -> Array:
+    """A value (as `operand` gives it) with elements of that type; weakly typed as asked, or as it is."""
+    if not isinstance(value, Array):
+        return ConcreteArray(checked_scalar(value, dtype), bool(weak))
+    if value.dtype != dtype:
+        kept = value.weak_type if weak is None else weak
+        if type(value) is ConcreteArray and state.staging is None:
+            return ConcreteArray(_converted(value.numpy(), dtype), kept)
+        value = elementwise.convert(value, new_element_type=element_type(dtype))
+    return value if weak is None else value.with_weak_type(weak)
+
+
+def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    with np.errstate(all="ignore"):
+        return integers.convert(value, dtype)
+
+
+def inexact(found: Type) -> Type:
+    """The floating or complex type in which functions of real numbers compute for that type."""
+    dtype, weak = found
+    return found if element_type(dtype).is_inexact else (default_float(), weak)
+
+
+def python_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype that a user asks for: Python's int, float and complex are the default ones, all others are themselves."""
+    if dtype is int:
+        return default_int()
+    if dtype is float:
+        return default_float()
+    if dtype is complex:
+        return default_complex()
+    kind = getattr(dtype, "dtype", dtype)  # a scalar constructor, such as tinyxla.numpy.float32
+    return element_type(kind).dtype
+
+
+def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[list[Array], Type]:
+    """Arrays of one type, and that type with its weakness."""
+    operands = [operand(x, what) for x in values]
+    common = promote_types(*(type_of(x) for x in operands))
+    if to_inexact:
+        common = inexact(common)
+    return [cast(x, common[0]) for x in operands], common
+
+
+def array_of(value: ArrayLike, what: str) -> Array:
+    """An array of an argument; for a list the advice to convert it."""
+    return value if isinstance(value, Array) else as_array(value, what)
+
+
+def inexact_array(value: ArrayLike, what: str) -> Array:
+    x = array_of(value, what)
+    dtype, weak = inexact((x.dtype, x.weak_type))
+    return cast(x, dtype, weak)
+
+
+def constant(value: Any, dtype: Any) -> Array:
+    """A scalar constant."""
+    return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))  # type: ignore[return-value]
+
+
+def like(value: Any, x: Array) -> Array:
+    """That value in the type and shape of x."""
+    return movement.full(value, x.dtype, x.shape)  # type: ignore[return-value]
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(what: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes have in common: sizes align at the end, and 1 stretches."""
+    rank = max(map(len, shapes), default=0)
+    result: list[int] = []
+    for k in range(rank):
+        sizes = {s[len(s) - rank + k] for s in shapes if len(s) - rank + k >= 0}
+        wide = sizes - {1}
+        if len(wide) > 1:
+            shown = " and ".join(str(s) for s in dict.fromkeys(shapes))
+            raise ShapeError(
+                f"{what}: shapes {shown} do not broadcast: sizes at dimension {k - rank} are "
+                f"{' and '.join(map(str, sorted(wide)))}; they must be equal, or one of them 1."
+            )
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def broadcast_to_shape(what: str, x: Array, shape: tuple[int, ...]) -> Array:
+    """x stretched to a shape."""
+    if x.shape == shape:
+        return x
+    if broadcast_shapes(what, x.shape, shape) != shape:
+        raise ShapeError(f"{what}: an array of shape {x.shape} does not broadcast to {shape}.")
+    dimensions = tuple(range(len(shape) - x.ndim, len(shape)))
+    return movement.broadcast_in_dim(x, shape, dimensions)  # type: ignore[return-value]
+
+
+def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
+    """Arrays stretched to their common shape."""
+    first = arrays[0].shape
+    if all(x.shape == first for x in arrays):
+        return list(arrays)
+    shape = broadcast_shapes(what, *(x.shape for x in arrays))
+    return [broadcast_to_shape(what, x, shape) for x in arrays]
+
+
+def canonical_axes(what: str, axis: Axis, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, in ascending order; None means all."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = [canonical_axis(a, rank, what) for a in (axis if isinstance(axis, Iterable) else (axis,))]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{what}: the axes {axis} name a dimension twice.")
+    return tuple(sorted(axes))
+
+
+def integer_of(what: str, name: str, value: Any) -> int:
+    """A static integer argument."""
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise ArgumentError(f"{what}: {name} is an integer, but got {value!r}.") from None
+
+
+def shape_of(what: str, shape: Any) -> tuple[int, ...]:
+    """A shape argument: an integer, or several."""
+    if isinstance(shape, (Array, np.ndarray)) and shape.ndim == 0 or not isinstance(shape, Iterable):
+        shape = (shape,)
+    sizes = tuple(integer_of(what, "a size", n) for n in shape)
+    if any(n < 0 for n in sizes):
+        raise ShapeError(f"{what}: the shape {sizes} has a negative size.")
+    return sizes
+
+
+def element_count(shape: Iterable[int]) -> int:
+    return math.prod(shape)

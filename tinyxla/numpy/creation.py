@@ -1,0 +1,415 @@
+"""Functions that make arrays. Eagerly NumPy makes them; inside a compiled function they become operations, not data."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    broadcast_to_shape,
+    cast,
+    integer_of,
+    operand,
+    promoted,
+    python_dtype,
+    shape_of,
+    type_of,
+)
+from tinyxla.numpy.transcendental import exp, log
+from tinyxla.ops import elementwise as ops
+from tinyxla.ops import movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import state
+from tinyxla.tracing.promotion import (
+    as_array,
+    checked_scalar,
+    default_dtype,
+    default_float,
+    default_int,
+    promote_types,
+    scalar_dtype,
+)
+
+# --- from data ----------------------------------------------------------------------------------------------------------
+
+
+def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str | None = "K", ndmin: int = 0) -> Array:
+    """An array of numbers, arrays, or nested lists of them.
+
+    Args:
+        object: a number, an array of any library, or nested lists or tuples of numbers and arrays.
+        dtype: the element type; if not given, that of the data, with 64-bit types made 32-bit unless `enable_x64`.
+        copy, order: accepted for NumPy's sake; arrays never change, so they make no difference.
+        ndmin: axes of size 1 are put in front until there are that many.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.array([[1, 2], [3, 4]])
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
+    """
+    wanted = None if dtype is None else python_dtype(dtype)
+    found = _from_data(object, wanted)
+    if ndmin > found.ndim:
+        found = movement.reshape_to(found, (1,) * (ndmin - found.ndim) + found.shape)
+    return found  # type: ignore[return-value]
+
+
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
+    """An array of numbers, arrays, or nested lists of them; see `array`."""
+    return array(a, dtype)
+
+
+def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
+    if isinstance(value, Array):
+        return value if dtype is None else cast(value, dtype, False)
+    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        if dtype is None:
+            return as_array(value)
+        return ConcreteArray(_scalar(value, dtype))
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype == object:
+            raise DTypeError("array: a NumPy array of Python objects is no array of numbers; give it a number type.")
+        target = default_dtype(value.dtype) if dtype is None else dtype
+        element_type(value.dtype)
+        return cast(ConcreteArray(np.array(value)), element_type(target).dtype, False)
+    if isinstance(value, (list, tuple)):
+        return _from_list(value, dtype)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, (str, bytes)) or value is None:
+        raise DTypeError(f"array: {value!r} is no number, and arrays hold only numbers.")
+    if isinstance(value, (range, memoryview, bytearray)):
+        return _from_data(np.asarray(value), dtype)
+    found = as_array(value, "array")
+    return found if dtype is None else cast(found, dtype, False)
+
+
+def _scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+    kind = element_type(dtype)
+    if isinstance(value, complex) and kind.kind != "complex" and kind.kind != "pred":
+        raise DTypeError(f"array: the complex number {value} does not fit the element type {dtype.name}.")
+    if kind.is_integer and not isinstance(value, (bool, int)):
+        return cast(ConcreteArray(np.float64(value)), dtype).numpy()
+    return checked_scalar(value, dtype)
+
+
+def _leaves(value: Any, found: list[Any]) -> None:
+    for element in value:
+        if isinstance(element, (list, tuple)):
+            _leaves(element, found)
+        else:
+            found.append(element)
+
+
+def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
+    leaves: list[Any] = []
+    _leaves(value, leaves)
+    if dtype is None:
+        kinds = [type_of(operand(x, "array")) for x in leaves] or [(default_float(), False)]
+        dtype = promote_types(*kinds)[0]
+    if builtins.all(not isinstance(x, Array) or isinstance(x, ConcreteArray) for x in leaves) and (
+        state.staging is None or not builtins.any(isinstance(x, Array) for x in leaves)
+    ):
+        return ConcreteArray(_nested(value, dtype))
+    parts = [movement.reshape_to(x, (1, *x.shape)) for x in (_from_data(element, dtype) for element in value)]
+    for part in parts:
+        if part.shape != parts[0].shape:
+            raise ShapeError(f"array: rows differ in shape, {parts[0].shape[1:]} and {part.shape[1:]}.")
+    return movement.concatenate(*parts, dimension=0)
+
+
+def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A NumPy array of nested lists; elements are converted one by one, so that overflow is found."""
+    if not isinstance(value, (list, tuple)):
+        return np.asarray(_from_data(value, dtype).numpy())  # type: ignore[attr-defined]
+    if value and builtins.all(type(x) in (bool, int, float) for x in value) and element_type(dtype).kind == "float":
+        return np.array(value, np.float64).astype(dtype)
+    rows = [_nested(x, dtype) for x in value]
+    for row in rows:
+        if row.shape != rows[0].shape:
+            raise ShapeError(
+                f"array: nested lists have unequal lengths, {rows[0].shape} and {row.shape}; arrays are rectangular."
+            )
+    return np.stack(rows).astype(dtype, copy=False) if rows else np.zeros((0,), dtype)
+
+
+def from_dlpack(x: Any) -> Array:
+    """An array of anything that speaks DLPack on the CPU."""
+    return array(np.from_dlpack(x), np.from_dlpack(x).dtype)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
+    """An array of the bytes of a buffer."""
+    return ConcreteArray(np.frombuffer(buffer, python_dtype(dtype), count, offset).copy())
+
+
+def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: Any) -> Array:
+    """`function` of the index arrays of a shape."""
+    sizes = shape_of("fromfunction", shape)
+    grids = [
+        movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=d) for d in range(len(sizes))
+    ]
+    return function(*grids, **options)
+
+
+def copy(a: ArrayLike, order: str | None = None) -> Array:
+    """The array: arrays never change."""
+    return array(a)
+
+
+# --- one value ----------------------------------------------------------------------------------------------------------
+
+
+def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
+    """An array with one value everywhere (or a value that broadcasts to the shape)."""
+    sizes = shape_of("full", shape)
+    value = operand(fill_value, "full") if not isinstance(fill_value, (list, tuple)) else array(fill_value)
+    found, weak = type_of(value)
+    if dtype is not None:
+        found, weak = python_dtype(dtype), False
+    if isinstance(value, Array):
+        return broadcast_to_shape("full", cast(value, found, weak), sizes)
+    return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)  # type: ignore[attr-defined]
+
+
+def zeros(shape: Any, dtype: Any = None) -> Array:
+    """Zeros."""
+    return full(shape, 0, default_float() if dtype is None else dtype)
+
+
+def ones(shape: Any, dtype: Any = None) -> Array:
+    """Ones."""
+    return full(shape, 1, default_float() if dtype is None else dtype)
+
+
+def empty(shape: Any, dtype: Any = None) -> Array:
+    """Zeros: there is no array with undefined elements."""
+    return zeros(shape, dtype)
+
+
+def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+    """One value everywhere, in the shape and type of another array."""
+    found, weak = _template(a)
+    sizes = np.shape(a) if shape is None and not hasattr(a, "shape") else a.shape if shape is None else shape
+    made = full(sizes, fill_value, found if dtype is None else dtype)
+    return made.with_weak_type(weak and dtype is None)
+
+
+def _template(a: Any) -> tuple[np.dtype[Any], bool]:
+    """The type of an array, or of anything with shape and dtype."""
+    if not isinstance(a, Array) and hasattr(a, "dtype") and hasattr(a, "shape") and not isinstance(a, np.generic):
+        return default_dtype(np.dtype(a.dtype)), bool(getattr(a, "weak_type", False))
+    return type_of(operand(a, "full_like"))
+
+
+def zeros_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+    """Zeros in the shape and type of another array."""
+    return full_like(a, 0, dtype, shape)
+
+
+def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+    """Ones in the shape and type of another array."""
+    return full_like(a, 1, dtype, shape)
+
+
+def empty_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+    """Zeros in the shape and type of another array."""
+    return full_like(a, 0, dtype, shape)
+
+
+# --- sequences ----------------------------------------------------------------------------------------------------------
+
+
+def _iota(length: int, dtype: np.dtype[Any]) -> Any:
+    return movement.iota(shape=Shape(element_type(dtype), (length,)), iota_dimension=0)
+
+
+def _static(what: str, value: Any) -> Any:
+    """A Python number of an argument that determines a shape."""
+    if isinstance(value, Array):
+        return value.concrete(f"{what}, whose shape depends on its arguments,").numpy().item()
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: Any = None) -> Array:
+    """start, start + step, ... below stop; `arange(stop)` counts from 0."""
+    given = [x for x in (start, stop, step) if x is not None]
+    kinds = [_kind(x) for x in given]
+    found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
+    first, last, by = (_static("arange", x) for x in (start, stop, step))
+    if last is None:
+        first, last = 0, first
+    by = 1 if by is None else by
+    if by == 0:
+        raise ArgumentError("arange: the step is 0; it must be positive or negative.")
+    length = max(0, math.ceil((last - first) / by))
+    if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
+        return _iota(length, found)
+    return ConcreteArray(np.asarray(np.arange(length) * by + first).astype(found))
+
+
+def _kind(x: Any) -> tuple[np.dtype[Any], bool]:
+    if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
+        return scalar_dtype(x), False
+    return type_of(operand(x, "arange"))
+
+
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """`num` evenly spaced numbers from start to stop, along a new axis; with `retstep` also their distance."""
+    count = integer_of("linspace", "num", num)
+    if count < 0:
+        raise ShapeError(f"linspace: num is not negative, but got {count}.")
+    (first, last), (found, _) = promoted("linspace", start, stop, to_inexact=True)
+    wanted = found if dtype is None else python_dtype(dtype)
+    shape = np.broadcast_shapes(first.shape, last.shape)
+    first, last = (broadcast_to_shape("linspace", x, shape) for x in (first, last))
+    steps = count - 1 if endpoint else count
+    distance = ops.div(ops.sub(last, first), movement.full(max(steps, 1), found, shape))
+    if steps < 1:
+        distance = movement.full(np.nan, found, shape)
+    whole = (count, *shape)
+
+    def along(x: Any) -> Any:
+        return movement.broadcast(x, sizes=whole, dimensions=tuple(range(1, len(whole))))
+
+    # A convex combination, so that neither end is missed by rounding.
+    number = movement.broadcast(_iota(count, found), sizes=whole, dimensions=(0,))
+    share = ops.div(number, movement.full(max(steps, 1), found, whole))
+    points = ops.add(ops.mul(along(first), ops.sub(movement.full(1, found, whole), share)), ops.mul(along(last), share))
+    if endpoint and count > 1:
+        at_end = ops.eq(number, movement.full(count - 1, found, whole))
+        points = ops.select(at_end, along(last), points)
+    if element_type(wanted).is_integer:
+        points = ops.floor(points)
+    result = cast(movement.move_axis(points, 0, axis % len(whole)), wanted, False)
+    return (result, distance) if retstep else result
+
+
+def logspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    base: ArrayLike = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Array:
+    """base to the powers of `num` evenly spaced exponents from start to stop."""
+    result = arith.power(base, linspace(start, stop, num, endpoint, axis=axis)).with_weak_type(False)
+    return result if dtype is None else cast(result, python_dtype(dtype), False)
+
+
+def geomspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Array:
+    """`num` numbers from start to stop of which each is the same multiple of the one before."""
+    (first, last), (found, _) = promoted("geomspace", start, stop, to_inexact=True)
+    sign = arith.sign(first)
+    logs = linspace(log(arith.multiply(first, sign)), log(arith.multiply(last, sign)), num, endpoint, axis=axis)
+    return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
+    """Ones on the k-th diagonal, zeros elsewhere."""
+    rows = integer_of("eye", "N", N)
+    columns = rows if M is None else integer_of("eye", "M", M)
+    found = default_float() if dtype is None else python_dtype(dtype)
+    if state.staging is None:
+        return ConcreteArray(np.eye(rows, columns, k, found))
+    return cast(_diagonal_mask((rows, columns), k, "EQ"), found)
+
+
+def identity(n: int, dtype: Any = None) -> Array:
+    """The identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def _diagonal_mask(shape: tuple[int, int], k: int, direction: str) -> Any:
+    """How the column compares with row + k, as booleans."""
+    grid = Shape(element_type(np.int32), shape)
+    row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, shape))
+    column = movement.iota(shape=grid, iota_dimension=1)
+    return ops.compare(column, row, direction=direction, type="SIGNED")
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
+    """Ones on and below the k-th diagonal, zeros above."""
+    rows = integer_of("tri", "N", N)
+    columns = rows if M is None else integer_of("tri", "M", M)
+    found = default_float() if dtype is None else python_dtype(dtype)
+    return cast(_diagonal_mask((rows, columns), k, "LE"), found)
+
+
+def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
+    x = array_of(m, name)
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: takes matrices, but got an array of shape {x.shape}.")
+    mask = _diagonal_mask((x.shape[-2], x.shape[-1]), k, direction)
+    spread = broadcast_to_shape(name, mask, x.shape)
+    return ops.select(spread, x, movement.full(0, x.dtype, x.shape)).with_weak_type(x.weak_type)
+
+
+def tril(m: ArrayLike, k: int = 0) -> Array:
+    """The elements on and below the k-th diagonal, zeros above."""
+    return _triangle("tril", m, k, "LE")
+
+
+def triu(m: ArrayLike, k: int = 0) -> Array:
+    """The elements on and above the k-th diagonal, zeros below."""
+    return _triangle("triu", m, k, "GE")
+
+
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+    """Coordinate arrays of a grid, of its axes' coordinates."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', but got {indexing!r}.")
+    arrays = [array_of(x, "meshgrid") for x in xi]
+    arrays = [movement.reshape_to(x, (1,)) if x.ndim == 0 else x for x in arrays]  # type: ignore[misc]
+    for x in arrays:
+        if x.ndim != 1:
+            raise ShapeError(f"meshgrid: takes arrays of one dimension, but got shape {x.shape}.")
+    rank = len(arrays)
+    places = list(range(rank))
+    if indexing == "xy" and rank >= 2:
+        places[0], places[1] = 1, 0
+    sizes = [0] * rank
+    for x, place in zip(arrays, places, strict=True):
+        sizes[place] = x.shape[0]
+    grids: list[Any] = []
+    for x, place in zip(arrays, places, strict=True):
+        if sparse:
+            grids.append(movement.reshape_to(x, tuple(x.shape[0] if d == place else 1 for d in range(rank))))
+        else:
+            grids.append(movement.broadcast(x, sizes=tuple(sizes), dimensions=(place,)))
+    return grids
+
+
+def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+    """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis)."""
+    sizes = shape_of("indices", dimensions)
+    found = default_int() if dtype is None else python_dtype(dtype)
+    if sparse:
+        return tuple(
+            movement.reshape_to(_iota(n, found), tuple(n if d == k else 1 for k in range(len(sizes))))
+            for d, n in enumerate(sizes)
+        )
+    if not sizes:
+        return zeros((0,), found)
+    grids = [movement.iota(shape=Shape(element_type(found), (1, *sizes)), iota_dimension=d + 1) for d in range(len(sizes))]
+    return movement.concatenate(*grids, dimension=0)

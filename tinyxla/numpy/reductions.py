@@ -1,0 +1,517 @@
+"""Reductions over axes: sums, extrema, means, questions, positions.
+
+All take `axis` (an axis, several, or None for all), `keepdims` (leave axes of size 1), and `where` (a mask of what counts).
+Narrow floats are summed in float32; sums of booleans and narrow integers are 32-bit integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    broadcast_to_shape,
+    canonical_axes,
+    cast,
+    constant,
+    eager,
+    like,
+    operand,
+    promoted,
+    python_dtype,
+)
+from tinyxla.numpy.transcendental import sqrt
+from tinyxla.ops import elementwise as ops
+from tinyxla.ops import movement, reduction
+from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.promotion import default_float, default_int, promote_types
+
+
+def _masked(what: str, x: Array, where: ArrayLike | None, value: Any) -> Array:
+    """x with `value` where the mask is false."""
+    if where is None:
+        return x
+    mask = broadcast_to_shape(what, arith.truth(where, what), x.shape)
+    return ops.select(mask, x, like(value, x))
+
+
+def _kept(result: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if not keepdims:
+        return result
+    return movement.reshape_to(result, tuple(1 if d in axes else n for d, n in enumerate(x.shape)))  # type: ignore
+
+
+def _fold(
+    what: str,
+    op: str,
+    x: Array,
+    axis: Axis,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+    identity: Any,
+) -> Array:
+    """A reduction with one of the monoids, with what all have in common."""
+    axes = canonical_axes(what, axis, x.ndim)
+    masked = _masked(what, x, where, identity)
+    reducers: dict[str, Callable[[Any, Any], Any]] = {
+        "add": reduction.reduce_sum,
+        "multiply": reduction.reduce_prod,
+        "maximum": reduction.reduce_max,
+        "minimum": reduction.reduce_min,
+        "and": reduction.reduce_and,
+        "or": reduction.reduce_or,
+    }
+    result = reducers[op](masked, axes)
+    if initial is not None:
+        start = cast(operand(initial, what), x.dtype)
+        combine = {"add": ops.add, "multiply": ops.mul, "maximum": ops.max_, "minimum": ops.min_}[op]
+        result = combine(result, broadcast_to_shape(what, start, result.shape))
+    return _kept(result, x, axes, keepdims)
+
+
+def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of a sum: booleans and integers narrower than the default count in the default integer."""
+    kind = element_type(dtype)
+    if kind.kind == "pred":
+        return default_int()
+    if kind.is_integer and kind.bits < 8 * default_int().itemsize:
+        return default_int() if kind.kind == "signed" else np.dtype(f"u{default_int().name}")
+    return dtype
+
+
+def _wide(x: Array) -> Array:
+    """Narrow floats as float32, in which they are summed."""
+    kind = element_type(x.dtype)
+    return cast(x, np.dtype(np.float32)) if kind.kind == "float" and kind.bits < 32 else x
+
+
+def _total(
+    what: str,
+    op: str,
+    a: ArrayLike,
+    axis: Axis,
+    dtype: Any,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+    promote_integers: bool,
+) -> Array:
+    x = array_of(a, what)
+    wanted = python_dtype(dtype) if dtype is not None else _accumulated(x.dtype) if promote_integers else x.dtype
+    wide = _wide(cast(x, wanted, False))
+    identity = 0 if op == "add" else 1
+    return cast(_fold(what, op, wide, axis, keepdims, initial, where, identity), wanted, False)
+
+
+def sum(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array:
+    """The sum of the elements over axes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.sum(jnp.ones((2, 3)), axis=1)
+        Array([3., 3.], dtype=float32)
+    """
+    return _total("sum", "add", a, axis, dtype, keepdims, initial, where, promote_integers)
+
+
+def prod(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array:
+    """The product of the elements over axes."""
+    return _total("prod", "multiply", a, axis, dtype, keepdims, initial, where, promote_integers)
+
+
+def _extremum(
+    what: str, op: str, a: ArrayLike, axis: Axis, keepdims: bool, initial: ArrayLike | None, where: ArrayLike | None
+) -> Array:
+    x = array_of(a, what)
+    if x.dtype.kind == "c":
+        raise DTypeError(f"{what}: complex numbers have no order; reduce their real parts or magnitudes.")
+    if where is not None and initial is None:
+        raise ArgumentError(f"{what}: with `where`, everything may be masked out; give `initial`, the result for nothing.")
+    axes = canonical_axes(what, axis, x.ndim)
+    empty = [d for d in axes if x.shape[d] == 0]
+    if empty and initial is None:
+        raise ShapeError(f"{what}: axis {empty[0]} of shape {x.shape} is empty and has no {what}; give `initial`.")
+    identity = reduction.identity_element(op, x.dtype)
+    return _fold(what, op, x.with_weak_type(False), axis, keepdims, initial, where, identity)
+
+
+def max(
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The largest element over axes; NaN if there is one."""
+    return _extremum("max", "maximum", a, axis, keepdims, initial, where)
+
+
+def min(
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The smallest element over axes; NaN if there is one."""
+    return _extremum("min", "minimum", a, axis, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
+    """The largest element minus the smallest."""
+    return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+def all(
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
+    """Whether all elements are true."""
+    return _fold("all", "and", arith.truth(a, "all").with_weak_type(False), axis, keepdims, None, where, True)
+
+
+def any(
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
+    """Whether any element is true."""
+    return _fold("any", "or", arith.truth(a, "any").with_weak_type(False), axis, keepdims, None, where, False)
+
+
+def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+    """How many elements are not zero."""
+    return sum(arith.truth(a, "count_nonzero"), axis, keepdims=keepdims)
+
+
+# --- means --------------------------------------------------------------------------------------------------------------
+
+
+def _count(what: str, x: Array, axes: tuple[int, ...], keepdims: bool, where: ArrayLike | None) -> int | Array:
+    """How many elements go into each result."""
+    if where is None:
+        return math.prod(x.shape[d] for d in axes)
+    mask = broadcast_to_shape(what, arith.truth(where, what), x.shape)
+    return sum(mask, axes, keepdims=keepdims)
+
+
+def _mean_type(x: Array, dtype: Any) -> np.dtype[Any]:
+    if dtype is not None:
+        return python_dtype(dtype)
+    return x.dtype if element_type(x.dtype).is_inexact else default_float()
+
+
+def mean(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The arithmetic mean over axes; of integers in floating point."""
+    x = array_of(a, "mean")
+    axes = canonical_axes("mean", axis, x.ndim)
+    wanted = _mean_type(x, dtype)
+    wide = _wide(cast(x, wanted, False))
+    total = sum(wide, axes, keepdims=keepdims, where=where)
+    return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where)), wanted, False)
+
+
+def var(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Array:
+    """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements."""
+    x = array_of(a, "var")
+    axes = canonical_axes("var", axis, x.ndim)
+    wanted = _mean_type(x, dtype)
+    wide = _wide(cast(x, promote_types((wanted, False), (x.dtype, False))[0], False))
+    centered = arith.subtract(wide, mean(wide, axes, keepdims=True, where=where))
+    squares = arith.square(centered)
+    if centered.dtype.kind == "c":
+        squares = arith.add(arith.square(arith.real(centered)), arith.square(arith.imag(centered)))
+    count = _count("var", x, axes, keepdims, where)
+    taken = ddof if correction is None else correction
+    total = sum(squares, axes, keepdims=keepdims, where=where)
+    result = arith.true_divide(total, arith.subtract(count, taken))
+    return cast(result, np.dtype(element_type(wanted).dtype.type(0).real.dtype), False)
+
+
+def std(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Array:
+    """The square root of the variance; arguments as for `var`."""
+    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, correction=correction))
+
+
+def average(
+    a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
+) -> Any:
+    """The mean over axes, weighted if there are weights; with `returned` also the sum of the weights."""
+    x = array_of(a, "average")
+    axes = canonical_axes("average", axis, x.ndim)
+    if weights is None:
+        result = mean(x, axes, keepdims=keepdims)
+        total: Any = like(math.prod(x.shape[d] for d in axes), result)
+        return (result, total) if returned else result
+    (x, w), _ = promoted("average", x, weights, to_inexact=True)
+    if w.shape != x.shape:
+        if len(axes) != 1 or axis is None or w.shape != (x.shape[axes[0]],):
+            raise ShapeError(
+                f"average: weights of shape {w.shape} fit neither the array's shape {x.shape} nor one axis given by `axis`."
+            )
+        w = movement.broadcast(w, sizes=x.shape, dimensions=axes)  # type: ignore[assignment]
+    total = sum(w, axes, keepdims=keepdims)
+    result = arith.true_divide(sum(arith.multiply(x, w), axes, keepdims=keepdims), total)
+    return (result, total) if returned else result
+
+
+# --- positions ----------------------------------------------------------------------------------------------------------
+
+
+def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+    x = array_of(a, what)
+    if x.dtype.kind == "c":
+        raise DTypeError(f"{what}: complex numbers have no order; compare their real parts or magnitudes.")
+    ranks = x.ndim
+    if axis is None:
+        x = movement.reshape_to(x, (x.size,))  # type: ignore[assignment]
+    along = 0 if axis is None else canonical_axis(axis, x.ndim, what)
+    if x.shape[along] == 0:
+        raise ShapeError(f"{what}: axis {along} of shape {x.shape} is empty, so no element is the largest or smallest.")
+    index = default_int()
+    if eager(x):
+        function = np.argmax if direction == "GT" else np.argmin
+        result: Any = ConcreteArray(np.asarray(function(np.asarray(x.numpy()), along)).astype(index))  # type: ignore
+    else:
+        if x.dtype.kind == "b":
+            x = cast(x, np.dtype(np.int8))
+        positions = movement.iota(shape=Shape(element_type(index), x.shape), iota_dimension=along)
+        kind = "maximum" if direction == "GT" else "minimum"
+        start = constant(reduction.identity_element(kind, x.dtype), x.dtype)
+        none = constant(x.shape[along], index)
+        computation = reduction.argument_computation(direction, x.dtype, index)
+        _, result = reduction.reduce(x, positions, start, none, dimensions=(along,), to_apply=computation)
+    if not keepdims:
+        return result
+    if axis is None:
+        return movement.reshape_to(result, (1,) * ranks)  # type: ignore[return-value]
+    return movement.reshape_to(result, (*x.shape[:along], 1, *x.shape[along + 1 :]))  # type: ignore[return-value]
+
+
+def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
+    """The index of the largest element along an axis (of the flattened array if None); the first of equal ones, or NaN."""
+    return _argument("argmax", "GT", a, axis, keepdims)
+
+
+def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
+    """The index of the smallest element along an axis (of the flattened array if None); the first of equal ones, or NaN."""
+    return _argument("argmin", "LT", a, axis, keepdims)
+
+
+# --- without NaN --------------------------------------------------------------------------------------------------------
+
+
+def _without_nan(a: ArrayLike, what: str, value: Any) -> tuple[Array, Array]:
+    """x with `value` for NaN, and where it was."""
+    x = array_of(a, what)
+    bad = arith.isnan(x)
+    return ops.select(bad, like(value, x), x), bad
+
+
+def nansum(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any) -> Array:
+    """The sum of what is not NaN."""
+    return sum(_without_nan(a, "nansum", 0)[0], axis, dtype, keepdims=keepdims, **options)
+
+
+def nanprod(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any) -> Array:
+    """The product of what is not NaN."""
+    return prod(_without_nan(a, "nanprod", 1)[0], axis, dtype, keepdims=keepdims, **options)
+
+
+def _nan_extremum(what: str, op: str, a: ArrayLike, axis: Axis, keepdims: bool, options: dict[str, Any]) -> Array:
+    x = array_of(a, what)
+    reduce = max if op == "maximum" else min
+    if not element_type(x.dtype).is_inexact:
+        return reduce(x, axis, keepdims=keepdims, **options)
+    filled, bad = _without_nan(x, what, reduction.identity_element(op, x.dtype))
+    result = reduce(filled, axis, keepdims=keepdims, **options)
+    nothing = all(bad, axis, keepdims=keepdims)
+    return result if options.get("initial") is not None else ops.select(nothing, like(np.nan, result), result)
+
+
+def nanmax(a: ArrayLike, axis: Axis = None, keepdims: bool = False, **options: Any) -> Array:
+    """The largest element that is not NaN."""
+    return _nan_extremum("nanmax", "maximum", a, axis, keepdims, options)
+
+
+def nanmin(a: ArrayLike, axis: Axis = None, keepdims: bool = False, **options: Any) -> Array:
+    """The smallest element that is not NaN."""
+    return _nan_extremum("nanmin", "minimum", a, axis, keepdims, options)
+
+
+def nanmean(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The mean of what is not NaN."""
+    x = array_of(a, "nanmean")
+    return mean(x, axis, dtype, keepdims=keepdims, where=arith.invert(arith.isnan(x)))
+
+
+def nanvar(
+    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+) -> Array:
+    """The variance of what is not NaN."""
+    x, bad = _without_nan(a, "nanvar", 0)
+    return var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=arith.invert(bad))
+
+
+def nanstd(
+    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+) -> Array:
+    """The standard deviation of what is not NaN."""
+    return sqrt(nanvar(a, axis, dtype, ddof, keepdims))
+
+
+def nanargmax(a: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The index of the largest element that is not NaN; -1 where all are."""
+    return _nan_argument("nanargmax", "maximum", a, axis, keepdims)
+
+
+def nanargmin(a: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The index of the smallest element that is not NaN; -1 where all are."""
+    return _nan_argument("nanargmin", "minimum", a, axis, keepdims)
+
+
+def _nan_argument(what: str, op: str, a: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+    x = array_of(a, what)
+    direction = "GT" if op == "maximum" else "LT"
+    if not element_type(x.dtype).is_inexact:
+        return _argument(what, direction, x, axis, keepdims)
+    filled, bad = _without_nan(x, what, reduction.identity_element(op, x.dtype))
+    found = _argument(what, direction, filled, axis, keepdims)
+    return ops.select(all(bad, axis, keepdims=keepdims), like(-1, found), found)
+
+
+# --- cumulative ---------------------------------------------------------------------------------------------------------
+
+
+def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) -> Array:
+    """Prefix reductions.
+
+    On tracers by doubling: after k steps each element holds the reduction of the 2^k up to it. Source: W. D. Hillis and
+    G. L. Steele, "Data parallel algorithms" (1986).
+    """
+    x = array_of(a, what)
+    if axis is None:
+        x = movement.reshape_to(x, (x.size,))  # type: ignore[assignment]
+    along = canonical_axis(0 if axis is None else axis, x.ndim, what)
+    wanted = python_dtype(dtype) if dtype is not None else default_int() if x.dtype.kind == "b" else x.dtype
+    x = _wide(cast(x, wanted, False))
+    combine, ufunc = {
+        "add": (ops.add, np.add),
+        "multiply": (ops.mul, np.multiply),
+        "maximum": (ops.max_, np.maximum),
+        "minimum": (ops.min_, np.minimum),
+    }[op]
+    if eager(x):
+        with np.errstate(all="ignore"):
+            return cast(ConcreteArray(ufunc.accumulate(x.numpy(), along, x.dtype)), wanted)  # type: ignore[attr-defined]
+    length = x.shape[along]
+    fill = constant(reduction.identity_element(op, x.dtype), x.dtype)
+    total: Any = x
+    step = 1
+    while step < length:
+        before = movement.slice_axis(total, along, 0, length - step)
+        config = tuple((step if d == along else 0, 0, 0) for d in range(x.ndim))
+        total = combine(total, movement.pad(before, fill, padding_config=config))
+        step *= 2
+    return cast(total, wanted)
+
+
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+    """The sums of the elements so far, along an axis (of the flattened array if None)."""
+    return _cumulative("cumsum", "add", a, axis, dtype)
+
+
+def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+    """The products of the elements so far, along an axis (of the flattened array if None)."""
+    return _cumulative("cumprod", "multiply", a, axis, dtype)
+
+
+def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+    """The sums so far of what is not NaN."""
+    return cumsum(_without_nan(a, "nancumsum", 0)[0], axis, dtype)
+
+
+def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+    """The products so far of what is not NaN."""
+    return cumprod(_without_nan(a, "nancumprod", 1)[0], axis, dtype)
+
+
+def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    """The sums of the elements so far, as the array API standard names it; `include_initial` puts a zero in front."""
+    return _standard_cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
+
+
+def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    """The products so far, as the array API standard names it; `include_initial` puts a one in front."""
+    return _standard_cumulative("cumulative_prod", "multiply", x, axis, dtype, include_initial)
+
+
+def _standard_cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any, include_initial: bool) -> Array:
+    x = array_of(a, what)
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(f"{what}: an array of {x.ndim} dimensions needs `axis`.")
+    along = 0 if axis is None else canonical_axis(axis, x.ndim, what)
+    found = _cumulative(what, op, x, along, dtype)
+    if not include_initial:
+        return found
+    config = tuple((1 if d == along else 0, 0, 0) for d in range(x.ndim))
+    return movement.pad(found, constant(0 if op == "add" else 1, found.dtype), padding_config=config)

@@ -1,0 +1,326 @@
+"""Random numbers by distribution. Each function gives the numbers that `jax.random` gives for the same key: bits and
+what is made of them by exact arithmetic are equal, transcendental functions may differ in the last place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import AttributeValueError, DTypeError
+from tinyxla.numpy.arguments import array_of, broadcast_shapes, broadcast_to_shape, cast, constant, python_dtype, shape_of
+from tinyxla.ops import bits as bit_ops
+from tinyxla.ops import elementwise, integers, movement
+from tinyxla.random.keys import KeyArray, ShapeLike, bits, checked_key, random_bits, split
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.promotion import default_float, default_int
+
+DTypeLike = Any
+_FLOATS = (np.dtype(np.float16), element_type("bf16").dtype, np.dtype(np.float32), np.dtype(np.float64))
+
+
+def _float_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
+    found = default_float() if dtype is None else python_dtype(dtype)
+    if found not in _FLOATS:
+        raise DTypeError(f"{what}: the numbers are float16, bfloat16, float32 or float64, but got dtype {found}.")
+    return found
+
+
+def _spread(what: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """A parameter in the type and shape of the result."""
+    return broadcast_to_shape(what, cast(array_of(value, what), dtype, weak=False), shape)
+
+
+def _shape(what: str, shape: ShapeLike | None, *parameters: Any) -> tuple[int, ...]:
+    """The shape asked for, or that which the parameters have together."""
+    if shape is None:
+        return broadcast_shapes(what, *(array_of(p, what).shape for p in parameters))
+    return shape_of(what, shape)
+
+
+# --- uniform ------------------------------------------------------------------------------------------------------------
+
+
+def uniform(
+    key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None, minval: Any = 0.0, maxval: Any = 1.0
+) -> Array:
+    """Numbers from `minval` up to, but without, `maxval`, all equally likely.
+
+    Args:
+        key: a key.
+        shape: of the result.
+        dtype: a floating-point type, `float32` unless another is asked for.
+        minval, maxval: the limits, which may be arrays that broadcast to the shape.
+
+    >>> uniform(PRNGKey(42), (2,))
+    Array([0.48870957, 0.6797972 ], dtype=float32)
+    """
+    what = "tinyxla.random.uniform"
+    source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
+    unit = _unit(source, sizes, wanted)
+    if isinstance(minval, float | int) and isinstance(maxval, float | int) and (minval, maxval) == (0, 1):
+        return unit
+    low, high = (_spread(what, limit, wanted, sizes) for limit in (minval, maxval))
+    return elementwise.max_(low, unit * (high - low) + low)
+
+
+def _unit(key: Array, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Random mantissas with the exponent of 1 are numbers from 1 to 2; then 1 is taken away."""
+    kind = element_type(dtype)
+    mantissa = int(tnp.finfo(dtype).nmant)
+    width = 8 if mantissa < 8 else kind.bits  # as few random bits as hold a mantissa
+    drawn = random_bits(key, sizes, np.dtype(f"uint{width}"))
+    whole = np.dtype(f"uint{kind.bits}")
+    one = np.ones((), dtype).view(whole)
+    shifted = cast(elementwise.shift_right_logical(drawn, movement.full(width - mantissa, drawn.dtype, sizes)), whole)
+    numbers = bit_ops.bitcast_convert(elementwise.or_(shifted, movement.full(one, whole, sizes)), new_element_type=kind)
+    return elementwise.sub(numbers, movement.full(1, dtype, sizes))
+
+
+def randint(key: KeyArray, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike = None) -> Array:
+    """Integers from `minval` up to, but without, `maxval`; where that leaves none, `minval`.
+
+    Twice as many random bits as the type has are reduced modulo the number of values, so that all are nearly equally
+    likely.
+
+    >>> randint(PRNGKey(42), (6,), 0, 10)
+    Array([4, 4, 1, 9, 9, 9], dtype=int32)
+    """
+    what = "tinyxla.random.randint"
+    source, sizes = checked_key(what, key), shape_of(what, shape)
+    wanted = default_int() if dtype is None else python_dtype(dtype)
+    kind = element_type(wanted)
+    if not kind.is_integer or kind.bits < 8:
+        raise DTypeError(f"{what}: the numbers are integers of 8 bits at least, but got dtype {wanted}.")
+    low, _ = _integer_limit(what, minval, wanted, sizes)
+    high, beyond = _integer_limit(what, maxval, wanted, sizes)
+    unsigned = element_type(np.dtype(f"uint{kind.bits}"))
+    some = elementwise.lt(low, high)
+    one = movement.full(1, unsigned.dtype, sizes)
+    distance = elementwise.convert(elementwise.sub(high, low), new_element_type=unsigned)
+    span = elementwise.select(some, distance, one)
+    span = elementwise.select(elementwise.and_(beyond, some), elementwise.add(span, one), span)
+    upper, lower = (random_bits(k, sizes, unsigned.dtype) for k in split(source))
+    half = elementwise.rem(movement.full(1 << (kind.bits // 2), unsigned.dtype, sizes), span)
+    factor = elementwise.rem(elementwise.mul(half, half), span)
+    mixed = elementwise.add(elementwise.mul(elementwise.rem(upper, span), factor), elementwise.rem(lower, span))
+    offset = elementwise.rem(mixed, span)
+    return elementwise.add(low, elementwise.convert(offset, new_element_type=kind))
+
+
+def _integer_limit(what: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """A limit in the type of the result, at whose ends it stops, and where it was beyond the upper end."""
+    info = np.iinfo(dtype)
+    if isinstance(value, int | np.integer):
+        number = min(max(int(value), int(info.min)), int(info.max))
+        return movement.full(number, dtype, shape), movement.full(int(value) > info.max, np.bool_, shape)
+    limit: Any = array_of(value, what)
+    beyond = tnp.greater(limit, cast(constant(info.max, dtype), limit.dtype)) if _holds(limit.dtype, info.max) else False
+    if _holds(limit.dtype, info.max) or _holds(limit.dtype, int(info.min) - 1):
+        limit = tnp.clip(limit, *(_within(limit.dtype, end) for end in (info.min, info.max)))
+    return _spread(what, limit, dtype, shape), _spread(what, beyond, np.dtype(np.bool_), shape)
+
+
+def _holds(dtype: np.dtype[Any], value: int) -> bool:
+    if not element_type(dtype).is_integer:
+        return True
+    info = np.iinfo(dtype)
+    return int(info.min) <= value <= int(info.max)
+
+
+def _within(dtype: np.dtype[Any], value: int) -> Any:
+    """An end of a range in another type: its own end, if that comes first."""
+    if element_type(dtype).is_integer:
+        info = np.iinfo(dtype)
+        value = min(max(value, int(info.min)), int(info.max))
+    return ConcreteArray(integers.convert(np.asarray(value), dtype))
+
+
+def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
+    """True with probability p; the shape is that of p unless one is given.
+
+    >>> bernoulli(PRNGKey(42), 0.5, (3,))
+    Array([ True, False, False], dtype=bool)
+    """
+    what = "tinyxla.random.bernoulli"
+    if mode != "low":
+        raise AttributeValueError(f"{what}: mode is 'low', one random number for each, but got {mode!r}.")
+    chance = array_of(p, what)
+    if element_type(chance.dtype).kind != "float":
+        chance = cast(chance, default_float())
+    sizes = _shape(what, shape, chance)
+    dtype = _float_type(what, chance.dtype)
+    return elementwise.lt(uniform(key, sizes, dtype), _spread(what, chance, dtype, sizes))
+
+
+def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """1 or -1, equally likely.
+
+    >>> rademacher(PRNGKey(42), (3,))
+    Array([ 1, -1, -1], dtype=int32)
+    """
+    wanted = default_int() if dtype is None else python_dtype(dtype)
+    sign = cast(bernoulli(key, 0.5, shape_of("tinyxla.random.rademacher", shape)), wanted)
+    return 2 * sign - 1
+
+
+# --- normal -------------------------------------------------------------------------------------------------------------
+
+
+def _next(x: float, towards: float, dtype: np.dtype[Any]) -> Any:
+    """The neighbour of a number, as a constant."""
+    start, end = (np.array(v).astype(dtype) for v in (x, towards))
+    return np.nextafter(start, end) if dtype.kind == "f" else _next_narrow(start, end)
+
+
+def _next_narrow(x: Any, towards: Any) -> Any:
+    """The same for types that NumPy's nextafter does not know; x is not 0."""
+    away = (towards > x) == (x > 0)
+    return (x.view(np.uint16) + (1 if away else -1)).astype(np.uint16).view(x.dtype)
+
+
+def _from_error_function(what: str, key: KeyArray, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
+    """Normal numbers whose error function's values are uniform between two limits."""
+    drawn = uniform(key, sizes, dtype, low, high)
+    return elementwise.mul(movement.full(math.sqrt(2), dtype, sizes), elementwise.erf_inv(drawn))
+
+
+def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Normal numbers of mean 0 and variance 1; complex ones have half of the variance in each part.
+
+    >>> normal(PRNGKey(42), (2,)).shape
+    (2,)
+    """
+    what = "tinyxla.random.normal"
+    sizes = shape_of(what, shape)
+    if dtype is not None and python_dtype(dtype).kind == "c":
+        kind = np.dtype(np.float32 if python_dtype(dtype) == np.complex64 else np.float64)
+        parts = [normal(k, sizes, kind) for k in split(checked_key(what, key))]
+        root = movement.full(math.sqrt(2), kind, sizes)
+        return elementwise.complex_(*(elementwise.div(x, root) for x in parts))
+    wanted = _float_type(what, dtype)
+    return _from_error_function(what, key, sizes, wanted, _next(-1.0, 0.0, wanted), 1.0)
+
+
+def truncated_normal(
+    key: KeyArray, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
+) -> Array:
+    """Normal numbers of mean 0 and variance 1, of which only those between two limits are taken.
+
+    >>> x = truncated_normal(PRNGKey(42), -1.0, 1.0, (100,))
+    >>> bool((x > -1).all() & (x < 1).all())
+    True
+    """
+    what = "tinyxla.random.truncated_normal"
+    sizes, wanted = _shape(what, shape, lower, upper), _float_type(what, dtype)
+    limits = [_spread(what, x, wanted, sizes) for x in (lower, upper)]
+    root = movement.full(math.sqrt(2), wanted, sizes)
+    low, high = (elementwise.erf(elementwise.div(x, root)) for x in limits)
+    found = _from_error_function(what, key, sizes, wanted, low, high)
+    return _between(found, *limits)
+
+
+def _between(x: Any, low: Any, high: Any) -> Any:
+    """x, kept inside limits that it does not reach."""
+    from tinyxla.lax.elementwise import nextafter
+
+    infinity = movement.full(np.inf, x.dtype, x.shape)
+    return elementwise.clamp(nextafter(low, infinity), x, nextafter(high, elementwise.neg(infinity)))
+
+
+def lognormal(key: KeyArray, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
+    """Numbers whose logarithms are normal with mean 0 and standard deviation sigma.
+
+    >>> lognormal(PRNGKey(42), 0.5, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.lognormal"
+    sizes, wanted = _shape(what, shape, sigma), _float_type(what, dtype)
+    return elementwise.exp(elementwise.mul(normal(key, sizes, wanted), _spread(what, sigma, wanted, sizes)))
+
+
+# --- others, by the inverses of their distribution functions ------------------------------------------------------------
+
+
+def _tiny(dtype: np.dtype[Any]) -> float:
+    return float(tnp.finfo(dtype).tiny)
+
+
+def _eps(dtype: np.dtype[Any]) -> float:
+    return float(tnp.finfo(dtype).eps)
+
+
+def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers with the density exp(-x), x >= 0.
+
+    >>> exponential(PRNGKey(42), (2,)).shape
+    (2,)
+    """
+    drawn = uniform(key, shape, _float_type("tinyxla.random.exponential", dtype))
+    return elementwise.neg(elementwise.log1p(elementwise.neg(drawn)))
+
+
+def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers with the distribution function exp(-exp(-x)).
+
+    >>> gumbel(PRNGKey(42), (2,)).shape
+    (2,)
+    """
+    wanted = _float_type("tinyxla.random.gumbel", dtype)
+    drawn = uniform(key, shape, wanted, _tiny(wanted), 1.0)
+    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(drawn))))
+
+
+def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers with the density exp(-|x|) / 2.
+
+    >>> laplace(PRNGKey(42), (2,)).shape
+    (2,)
+    """
+    wanted = _float_type("tinyxla.random.laplace", dtype)
+    drawn = uniform(key, shape, wanted, -1.0 + _eps(wanted), 1.0)
+    size = elementwise.log1p(elementwise.neg(elementwise.abs_(drawn)))
+    return elementwise.mul(elementwise.sign(drawn), size)
+
+
+def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers with the distribution function 1 / (1 + exp(-x)).
+
+    >>> logistic(PRNGKey(42), (2,)).shape
+    (2,)
+    """
+    wanted = _float_type("tinyxla.random.logistic", dtype)
+    drawn: Any = uniform(key, shape, wanted, _tiny(wanted), 1.0)
+    return elementwise.log(elementwise.div(drawn, elementwise.sub(movement.full(1, wanted, drawn.shape), drawn)))
+
+
+def cauchy(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers with the density 1 / (pi (1 + x**2)).
+
+    >>> cauchy(PRNGKey(42), (2,)).shape
+    (2,)
+    """
+    wanted = _float_type("tinyxla.random.cauchy", dtype)
+    drawn: Any = uniform(key, shape, wanted, _eps(wanted), 1.0)
+    half, pi = (movement.full(value, wanted, drawn.shape) for value in (0.5, math.pi))
+    return elementwise.tan(elementwise.mul(pi, elementwise.sub(drawn, half)))
+
+
+__all__ = [
+    "bernoulli",
+    "bits",
+    "cauchy",
+    "exponential",
+    "gumbel",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "normal",
+    "rademacher",
+    "randint",
+    "truncated_normal",
+    "uniform",
+]

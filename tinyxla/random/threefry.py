@@ -1,0 +1,69 @@
+"""Threefry-2x32: a block cipher of 64-bit blocks under 64-bit keys, whose ciphertexts of 0, 1, 2, ... are random numbers.
+
+Source: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
+section 3.3; 20 rounds, as recommended there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.ops import elementwise, movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import state
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, in groups of four that take turns
+_PARITY = 0x1BD11BDA  # from the key schedule of Skein, so that no key is all zeros
+_BLOCK = 1 << 14  # words computed together on concrete keys: all intermediate results stay in the cache
+
+
+def threefry2x32(keys: tuple[Any, Any], counters: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The ciphertext of a counter under a key, both as two 32-bit words: unsigned arrays of NumPy's or of this library."""
+    schedule = (*keys, keys[0] ^ keys[1] ^ _PARITY)
+    x, y = counters[0] + schedule[0], counters[1] + schedule[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            x = x + y
+            y = ((y << rotation) | (y >> (32 - rotation))) ^ x
+        x = x + schedule[(group + 1) % 3]
+        y = y + schedule[(group + 2) % 3] + (group + 1)
+    return x, y
+
+
+def words(key: Array, count: int) -> tuple[Array, Array]:
+    """The ciphertexts of 0 ... count - 1: two arrays of 32-bit words."""
+    if isinstance(key, ConcreteArray) and state.staging is None:
+        high, low = _concrete_words(key.numpy(), count)
+        return ConcreteArray(high), ConcreteArray(low)
+    high_key, low_key = (
+        movement.reshape_to(movement.slice_axis(key, 0, k, k + 1), ()) for k in (0, 1)
+    )
+    keys = tuple(movement.broadcast(k, sizes=(count,), dimensions=()) for k in (high_key, low_key))
+    return threefry2x32(keys, _counters(count))
+
+
+def _counters(count: int) -> tuple[Any, Any]:
+    """0 ... count - 1 as 64-bit numbers in two words."""
+    if count <= 1 << 32:
+        low = movement.iota(shape=Shape(element_type("u32"), (count,)), iota_dimension=0)
+        return elementwise.zeros_like(low), low
+    whole = movement.iota(shape=Shape(element_type("u64"), (count,)), iota_dimension=0)
+    half = movement.full(32, np.uint64, (count,))
+    high = elementwise.shift_right_logical(whole, half)
+    word = element_type("u32")
+    return elementwise.convert(high, new_element_type=word), elementwise.convert(whole, new_element_type=word)
+
+
+def _concrete_words(key: Any, count: int) -> tuple[Any, Any]:
+    keys = (key[0], key[1])
+    high, low = np.empty(count, np.uint32), np.empty(count, np.uint32)
+    with np.errstate(over="ignore"):
+        for start in range(0, count, _BLOCK):
+            part = slice(start, min(start + _BLOCK, count))
+            index = np.arange(part.start, part.stop, dtype=np.uint64)
+            counters = ((index >> 32).astype(np.uint32), index.astype(np.uint32))
+            high[part], low[part] = threefry2x32(keys, counters)
+    return high, low

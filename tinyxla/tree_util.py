@@ -1,0 +1,519 @@
+"""Pytrees: nested containers - tuples, lists, dicts, named tuples, None, registered classes - whose leaves are values.
+
+The functions have the names and meaning of `jax.tree_util`. Dicts are walked in the order of their keys; `None` is a
+container without leaves. The work is done by optree.
+
+>>> tree_map(lambda x: x + 1, {"a": 1, "b": (2, None)})
+{'a': 2, 'b': (3, None)}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import optree
+
+from tinyxla.errors import ArgumentError
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.pytrees import NAMESPACE
+
+PyTreeDef = optree.PyTreeSpec
+IsLeaf = Callable[[Any], bool] | None
+C = TypeVar("C", bound=type)
+
+
+class PytreeError(ArgumentError, ValueError):
+    """Trees whose structures do not fit each other."""
+
+
+# --- keys: steps on the way to a leaf ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """An element of a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class DictKey:
+    """A value of a dict."""
+
+    key: Hashable
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """An attribute of an object or a field of a named tuple."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenedIndexKey:
+    """A child of a registered class that has no better name."""
+
+    key: int
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+KeyEntry = SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey
+KeyPath = tuple[Any, ...]
+
+
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+    """The way to a leaf as text: as one would write it in Python, or (`simple`) the bare names with a separator.
+
+    >>> keystr((DictKey("layers"), SequenceKey(0), GetAttrKey("bias")))
+    "['layers'][0].bias"
+    >>> keystr((DictKey("layers"), SequenceKey(0)), simple=True, separator="/")
+    'layers/0'
+    """
+    return separator.join(_simple_name(key) if simple else str(key) for key in keys)
+
+
+def _simple_name(key: Any) -> str:
+    if isinstance(key, SequenceKey):
+        return str(key.idx)
+    if isinstance(key, DictKey | FlattenedIndexKey):
+        return str(key.key)
+    return key.name if isinstance(key, GetAttrKey) else str(key)
+
+
+def _key(entry: optree.PyTreeEntry) -> Any:
+    if isinstance(entry, optree.NamedTupleEntry | optree.StructSequenceEntry):
+        return GetAttrKey(entry.field)
+    if isinstance(entry, optree.SequenceEntry):
+        return SequenceKey(entry.entry)
+    if isinstance(entry, optree.MappingEntry):
+        return DictKey(entry.entry)
+    if isinstance(entry.entry, int):
+        return FlattenedIndexKey(entry.entry)
+    return entry.entry  # a class registered with keys gives them itself
+
+
+# --- flattening -------------------------------------------------------------------------------------------------------
+
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
+    """The leaves, in order, and the structure without them.
+
+    >>> leaves, treedef = tree_flatten([1, (2, 3)])
+    >>> leaves
+    [1, 2, 3]
+    """
+    return pytrees.flatten(tree, is_leaf)
+
+
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of that structure with those leaves.
+
+    >>> tree_unflatten(tree_structure([0, (0, 0)]), "abc")
+    ['a', ('b', 'c')]
+    """
+    given = list(leaves)
+    if len(given) != treedef.num_leaves:
+        raise PytreeError(f"tree_unflatten: {treedef} has {treedef.num_leaves} leaves, but {len(given)} were given.")
+    return pytrees.unflatten(treedef, given)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """The leaves, in order.
+
+    >>> tree_leaves({"b": 2, "a": 1})
+    [1, 2]
+    """
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+    """The structure of a tree; structures are compared with ==."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """The leaves, each with the keys that lead to it, and the structure.
+
+    >>> pairs, _ = tree_flatten_with_path({"w": [1, 2]})
+    >>> [(keystr(path), leaf) for path, leaf in pairs]
+    [("['w'][0]", 1), ("['w'][1]", 2)]
+    """
+    leaves, treedef = tree_flatten(tree, is_leaf)
+    paths = [tuple(map(_key, accessor)) for accessor in treedef.accessors()]
+    return list(zip(paths, leaves, strict=True)), treedef
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
+    """The leaves, each with the keys that lead to it."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
+    """Whether no element is a container.
+
+    >>> all_leaves([1, 2]), all_leaves([1, (2,)])
+    (True, False)
+    """
+    return all(treedef_is_leaf(tree_structure(x, is_leaf)) for x in iterable)
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the structure is that of one leaf."""
+    return treedef.is_leaf()
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of the immediate children."""
+    return treedef.children()
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees of those structures."""
+    return optree.treespec_tuple(treedefs, namespace=NAMESPACE)
+
+
+# --- mapping ----------------------------------------------------------------------------------------------------------
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """`f` of each leaf, and of what stands in its place in the further trees, as a tree of the same structure.
+
+    The further trees have the structure of the first, or go on where it has leaves.
+
+    >>> tree_map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
+    {'a': 11, 'b': 22}
+    """
+    leaves, treedef = tree_flatten(tree, is_leaf)
+    columns = [leaves, *(_flatten_up_to(treedef, tree, other, "tree_map") for other in rest)]
+    return pytrees.unflatten(treedef, [f(*values) for values in zip(*columns, strict=True)])
+
+
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument.
+
+    >>> tree_map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
+    {'w': ["['w'][0]", "['w'][1]"]}
+    """
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf)
+    further = [_flatten_up_to(treedef, tree, other, "tree_map_with_path") for other in rest]
+    results = [f(path, leaf, *values) for (path, leaf), *values in zip(pairs, *further, strict=True)]
+    return pytrees.unflatten(treedef, results)
+
+
+def _flatten_up_to(treedef: PyTreeDef, tree: Any, other: Any, what: str) -> list[Any]:
+    try:
+        found = treedef.flatten_up_to(other)
+    except ValueError as error:
+        found = str(error)
+    if isinstance(found, str) or _dicts_differ(treedef):
+        difference = _difference(treedef, tree, other, ())
+        if difference is not None:
+            raise PytreeError(f"{what}: the trees have different structures. {difference}")
+    if isinstance(found, str):
+        raise PytreeError(f"{what}: the trees have different structures. {found}")
+    return found
+
+
+def _dicts_differ(treedef: PyTreeDef) -> bool:
+    """optree takes one kind of dict for another; here they differ, so trees that have any are compared step by step."""
+    return any(issubclass(entry.type, dict) for path in treedef.accessors() for entry in path)
+
+
+def _difference(treedef: PyTreeDef, tree: Any, other: Any, path: KeyPath) -> str | None:
+    """Where the second tree first departs from the structure of the first, in words."""
+    if treedef.is_leaf():
+        return None
+    kind = treedef.type or type(None)
+    where = keystr(path) or "the root"
+    if type(other) is not kind:
+        wanted = "None" if kind is type(None) else f"a {kind.__name__}"
+        found = "a leaf" if treedef_is_leaf(tree_structure(other)) else "a container"
+        found = f"{found} of type {type(other).__name__}: {_short(other)}"
+        return f"At {where} the first has {wanted}, the other has {found}."
+    if other is None:
+        return None
+    children, metadata, _, _ = optree.tree_flatten_one_level(other, namespace=NAMESPACE)
+    own, own_metadata, _, _ = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    if isinstance(other, dict):
+        missing, extra = sorted(set(tree) - set(other), key=repr), sorted(set(other) - set(tree), key=repr)
+        if missing or extra:
+            return f"At {where} the other dict lacks the keys {missing} and has the further keys {extra}."
+    elif len(children) != len(own):
+        return f"At {where} the first {kind.__name__} has {len(own)} elements, the other {len(children)}."
+    elif metadata != own_metadata:
+        return f"At {where} the two {kind.__name__} differ in what is not a leaf: {own_metadata!r} and {metadata!r}."
+    one_level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE)
+    steps = [_key(accessor[0]) for accessor in one_level.accessors()]
+    for step, part, left, right in zip(steps, treedef.children(), own, children, strict=True):
+        difference = _difference(part, left, right, (*path, step))
+        if difference is not None:
+            return difference
+    return None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- folding, transposing, broadcasting -------------------------------------------------------------------------------
+
+_NOTHING = object()
+
+
+def tree_reduce(
+    function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _NOTHING, is_leaf: IsLeaf = None
+) -> Any:
+    """The leaves folded from the left.
+
+    >>> tree_reduce(lambda total, x: total + x, [1, (2, 3)])
+    6
+    """
+    leaves = tree_leaves(tree, is_leaf)
+    if initializer is not _NOTHING:
+        return functools.reduce(function, leaves, initializer)
+    if not leaves:
+        raise PytreeError(f"tree_reduce: the tree {tree!r} has no leaves; give an initializer.")
+    return functools.reduce(function, leaves)
+
+
+def tree_reduce_associative(
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _NOTHING, is_leaf: IsLeaf = None
+) -> Any:
+    """The leaves folded by an associative operation, pairwise, so that results depend on few others.
+
+    >>> tree_reduce_associative(lambda x, y: x + y, [1, (2, 3)])
+    6
+    """
+    leaves = tree_leaves(tree, is_leaf)
+    if not leaves:
+        if identity is _NOTHING:
+            raise PytreeError(f"tree_reduce_associative: the tree {tree!r} has no leaves; give an identity.")
+        return identity
+    while len(leaves) > 1:
+        paired = [operation(x, y) for x, y in zip(leaves[0::2], leaves[1::2], strict=False)]
+        leaves = paired + leaves[2 * len(paired) :]
+    return leaves[0]
+
+
+def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
+    """Whether all leaves are true.
+
+    >>> tree_all({"a": True, "b": [1, 0]})
+    False
+    """
+    return all(tree_leaves(tree, is_leaf))
+
+
+def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
+    """A tree of trees turned inside out; `inner_treedef` None takes the structure of the first inner tree.
+
+    >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
+    {'a': [1, 2]}
+    """
+    try:
+        inner_trees = outer_treedef.flatten_up_to(pytree_to_transpose)
+    except ValueError as error:
+        raise PytreeError(f"tree_transpose: the tree does not begin as the outer {outer_treedef}: {error}") from None
+    if inner_treedef is None:
+        if not inner_trees:
+            raise PytreeError(f"tree_transpose: the outer {outer_treedef} has no leaves; give the inner structure.")
+        inner_treedef = tree_structure(inner_trees[0])
+    rows: list[list[Any]] = []
+    for inner in inner_trees:
+        leaves, treedef = tree_flatten(inner)
+        if treedef != inner_treedef:
+            raise PytreeError(f"tree_transpose: an inner tree has the structure {treedef}, not {inner_treedef}.")
+        rows.append(leaves)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(inner_treedef.num_leaves)]
+    return tree_unflatten(inner_treedef, [tree_unflatten(outer_treedef, column) for column in columns])
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """A tree with the structure of `full_tree` whose leaves are those of a tree that may stop earlier.
+
+    >>> tree_broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
+    {'a': [1, 1], 'b': 2}
+    """
+    values, treedef = tree_flatten(prefix_tree, is_leaf)
+    parts = _flatten_up_to(treedef, prefix_tree, full_tree, "tree_broadcast")
+    spread = [tree_map(lambda _, value=value: value, part) for value, part in zip(values, parts, strict=True)]
+    return pytrees.unflatten(treedef, spread)
+
+
+# --- classes of one's own ---------------------------------------------------------------------------------------------
+
+
+def register_pytree_node(
+    nodetype: type,
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten_func: Callable[[Any, Iterable[Any]], Any],
+    flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None = None,
+) -> None:
+    """Make a class a container.
+
+    Args:
+        nodetype: the class.
+        flatten_func: from an instance to its children, and anything hashable that the rest of it is.
+        unflatten_func: from the rest and children back to an instance.
+        flatten_with_keys_func: as `flatten_func`, but with (key, child) pairs.
+
+    >>> class Pair:
+    ...     def __init__(self, x, y): self.x, self.y = x, y
+    >>> register_pytree_node(Pair, lambda p: ((p.x, p.y), None), lambda _, children: Pair(*children))
+    >>> tree_leaves(Pair(1, 2))
+    [1, 2]
+    """
+
+    def flatten(value: Any) -> tuple[Sequence[Any], Any, Sequence[Any]]:
+        children, rest = flatten_func(value)
+        children = tuple(children)
+        if flatten_with_keys_func is None:
+            return children, rest, range(len(children))
+        return children, rest, tuple(key for key, _ in flatten_with_keys_func(value)[0])
+
+    try:
+        optree.register_pytree_node(
+            nodetype, flatten, unflatten_func, path_entry_type=optree.FlattenedEntry, namespace=NAMESPACE
+        )
+    except ValueError as error:
+        raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
+
+
+def register_pytree_with_keys(
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
+    unflatten_func: Callable[[Any, Iterable[Any]], Any],
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
+) -> None:
+    """As `register_pytree_node`, with a name for each child: `flatten_with_keys` gives (key, child) pairs."""
+
+    def without_keys(value: Any) -> tuple[Iterable[Any], Any]:
+        pairs, rest = flatten_with_keys(value)
+        return tuple(child for _, child in pairs), rest
+
+    register_pytree_node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_node_class(cls: C) -> C:
+    """Class decorator: a container by its methods `tree_flatten` and (a class method) `tree_unflatten`.
+
+    >>> @register_pytree_node_class
+    ... class Point:
+    ...     def __init__(self, x): self.x = x
+    ...     def tree_flatten(self): return (self.x,), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, rest, children): return cls(*children)
+    >>> tree_map(lambda x: x + 1, Point(1)).x
+    2
+    """
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]
+    return cls
+
+
+def register_pytree_with_keys_class(cls: C) -> C:
+    """Class decorator: a container by its methods `tree_flatten_with_keys` and (a class method) `tree_unflatten`."""
+    own = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
+    with_keys = operator.methodcaller("tree_flatten_with_keys")
+    register_pytree_with_keys(cls, with_keys, cls.tree_unflatten, own)  # type: ignore[attr-defined]
+    return cls
+
+
+def register_dataclass(
+    nodetype: C,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> C:
+    """Make a dataclass a container of its `data_fields`; `meta_fields` are hashable and belong to the structure.
+
+    Without either, fields are data unless declared with `metadata={"static": True}`. `drop_fields` are left out, and
+    get their default again.
+
+    >>> @register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: float
+    ...     name: str = dataclasses.field(default="", metadata={"static": True})
+    >>> tree_map(lambda x: 2 * x, Layer(1.5, "first"))
+    Layer(weight=3.0, name='first')
+    """
+    cls: type[Any] = nodetype
+    is_dataclass: bool = dataclasses.is_dataclass(cls)
+    if (data_fields is None) != (meta_fields is None):
+        raise ArgumentError("register_dataclass: data_fields and meta_fields are given together, or neither.")
+    if data_fields is None or meta_fields is None:
+        if not is_dataclass:
+            raise ArgumentError(
+                f"register_dataclass: {nodetype.__name__} is not a dataclass, so it takes data_fields and meta_fields."
+            )
+        kept = [f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields]
+        data_fields = [f.name for f in kept if not f.metadata.get("static", False)]
+        meta_fields = [f.name for f in kept if f.metadata.get("static", False)]
+    if is_dataclass:
+        _check_fields(cls, {*data_fields, *meta_fields, *drop_fields})
+    data, meta = tuple(data_fields), tuple(meta_fields)
+
+    def flatten(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(value, name) for name in data), tuple(getattr(value, name) for name in meta)
+
+    def flatten_with_keys(value: Any) -> tuple[list[tuple[GetAttrKey, Any]], tuple[Any, ...]]:
+        return [(GetAttrKey(name), getattr(value, name)) for name in data], flatten(value)[1]
+
+    def unflatten(rest: tuple[Any, ...], children: Iterable[Any]) -> Any:
+        return cls(**dict(zip(data, children, strict=True)), **dict(zip(meta, rest, strict=True)))
+
+    register_pytree_node(cls, flatten, unflatten, flatten_with_keys)
+    return nodetype
+
+
+def _check_fields(nodetype: Any, named: set[str]) -> None:
+    fields = {f.name for f in dataclasses.fields(nodetype) if f.init}
+    if fields != named:
+        missing, unknown = sorted(fields - named), sorted(named - fields)
+        raise ArgumentError(
+            f"register_dataclass: {nodetype.__name__} has the fields {sorted(fields)}; not named as data, meta or "
+            f"dropped: {missing}; named but not there: {unknown}."
+        )
+
+
+def register_static(cls: C) -> C:
+    """Class decorator: instances have no leaves and belong to the structure whole, so they must be hashable."""
+    register_pytree_node(cls, lambda value: ((), value), lambda value, _: value)
+    return cls
+
+
+class Partial(functools.partial[Any]):
+    """`functools.partial` as a container: its arguments are leaves, so it can be handed to transformed functions.
+
+    >>> add = Partial(lambda x, y: x + y, 1)
+    >>> add(2), tree_leaves(add)
+    (3, [1])
+    """
+
+
+register_pytree_with_keys(
+    Partial,
+    lambda p: (((GetAttrKey("args"), p.args), (GetAttrKey("keywords"), p.keywords)), p.func),
+    lambda func, children: _make_partial(func, *children),
+)
+
+
+def _make_partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Partial:
+    return Partial(func, *args, **keywords)

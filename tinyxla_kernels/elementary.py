@@ -1,0 +1,65 @@
+"""The scalar math of kernels: every function that an element-wise operation needs, in one place.
+
+All are branch-free and written against the `Scalar` protocol alone, so they vectorise. `exponentials`, `powers`,
+`trigonometry`, `error_functions` and `integers` hold them by kind; those of complex numbers are in `complex_numbers`.
+"""
+
+from tinyxla_kernels.error_functions import erf, erf_inv
+from tinyxla_kernels.exponentials import cosh, exp, expm1, log, log1p, logistic, sinh, tanh
+from tinyxla_kernels.integers import (
+    absolute,
+    convert,
+    count_leading_zeros,
+    divide,
+    population_count,
+    power,
+    reduce_precision,
+    rem,
+    remainder,
+    round_afz,
+    round_even,
+    shift_left,
+    shift_right_arithmetic,
+    shift_right_logical,
+    sign,
+    total_order,
+)
+from tinyxla_kernels.powers import cbrt, pow, rsqrt, sqrt
+from tinyxla_kernels.trigonometry import atan2, cos, sin, tan
+
+__all__ = [
+    "absolute",
+    "atan2",
+    "cbrt",
+    "convert",
+    "cos",
+    "cosh",
+    "count_leading_zeros",
+    "divide",
+    "erf",
+    "erf_inv",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "logistic",
+    "population_count",
+    "pow",
+    "power",
+    "reduce_precision",
+    "rem",
+    "remainder",
+    "round_afz",
+    "round_even",
+    "rsqrt",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "total_order",
+]

@@ -1,0 +1,161 @@
+"""Integer arithmetic that never traps, bit counting, rounding, and conversions between element types.
+
+Where processors disagree (division by zero, shifts by more than the width, conversions out of range) these give what
+XLA on CPU gives.
+"""
+
+from __future__ import annotations
+
+from tinyxla_kernels.float_formats import FORMATS, format_of
+from tinyxla_kernels.scalar import Scalar
+
+
+def is_integer(type: str) -> bool:
+    return type[0] in "su"
+
+
+def is_signed(type: str) -> bool:
+    return type[0] == "s"
+
+
+def width_of(type: str) -> int:
+    """The width of an integer or floating type in bits."""
+    return int(type[1:])
+
+
+def limits(type: str) -> tuple[int, int]:
+    """The smallest and the largest value of an integer type."""
+    width = width_of(type)
+    return (-(1 << (width - 1)), (1 << (width - 1)) - 1) if is_signed(type) else (0, (1 << width) - 1)
+
+
+def _safe_divisor(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
+    """Whether y is zero; and y, or 1 where dividing by y would trap. x // 1 and x % 1 are right for the overflow."""
+    zero = y.equal(0)
+    unsafe = zero
+    if is_signed(x.type):
+        unsafe = zero | (x.equal(limits(x.type)[0]) & y.equal(-1))
+    return zero, unsafe.where(1, y)
+
+
+def divide(x: Scalar, y: Scalar) -> Scalar:
+    """The integer quotient, truncated: all ones for y = 0; the smallest integer divided by -1 is itself."""
+    zero, divisor = _safe_divisor(x, y)
+    return zero.where(-1, x // divisor)
+
+
+def remainder(x: Scalar, y: Scalar) -> Scalar:
+    """The remainder of the truncated quotient, with the sign of x: x for y = 0."""
+    zero, divisor = _safe_divisor(x, y)
+    return zero.where(x, x % divisor)
+
+
+def power(x: Scalar, y: Scalar) -> Scalar:
+    """x to the y, wrapping. For y < 0 the quotient 1 / x^-y truncated: 0 but for x = 1 and x = -1; and 0 for x = 0."""
+    result = (y & 1).not_equal(0).where(x, 1)
+    base = x
+    for bit in range(1, width_of(y.type)):
+        base = base * base
+        result = ((y >> bit) & 1).not_equal(0).where(result * base, result)
+    if not is_signed(y.type):
+        return result
+    unit = x.equal(1)
+    if is_signed(x.type):
+        unit = unit | x.equal(-1)
+    return ((y < 0) & ~unit).where(0, result)
+
+
+def shift_left(x: Scalar, count: Scalar) -> Scalar:
+    """x << count; 0 if the count is negative or not below the width."""
+    inside = count.bits() < width_of(x.type)
+    return inside.where(x << inside.where(count, 0), 0)
+
+
+def shift_right_logical(x: Scalar, count: Scalar) -> Scalar:
+    """x >> count with zeros shifted in; 0 if the count is negative or not below the width."""
+    inside = count.bits() < width_of(x.type)
+    return inside.where(x.bits() >> inside.where(count, 0).bits(), 0).bitcast(x.type)
+
+
+def shift_right_arithmetic(x: Scalar, count: Scalar) -> Scalar:
+    """x >> count with the sign bit shifted in; only signs are left if the count is negative or not below the width."""
+    width = width_of(x.type)
+    signed = f"s{width}"
+    inside = count.bits() < width
+    return (x.bitcast(signed) >> inside.where(count, width - 1).bitcast(signed)).bitcast(x.type)
+
+
+def count_leading_zeros(x: Scalar) -> Scalar:
+    return x.count_leading_zeros()
+
+
+def population_count(x: Scalar) -> Scalar:
+    return x.population_count()
+
+
+def absolute(x: Scalar) -> Scalar:
+    """The absolute value; that of the smallest integer wraps to itself."""
+    return x.abs()
+
+
+def sign(x: Scalar) -> Scalar:
+    """-1, 0 or 1; zeros of either sign and NaN are kept."""
+    if not is_integer(x.type):
+        return (x.abs() > 0.0).where((x * 0.0 + 1.0).copysign(x), x)
+    below = (x < 0).where(-1, 0 * x) if is_signed(x.type) else 0 * x
+    return (x > 0).where(1, below)
+
+
+def rem(x: Scalar, y: Scalar) -> Scalar:
+    """The remainder of the truncated quotient, exact, with the sign of x: C's fmod; `remainder` for integers."""
+    return remainder(x, y) if is_integer(x.type) else x % y
+
+
+def round_afz(x: Scalar) -> Scalar:
+    """To the nearest integer, ties away from zero."""
+    # The largest number below a half: adding a half itself would carry numbers just below a tie over it.
+    below_half = 0.5 - 2.0 ** -(format_of(x).mantissa_bits + 2)
+    return (x + (x * 0.0 + below_half).copysign(x)).trunc()
+
+
+def round_even(x: Scalar) -> Scalar:
+    """To the nearest integer, ties to even."""
+    return x.rint()
+
+
+def convert(x: Scalar, type: str) -> Scalar:
+    """By value. Floats become integers by truncation, saturating; NaN becomes 0. Integers wrap."""
+    if type == "pred":
+        return x if x.type == "pred" else x.not_equal(0)
+    if x.type not in FORMATS or type in FORMATS:
+        return x.to(type)
+    low, high = limits(type)
+    inside = (x > float(low) - 1.0) & (x < float(high) + 1.0)
+    if float(low) - 1.0 == float(low) or x.type == "f32":
+        inside = (x >= float(low)) & (x < float(high) + 1.0)
+    converted = inside.where(x, 0.0).to(type)
+    return (x >= float(high) + 1.0).where(high, (x < float(low)).where(low, converted))
+
+
+def total_order(x: Scalar) -> Scalar:
+    """A signed integer of the float's width whose order is IEEE 754's total order, section 5.10: -NaN to NaN."""
+    form = format_of(x)
+    bits = x.bitcast(form.signed)
+    magnitude_bits = (bits >> (form.width - 1)) & (form.sign_bit - 1)
+    return bits ^ magnitude_bits
+
+
+def reduce_precision(x: Scalar, exponent_bits: int, mantissa_bits: int) -> Scalar:
+    """x as a format with fewer bits would hold it: ties to even, overflow to infinity, subnormals to zero, NaN kept."""
+    form = format_of(x)
+    sign_bits, bits = x.bits() & form.sign_bit, x.bits() & (form.sign_bit - 1)
+    dropped = form.mantissa_bits - mantissa_bits
+    if dropped > 0:
+        last = (bits >> dropped) & 1
+        bits = (bits + ((1 << (dropped - 1)) - 1) + last) & ~((1 << dropped) - 1)
+    bias = (1 << (exponent_bits - 1)) - 1
+    if bias < form.bias:
+        exponent = bits >> form.mantissa_bits
+        bits = (exponent > form.bias + bias).where(form.infinity_bits, bits)
+        bits = (exponent <= form.bias - bias).where(0, bits)
+    return x.not_equal(x).where(x, (bits | sign_bits).bitcast(form.type))
