@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -33,13 +34,6 @@ define void @cuts(ptr %table, i64 %first, i64 %last) {
   ret void
 }
 
-; out[i] = last
-define void @last(ptr %table, i64 %first, i64 %last) {
-  %out = load ptr, ptr %table
-  store i64 %last, ptr %out
-  ret void
-}
-
 ; sums[first] = the sum of x[first:last], in order
 define void @partial_sum(ptr %table, i64 %first, i64 %last) {
 entry:
@@ -62,7 +56,8 @@ done:
   ret void
 }
 
-; arrive, then wait for table[2] arrivals (a constant): met[first] = 1 if they came. Only threads that run at once can meet.
+; arrive, then wait for as many to arrive as the constant says: met[first] = 1 if they did. Only threads that run at
+; the same time can meet.
 define void @meet(ptr %table, i64 %first, i64 %last) {
 entry:
   %arrived = load ptr, ptr %table
@@ -100,7 +95,7 @@ define void @digit(ptr %table, i64 %first, i64 %last) {
 }
 """
 
-kernels = compile_llvm(KERNELS, ("cuts", "last", "partial_sum", "meet", "digit"))
+kernels = compile_llvm(KERNELS, ("cuts", "partial_sum", "meet", "digit"))
 
 
 def launch(schedule: runtime.Schedule, words: Sequence[int]) -> list[int]:
@@ -135,7 +130,9 @@ def python(text: str) -> str:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize(("extent", "grain"), [(0, 0), (0, 4), (1, 4), (4, 4), (5, 4), (8, 4), (1001, 10), (7, 0), (6, 1)])
+@pytest.mark.parametrize(
+    ("extent", "grain"), [(0, 0), (0, 4), (1, 4), (4, 4), (5, 4), (8, 4), (1001, 10), (7, 0), (6, 1)]
+)
 def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threads: int) -> None:
     out = np.zeros(extent + 1, np.int64)
     schedule = runtime.Schedule()
@@ -146,15 +143,6 @@ def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threa
     for first in range(0, extent, grain or extent or 1):
         expected[first] = min(first + (grain or extent), extent) + 1
     np.testing.assert_array_equal(out, expected)
-
-
-def test_more_chunks_than_a_ticket_counts_run_on_the_caller() -> None:
-    """2**33 chunks would take minutes; cut short by an extent whose chunks are as few as may be but counted past 2**32."""
-    out = np.zeros(1, np.int64)
-    schedule = runtime.Schedule()
-    schedule.kernel(kernels["last"], [0], 2**62, 2**61)
-    launch(schedule, [out.ctypes.data])
-    assert out[0] in (2**61, 2**62)
 
 
 def test_arguments_are_slots_then_constants() -> None:
@@ -337,8 +325,8 @@ def sleepy_pool(request: pytest.FixtureRequest) -> Iterator[thread_pool.ThreadPo
     """A pool whose workers sleep as soon as they have nothing to do."""
     pool = thread_pool.ThreadPool(runtime._functions, 3)
     if request.param == "condition":
-        pool.state[thread_pool.SYSCALL] = 0
-    elif not pool.state[thread_pool.SYSCALL]:
+        pool.state[thread_pool.Word.SYSCALL] = 0
+    elif not pool.state[thread_pool.Word.SYSCALL]:
         pytest.skip("no futex here")
     yield pool
     pool.close()
@@ -357,14 +345,14 @@ def meeting_in(pool: thread_pool.ThreadPool, threads: int) -> bool:
 
 def test_sleeping_workers_are_woken(sleepy_pool: thread_pool.ThreadPool) -> None:
     assert meeting_in(sleepy_pool, 3)
-    sleepy_pool.state[thread_pool.SPIN] = 0
+    sleepy_pool.state[thread_pool.Word.SPIN] = 0
     for _ in range(300):
         assert meeting_in(sleepy_pool, 3)
 
 
 def test_fewer_and_more_threads(sleepy_pool: thread_pool.ThreadPool) -> None:
     assert meeting_in(sleepy_pool, 3)
-    sleepy_pool.state[thread_pool.SPIN] = 0
+    sleepy_pool.state[thread_pool.Word.SPIN] = 0
     for threads in (1, 2, 4, 2, 3, 1, 4):
         sleepy_pool.set_threads(threads)
         assert meeting_in(sleepy_pool, threads)
@@ -382,9 +370,9 @@ def test_a_closed_pool_runs_on_the_caller(sleepy_pool: thread_pool.ThreadPool) -
 def test_number_of_threads() -> None:
     with runtime.threads(3):
         assert runtime.get_num_threads() == 3
-        with pytest.raises(RuntimeError), runtime.threads(1):
+        with contextlib.suppress(KeyError), runtime.threads(1):
             assert runtime.get_num_threads() == 1
-            raise RuntimeError
+            raise KeyError
         assert runtime.get_num_threads() == 3
     assert runtime.get_num_threads() == 2
     with pytest.raises(ValueError, match="the number of threads is 0; it must be at least 1"):
@@ -409,7 +397,11 @@ def test_default_number_of_threads() -> None:
         ("0::/a/b\n", {"a/cpu.max": "150000 100000\n", "a/b/cpu.max": "max 100000\n"}, 2),
         ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
         ("0::/a\n", {"a/cpu.max": "max 100000\n"}, sys.maxsize),
-        ("4:cpu,cpuacct:/a\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 3),
+        (
+            "4:cpu,cpuacct:/a\n",
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
+            3,
+        ),
         ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, sys.maxsize),
         ("3:memory:/a\n", {"memory/a/cpu.max": "100000 100000\n"}, sys.maxsize),
     ],
@@ -475,17 +467,18 @@ def test_forks_while_another_thread_computes() -> None:
 
 @pytest.mark.parametrize("spin", ["", "runtime._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
-    assert python(f"""
+    output = python(f"""
         import time
         from tests.test_runtime import meeting, runtime
         runtime.set_num_threads(3)
         print(meeting(3))
         {spin}
-        """) == "True\n"
+        """)
+    assert output == "True\n"
 
 
 def test_the_interpreter_exits_while_daemon_threads_launch() -> None:
-    assert python("""
+    output = python("""
         import threading, time
         import numpy as np
         from tests.test_runtime import meeting, partial_sums, runtime
@@ -497,7 +490,8 @@ def test_the_interpreter_exits_while_daemon_threads_launch() -> None:
         threading.Thread(target=work, daemon=True).start()
         time.sleep(0.1)
         print("end")
-        """) == "end\n"
+        """)
+    assert output == "end\n"
 
 
 # Matrix products.
@@ -547,7 +541,8 @@ def multiply(
     step.append(schedule, 0, 1, 2)
     launch(schedule, [x.ctypes.data for x in wide])
     result = wide[2]
-    assert np.isnan(result[:, m:]).all() and np.isnan(result[:, :, n:]).all()
+    assert np.isnan(result[:, m:]).all()
+    assert np.isnan(result[:, :, n:]).all()
     return result[:, :m, :n]
 
 
@@ -635,7 +630,8 @@ def test_any_product(
 
 @pytest.mark.parametrize("type", ["f32", "f64", "c64", "c128"])
 @pytest.mark.parametrize(
-    ("batch", "m", "n", "k"), [(1, 500, 400, 300), (200, 12, 10, 8), (40, 50, 50, 50), (1, 3000, 1, 200), (1, 1, 3000, 200)]
+    ("batch", "m", "n", "k"),
+    [(1, 500, 400, 300), (200, 12, 10, 8), (40, 50, 50, 50), (1, 3000, 1, 200), (1, 1, 3000, 200)],
 )
 def test_products_have_the_same_bits_for_any_number_of_threads(type: str, batch: int, m: int, n: int, k: int) -> None:
     a, b = random((batch, m, k), type, 4), random((batch, k, n), type, 5)
@@ -647,7 +643,9 @@ def test_products_have_the_same_bits_for_any_number_of_threads(type: str, batch:
         assert result.tobytes() == results[0].tobytes()
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(20, 20, 20), (20, 1, 20), (1, 20, 20), (1, 1, 20), (20, 20, 2), (20, 3, 20)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(20, 20, 20), (20, 1, 20), (1, 20, 20), (1, 1, 20), (20, 20, 2), (20, 3, 20)]
+)
 def test_products_keep_nan_and_infinity(m: int, n: int, k: int) -> None:
     a, b = np.zeros((1, m, k), np.float32), np.zeros((1, k, n), np.float32)
     a[0, 0, 1] = np.inf
@@ -676,12 +674,12 @@ def test_products_leave_the_number_of_blas_threads_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(type="s32", m=1, n=1, k=1), "BLAS has no s32 products"),
-        (dict(type="f32", m=-1, n=1, k=1), "none may be negative"),
-        (dict(type="f32", m=2, n=2, k=4, leading=(3, 2, 2)), "rows of A stand 3 apart but have 4 elements"),
-        (dict(type="f32", m=2, n=4, k=2, leading=(2, 3, 4)), "rows of B stand 3 apart"),
-        (dict(type="f32", m=2, n=4, k=2, leading=(2, 4, 1)), "rows of C stand 1 apart"),
-        (dict(type="f32", m=1, n=1, k=2**31), "BLAS counts to 2147483647"),
+        ({"type": "s32", "m": 1, "n": 1, "k": 1}, "BLAS has no s32 products"),
+        ({"type": "f32", "m": -1, "n": 1, "k": 1}, "none may be negative"),
+        ({"type": "f32", "m": 2, "n": 2, "k": 4, "leading": (3, 2, 2)}, "rows of A stand 3 apart but have 4 elements"),
+        ({"type": "f32", "m": 2, "n": 4, "k": 2, "leading": (2, 3, 4)}, "rows of B stand 3 apart"),
+        ({"type": "f32", "m": 2, "n": 4, "k": 2, "leading": (2, 4, 1)}, "rows of C stand 1 apart"),
+        ({"type": "f32", "m": 1, "n": 1, "k": 2**31}, "BLAS counts to 2147483647"),
     ],
 )
 def test_impossible_products_are_refused(arguments: dict[str, object], message: str) -> None:
@@ -692,7 +690,8 @@ def test_impossible_products_are_refused(arguments: dict[str, object], message: 
 def test_tiles_cover_a_product_evenly() -> None:
     for m, n, k in [(1024, 1024, 1024), (17, 5000, 3000), (100_000, 64, 64), (64, 64, 100_000), (513, 511, 700)]:
         rows, columns = blas._tile(blas._Product("f32", m, n, k, 1, False, False, 0, 0, 0, k, n, n))
-        assert 1 <= rows <= m and 1 <= columns <= n
+        assert 1 <= rows <= m
+        assert 1 <= columns <= n
         assert rows < 2 * (m - (m - 1) // rows * rows) + 32  # the last is not a sliver
 
 
@@ -711,7 +710,8 @@ def view(owner: memory.Owner, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 1000, 4096, 100_000, 1 << 20, (1 << 20) + 1, 5_000_001])
 def test_buffers_are_aligned_writable_and_large_enough(pool: memory.BufferPool, nbytes: int) -> None:
     owner, address = pool.allocate(nbytes)
-    assert address % 64 == 0 and address == owner.ctypes.data
+    assert address % 64 == 0
+    assert address == owner.ctypes.data
     assert nbytes <= owner.nbytes <= max(nbytes + 64, nbytes * 5 // 4)
     owner[:] = 1
 
@@ -817,8 +817,8 @@ def test_a_pool_without_memory_gives_out_fresh_buffers() -> None:
 def test_free_buffers_are_dropped_when_others_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_FREE_BYTES", 1 << 20)
     pool = memory.BufferPool(1 << 30)
-    for _ in range(3):
-        live = [pool.allocate(1 << 18) for _ in range(40)]
+    live = [pool.allocate(1 << 18) for _ in range(40)]
+    live = [pool.allocate(1 << 18) for _ in range(40)]
     del live
     assert pool.free_bytes() == 80 << 18  # old and new ones lived at the same time
     live = [pool.allocate(1000 + 64 * i) for i in range(10_000)]

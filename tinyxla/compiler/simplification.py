@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter
-from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import contraction, elementwise, movement, reduction
+from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.ops import calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
+from tinyxla.shapes import Shape, TupleShape
 
 Operands = tuple[Instruction, ...]
 Rule = Callable[[Rewriter, Instruction, Operands], Instruction | None]
@@ -224,6 +225,34 @@ def _is_matrix(source: Instruction, permutation: Any, batch: Any, contracting: A
     return len(batch) == 1 and len(contracting) == 1 and len(free) == 1 and permutation[batch[0]] != len(permutation) - 1
 
 
+def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # arrays without elements are constants; what is made of them alone is the initial, padding or neutral value
+    if isinstance(x.shape, Shape) and x.shape.size == 0:
+        if x.op in (movement.constant, movement.parameter):
+            return None
+        return r.emit(movement.constant, literal=Literal(np.empty(x.shape.dimensions, x.shape.dtype)))
+    if not o or any(not isinstance(y.shape, Shape) for y in o) or o[0].array_shape.size:
+        return None
+    if x.op is reduction.reduce:
+        kept = x.shape.elements[0] if isinstance(x.shape, TupleShape) else x.shape
+        assert isinstance(kept, Shape)
+        starts = [
+            r.emit(movement.broadcast, start, sizes=kept.dimensions, dimensions=()) for start in o[len(o) // 2 :]
+        ]
+        return r.emit(calls.tuple_, *starts) if isinstance(x.shape, TupleShape) else starts[0]
+    if x.op is movement.pad:
+        return r.emit(movement.broadcast, o[1], sizes=x.array_shape.dimensions, dimensions=())
+    if x.op is contraction.dot:
+        zero = r.emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
+        return r.emit(movement.broadcast, zero, sizes=x.array_shape.dimensions, dimensions=())
+    return None
+
+
+def _element(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # an element of a tuple that is made here is the operand it is made of
+    return o[0].operands[x.attributes.index] if o[0].op is calls.tuple_ else None
+
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_add_zero,),
     "subtract": (_subtract_zero,),
@@ -242,11 +271,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reverse": (_reverse_nothing,),
     "reduce": (_reduce,),
     "dot": (_dot_of_transpose,),
+    "get-tuple-element": (_element,),
 }
 
 
 def apply(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
     """What stands for x by the first identity that applies, if one does."""
+    found = _empty(rewriter, x, operands)
+    if found is not None:
+        return found
     for rule in RULES.get(x.op.name, ()):
         found = rule(rewriter, x, operands)
         if found is not None:

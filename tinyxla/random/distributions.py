@@ -41,7 +41,7 @@ def _shape(what: str, shape: ShapeLike | None, *parameters: Any) -> tuple[int, .
     return shape_of(what, shape)
 
 
-# --- uniform ------------------------------------------------------------------------------------------------------------
+# --- uniform ----------------------------------------------------------------------------------------------------------
 
 
 def uniform(
@@ -167,7 +167,7 @@ def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) ->
     return 2 * sign - 1
 
 
-# --- normal -------------------------------------------------------------------------------------------------------------
+# --- normal -----------------------------------------------------------------------------------------------------------
 
 
 def _next(x: float, towards: float, dtype: np.dtype[Any]) -> Any:
@@ -242,7 +242,7 @@ def lognormal(key: KeyArray, sigma: Any = 1.0, shape: ShapeLike | None = None, d
     return elementwise.exp(elementwise.mul(normal(key, sizes, wanted), _spread(what, sigma, wanted, sizes)))
 
 
-# --- others, by the inverses of their distribution functions ------------------------------------------------------------
+# --- others, by the inverses of their distribution functions ----------------------------------------------------------
 
 
 def _tiny(dtype: np.dtype[Any]) -> float:

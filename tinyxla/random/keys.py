@@ -39,7 +39,7 @@ def checked_key(what: str, key: Any) -> Array:
     return found
 
 
-# --- making keys --------------------------------------------------------------------------------------------------------
+# --- making keys ------------------------------------------------------------------------------------------------------
 
 
 def PRNGKey(seed: Any) -> KeyArray:  # noqa: N802 - the name users know
@@ -135,7 +135,7 @@ def _stacked(high: Any, low: Any) -> Any:
     return movement.concatenate(*parts, dimension=high.ndim)
 
 
-# --- bits ---------------------------------------------------------------------------------------------------------------
+# --- bits -------------------------------------------------------------------------------------------------------------
 
 
 def bits(key: KeyArray, shape: ShapeLike = (), dtype: Any = None) -> Array:

@@ -40,7 +40,7 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
     """The HLO text of a module.
 
     `metadata` adds to each instruction the user's line that it came from. Constants of more than `largest_constant`
-    elements print as `{...}`, as in XLA's own dumps; without it every constant is whole, so that the text can be parsed.
+    elements print as `{...}`, as in XLA's own dumps; without it all constants are whole and the text can be parsed.
     """
     return _Printer(metadata, largest_constant).module(module)
 

@@ -1,13 +1,13 @@
 """Matrix products as kernels of the native run-time: row-major C = op(A) @ op(B) over a batch, through SciPy's BLAS.
 
-The Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses. A kernel is told
-the address in its table, so its object code holds nothing of this process and can be kept on disk. A row-major matrix is
-the transpose of the column-major matrix in the same memory, and C' = op(B)' op(A)', so the operands swap places and no
-data moves.
+The Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses. A kernel is
+told the address in its table, so its object code holds nothing of this process and can be kept on disk. A row-major
+matrix is the transpose of the column-major matrix in the same memory, and C' = op(B)' op(A)', so the operands swap
+places and no data moves.
 
-Threads: a product is cut into tiles of the output at fixed places, and this library's threads take tiles. The BLAS itself
-runs each on one thread: OpenBLAS gives different bits for different numbers of threads, and its idle threads would compete
-with ours. Tiles cost a few per cent, because each packs its own copy of its operands; see `_tile`.
+Threads: a product is cut into tiles of the output at fixed places, and this library's threads take tiles. The BLAS
+itself runs each on one thread: OpenBLAS gives different bits for different numbers of threads, and its idle threads
+would compete with ours. Tiles cost a few per cent, because each packs its own copy of its operands; see `_tile`.
 
 A BLAS spends more on setting up a tiny product than on its arithmetic, so where there are many of one shape they run
 through a kernel of vector instructions made for that shape.
@@ -103,16 +103,18 @@ def matmul_step(
 ) -> MatmulStep:
     """The step for C[i] = op(A[i]) @ op(B[i]), i < batch, on row-major matrices.
 
-    A is stored [m, k], or [k, m] if `transpose_a`; B is stored [k, n], or [n, k] if `transpose_b`; C is [m, n]. `leading`
-    holds the distances between rows of A, B and C and `steps` those between matrices of a batch, in elements; without
-    them, matrices are dense. A step of 0 uses one A or B throughout. `repeats` says how often the step runs in one call
+    A is stored [m, k], or [k, m] if `transpose_a`; B is stored [k, n], or [n, k] if `transpose_b`; C is [m, n].
+    `leading` holds the distances between rows of A, B and C and `steps` those between matrices of a batch, in elements;
+    without them, matrices are dense. A step of 0 uses one A or B throughout. `repeats` says how often the step runs in one call
     of the program, as far as is known.
     """
     stored_a, stored_b = (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
     stored = (stored_a, stored_b, (m, n))
     lda, ldb, ldc = leading or (columns for _, columns in stored)
-    steps = steps or tuple(rows * distance for (rows, _), distance in zip(stored, (lda, ldb, ldc), strict=True))
-    product = _Product(type, m, n, k, batch, bool(transpose_a), bool(transpose_b), *steps, lda, ldb, ldc)
+    step_a, step_b, step_c = steps or (
+        rows * distance for (rows, _), distance in zip(stored, (lda, ldb, ldc), strict=True)
+    )
+    product = _Product(type, m, n, k, batch, transpose_a, transpose_b, step_a, step_b, step_c, lda, ldb, ldc)
     _check(product, stored)
     if batch == 0 or m == 0 or n == 0:
         return MatmulStep(_zero_kernel(), (0, 1, 2), (0, 0, 0, 0, 0), 0, 0)
@@ -136,7 +138,9 @@ def _check(product: _Product, stored: Sequence[tuple[int, int]]) -> None:
     leading = (product.lda, product.ldb, product.ldc)
     for name, (rows, columns), distance in zip("ABC", stored, leading, strict=True):
         if distance < columns and rows > 1:
-            raise ValueError(f"rows of {name} stand {distance} apart but have {columns} elements; copy it to a dense buffer")
+            raise ValueError(
+                f"rows of {name} stand {distance} apart but have {columns} elements; copy it to a dense buffer"
+            )
     if max(product.k, *leading) > _LARGEST_INTEGER:
         raise ValueError(
             f"a product has k = {product.k} and row distances {leading}; BLAS counts to {_LARGEST_INTEGER}: split it"
@@ -144,7 +148,7 @@ def _check(product: _Product, stored: Sequence[tuple[int, int]]) -> None:
 
 
 def _in_small_blocks(product: _Product) -> _Product | None:
-    """The product as a batch of ones that a small kernel can do: itself, or a tall A by its rows, eight or so at a time."""
+    """The product as a batch of ones that a small kernel can do: itself, or a tall A by some rows at a time."""
     if product.type not in ("f32", "f64") or max(product.n, product.k) > _SMALL:
         return None
     if product.m <= _SMALL:
@@ -152,13 +156,15 @@ def _in_small_blocks(product: _Product) -> _Product | None:
     height = math.gcd(product.m, 8)
     if product.batch > 1 or product.transpose_a or height == 1:
         return None
-    steps = dict(step_a=height * product.lda, step_b=0, step_c=height * product.ldc)
-    return replace(product, m=height, batch=product.m // height, **steps)
+    step_a, step_c = height * product.lda, height * product.ldc
+    return replace(product, m=height, batch=product.m // height, step_a=step_a, step_b=0, step_c=step_c)
 
 
 def _by_vectors(product: _Product) -> _Product:
-    """A product with a matrix of few columns or rows as a batch of products with vectors: each reads the large matrix, but
-    at the speed of memory, while `gemm` rearranges it first."""
+    """A product with a matrix of few columns or rows as a batch of products with vectors.
+
+    Each reads the large matrix, but at the speed of memory, while `gemm` rearranges it first.
+    """
     if product.n <= product.m and product.n <= _FEW:
         step = product.ldb if product.transpose_b else 1
         return replace(product, n=1, batch=product.n, step_a=0, step_b=step, step_c=1)
@@ -169,11 +175,11 @@ def _by_vectors(product: _Product) -> _Product:
 
 
 def _tile(product: _Product) -> tuple[int, int]:
-    """The rows and columns of the tiles of C: depends on the product and the machine, not on the number of threads in use,
-    so that neither do results.
+    """The rows and columns of the tiles of C: depends on the product and the machine, not on the number of threads in
+    use, so that neither do results.
 
-    Measured with OpenBLAS on squares of 256 to 2048, tiles of r rows and c columns cost about 20 / r + 8 / c more than one
-    call. About cbrt(m n k) / 128 tiles keep that near 4 %; two for each processor are enough to keep all of them busy.
+    Measured with OpenBLAS on squares of 256 to 2048, tiles of r rows and c columns cost about 20 / r + 8 / c more than
+    one call. About cbrt(m n k) / 128 tiles keep that near 4 %; two for each processor keep all of them busy.
     """
     m, n = product.m, product.n
     wanted = round(product.multiplies ** (1 / 3) / 128 / min(product.batch, 8))
@@ -189,7 +195,7 @@ def _up(size: float, multiple: int) -> int:
 
 
 def _grain(product: _Product, tiles: int = 1) -> int:
-    """How many tiles (products, where each is one tile) are worth a thread's while; an element costs four multiplies."""
+    """How many tiles are worth handing to a thread; to read or write an element is counted as four multiplies."""
     m, n, k = product.m, product.n, product.k
     work = (product.multiplies + 4 * (m * n + m * k + k * n)) // tiles
     return max(1, _CHUNK_MULTIPLIES // work)
@@ -688,7 +694,9 @@ def _small_kernel(type: ElementType, m: int, n: int, k: int, transpose_a: bool, 
         rows = range(block, min(block + 4, m))
         sums = ["zeroinitializer"] * len(rows)
         for p in range(k):
-            row_of_b = code.value(f"load {code.vector}, ptr {code.place(rows_of_b, distance_b, p, 0)}, align {_BYTES[type]}")
+            row_of_b = code.value(
+                f"load {code.vector}, ptr {code.place(rows_of_b, distance_b, p, 0)}, align {_BYTES[type]}"
+            )
             for position, i in enumerate(rows):
                 place = (p, i) if transpose_a else (i, p)
                 factor = code.spread(code.load("%matrix_a", "%lda", *place))

@@ -335,7 +335,7 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
             found = element
         else:
             before = b.compute(
-                "compare", "pred", _as_operand(index), Literal(INDEX, starts[k + 1]), direction="LT", type="SIGNED"
+                "compare", "pred", _as_operand(index), Literal(INDEX, starts[k + 1]), direction="LT", compare_type="SIGNED"
             )
             found = b.compute("select", x.array_shape.element_type.name, before, element, found)
     assert found is not None
@@ -368,17 +368,14 @@ class Axis:
 
 
 def merged(
-    roots: Sequence[Instruction],
-    stored: set[Instruction],
-    sizes: Sequence[int],
-    apart: Sequence[int] = (),
-    linear: bool = True,
+    roots: Sequence[Instruction], stored: set[Instruction], sizes: Sequence[int], apart: Sequence[int] = ()
 ) -> list[Axis]:
     """The loops of a domain. Neighbours become one where all that is read keeps them together, and no dimension in `apart`
     begins there. Dimensions of size 1 join any neighbour."""
     wide = [d for d, size in enumerate(sizes) if size != 1]
     joinable = {pair: True for pair in zip(wide, wide[1:], strict=False)}
-    for x, place, _ in walk(roots, stored):
+    whole = tuple(range(len(sizes)))
+    for x, place in [*((root, whole) for root in roots), *((x, place) for x, place, _ in walk(roots, stored))]:
         pure = [c for c in place if c != -1]
         # dimensions under an iota are counted, and those in a function of the index are told apart
         broken = dims_of([c for c in pure if isinstance(c, frozenset)])
@@ -411,8 +408,6 @@ def spread(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordin
 
 def lower(fusion: Fusion, stored: set[Instruction], users: dict[Instruction, list[Instruction]]) -> list[LoweredKernel]:
     """The kernels of a fusion: one, or two where pieces are reduced first."""
-    if any(0 in domain(root) for root in fusion.roots) and fusion.kind != "loop":
-        return _row(fusion, stored, users)
     return _KINDS[fusion.kind](fusion, stored, users)
 
 

@@ -1,19 +1,19 @@
 """Memory for outputs and temporaries, used again once nobody refers to it: fresh pages cost more than the arithmetic.
 
 An *owner* is a one-dimensional `uint8` array; what users get are NumPy views of it. NumPy makes an owner the `.base` of
-every view, view of a view and exported buffer (`memoryview`, DLPack, the array interface's consumers), because its own
-base is a `memoryview` and not an array, where NumPy stops following bases. So an owner has a reference for each such
-thing, and one whose only references are the pool's is free. Nobody can make a new reference to it meanwhile, since that
-takes having one. That needs no finalizer: dropping an array costs nothing, and asking takes one `sys.getrefcount`. Views
-in a reference cycle hold their owner until the cycle is collected.
+every view, and of every view of a view: it looks through arrays for the one that owns memory, but the owner's own base
+is a `memoryview`, where it stops. Buffers exported from a view (`memoryview`, DLPack, the array interface) refer to the
+view. So whatever can reach the memory holds a reference to the owner, and one whose only references are the pool's is
+free; nobody can make a new one meanwhile, since that takes having one. That needs no finalizer: dropping an array costs
+nothing, and asking takes one `sys.getrefcount`. Views in a reference cycle hold their owner until it is collected.
 
-Sizes are rounded up to a quarter of a power of two at worst, so that nearly equal requests share owners; what is added is
-address space that is not touched. Owners of one size form a ring. The search starts at the one given out last (a
-temporary that was dropped is still in the cache), looks at a few and only now and then at all.
+Sizes are rounded up by less than a quarter, so that nearly equal requests share owners; what is added is address space
+that is not touched. Owners of one size form a ring. The search starts at the one given out last (a temporary that was
+dropped is still in the cache), looks at a few, and only now and then at all.
 
 The pool refers to at most TINYXLA_POOL_BYTES, by default an eighth of the machine's memory, counting what is in use.
-Beyond that it forgets: an owner it does not know any more lives as long as its views, as any array. When it had to make
-new owners for a while it also drops free ones, until no more is free than is in use (or 64 MiB).
+Beyond that it forgets: an owner it does not know any more lives as long as its views, as any array does. When it had to
+make new owners for a while it also drops free ones, until no more is free than is in use (or 64 MiB).
 """
 
 from __future__ import annotations
@@ -126,10 +126,12 @@ class BufferPool:
             self.release()
             memory = np.empty(size + _ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % _ALIGNMENT
-        return np.frombuffer(memoryview(memory)[start : start + size], np.uint8), memory.ctypes.data + start
+        part = memory.data[start : start + size]
+        return np.frombuffer(part, np.uint8), memory.ctypes.data + start
 
     def _sweep(self, wanted: int) -> None:
-        """Make room for `wanted` bytes: drop free owners, then forget used ones, those of sizes long not asked for first."""
+        """Make room for `wanted` bytes, first among sizes that were not asked for of late: drop free owners of which
+        there are too many, and beyond the limit forget used ones too."""
         self._fresh_bytes = 0
         free = self.free_bytes()
         allowed = max(_FREE_BYTES, self._bytes - free)

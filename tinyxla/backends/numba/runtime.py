@@ -1,17 +1,18 @@
 """Running a schedule: one native function, called once from Python, executes all steps of a compiled program.
 
 A *schedule* is an array of 64-bit words, made by `Schedule`; *slots* are the 64-bit words of one call: addresses of
-inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the grain at
-which that may be cut, the slots whose words are its arguments and words that are arguments themselves; it runs
-`kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule, and arithmetic on slots, so that a loop over a sequence
-advances an address instead of copying.
+inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the grain
+at which that may be cut, the slots whose words are its arguments, and words that are arguments themselves; it runs
+`kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule, and
+arithmetic on slots, so that a loop over a sequence advances an address instead of copying.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from string import Template
 
 import numpy as np
@@ -20,9 +21,21 @@ import numpy.typing as npt
 from tinyxla.backends.numba import thread_pool
 from tinyxla.backends.numba.native import compile_llvm
 
-_END, _KERNEL, _JUMP, _JUMP_UNLESS, _SWITCH, _COUNT, _SET, _MOVE, _ADD = range(9)
 
-# A step begins with its opcode. Jump targets count words from the step that jumps, so schedules can be moved.
+class Opcode(IntEnum):
+    """What a step does. A step is its opcode and operands; jumps count words from the step that jumps."""
+
+    END = 0
+    KERNEL = 1
+    JUMP = 2
+    JUMP_UNLESS = 3
+    SWITCH = 4
+    COUNT = 5
+    SET = 6
+    MOVE = 7
+    ADD = 8
+
+
 _SOURCE = Template("""
 define void @run(ptr %schedule, ptr %slots, ptr %pool) {
 entry:
@@ -171,17 +184,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def _source() -> str:
-    opcodes = dict(
-        KERNEL=_KERNEL,
-        JUMP=_JUMP,
-        JUMP_UNLESS=_JUMP_UNLESS,
-        SWITCH=_SWITCH,
-        COUNT=_COUNT,
-        SET=_SET,
-        MOVE=_MOVE,
-        ADD=_ADD,
-    )
-    return thread_pool.source() + _SOURCE.substitute(opcodes)
+    return thread_pool.source() + _SOURCE.substitute({opcode.name: int(opcode) for opcode in Opcode})
 
 
 class Label:
@@ -207,9 +210,11 @@ class Schedule:
         Its table holds the words of `slots`, then `constants`.
         """
         if address == 0 or extent < 0 or grain < 0:
-            raise ValueError(f"a kernel step needs an address, extent >= 0 and grain >= 0; got {address}, {extent}, {grain}")
+            raise ValueError(
+                f"a kernel step needs an address, extent >= 0 and grain >= 0; it got {address}, {extent} and {grain}"
+            )
         self._words[0] = max(self._words[0], len(slots) + len(constants))
-        self._words += [_KERNEL, address, extent, grain, len(slots), len(constants), *slots, *constants]
+        self._words += [Opcode.KERNEL, address, extent, grain, len(slots), len(constants), *slots, *constants]
 
     def label(self) -> Label:
         """A new label, not yet placed."""
@@ -222,32 +227,32 @@ class Schedule:
         label.position = len(self._words)
 
     def jump(self, target: Label) -> None:
-        self._step(_JUMP, target)
+        self._step(Opcode.JUMP, target)
 
     def jump_unless(self, slot: int, target: Label) -> None:
         """Jump if the pred at the address in `slot` is false."""
-        self._step(_JUMP_UNLESS, slot, target)
+        self._step(Opcode.JUMP_UNLESS, slot, target)
 
     def switch(self, slot: int, targets: Sequence[Label]) -> None:
         """Jump to `targets[i]` for the s32 `i` at the address in `slot`; to the last one if `i` is out of range."""
         if not targets:
             raise ValueError("a switch needs at least one target")
-        self._step(_SWITCH, slot, len(targets), *targets)
+        self._step(Opcode.SWITCH, slot, len(targets), *targets)
 
     def count(self, slot: int, target: Label) -> None:
         """Lower the integer in `slot` by one and jump if it is still positive."""
-        self._step(_COUNT, slot, target)
+        self._step(Opcode.COUNT, slot, target)
 
     def set(self, slot: int, word: int) -> None:
-        self._step(_SET, slot, word)
+        self._step(Opcode.SET, slot, word)
 
     def move(self, destination: int, source: int) -> None:
         """Copy the word of slot `source` to slot `destination`."""
-        self._step(_MOVE, destination, source)
+        self._step(Opcode.MOVE, destination, source)
 
     def add(self, slot: int, word: int) -> None:
         """Add a constant to the word in `slot`: to advance an address."""
-        self._step(_ADD, slot, word)
+        self._step(Opcode.ADD, slot, word)
 
     def _step(self, opcode: int, *words: int | Label) -> None:
         start = len(self._words)
@@ -259,11 +264,11 @@ class Schedule:
             self._words.append(word)
 
     def finish(self) -> npt.NDArray[np.int64]:
-        words = [*self._words, _END]
+        words = [*self._words, Opcode.END]
         for label in self._labels:
             for position, step in label.uses:
                 if label.position is None:
-                    raise ValueError("a schedule jumps to a label that was never placed; call place(label) where it belongs")
+                    raise ValueError("a schedule jumps to a label that was never placed; call place(label)")
                 words[position] = label.position - step
         return np.array(words, np.int64)
 
@@ -292,7 +297,7 @@ def set_num_threads(threads: int) -> None:
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Generator[None]:
     """Use `count` threads within a `with` block."""
     before = get_num_threads()
     set_num_threads(count)

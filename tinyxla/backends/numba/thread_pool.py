@@ -1,18 +1,18 @@
 """A pool of threads that run the chunks of one kernel: the native code, its shared state, and the Python that owns it.
 
 Workers are Python threads that enter the native `work` function once and stay there with the GIL released. A parallel
-region publishes a *job* (kernel, table, extent, grain) by storing one 64-bit *ticket*: the job's generation in the high
-half, the number of chunks nobody took yet in the low half. Whoever lowers the low half by compare-and-swap owns a chunk,
-and while it does the job cannot end, so its fields can be read; a late worker that finds zero has nothing to do and
-nothing to acknowledge. That is why a region never waits for a thread that still sleeps.
+region publishes a *job* (kernel, table, extent, grain) by storing one 64-bit *ticket*: the job's generation in the
+high half, the number of chunks nobody took yet in the low half. Whoever lowers the low half by compare-and-swap owns a
+chunk, and while it does the job cannot end, so its fields can be read; a late worker that finds zero has nothing to do
+and nothing to acknowledge. That is why a region never waits for a thread that still sleeps.
 
 Idle workers spin for some tens of microseconds, then sleep on a futex (Linux), or leave native code and wait on a
-`threading.Condition` (elsewhere). The publisher stores the ticket and then reads the number of sleepers; a worker counts
-itself as a sleeper and then reads the ticket; both with sequentially consistent order, so one of them sees the other
-(Dekker's argument) and no wake-up is lost.
+`threading.Condition` (elsewhere). The publisher stores the ticket and then reads the number of sleepers; a worker
+counts itself as a sleeper and then reads the ticket; both with sequentially consistent order, so one of them sees the
+other (Dekker's argument) and no wake-up is lost.
 
-One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside a
-chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
+One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside
+a chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
 
 After `fork` the child has the memory but not the threads: its state is reset and the next region starts new ones.
 """
@@ -28,28 +28,34 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from pathlib import Path
 from string import Template
 
-# The state block: an array of 64-bit words. What different threads write stands on different pairs of cache lines
-# (processors fetch lines in pairs).
-_PAIR = 16
-HELPERS = 0  # workers that take part, one less than the number of threads; -1 tells all workers to return
-SPIN = 1  # how many pauses an idle worker spins before it sleeps
-STARTER = 2  # address of the Python callback that starts missing workers, 0 when none are missing
-WAKER = 3  # address of the Python callback that wakes workers where there is no futex
-YIELD = 4  # address of the operating system's "let others run"
-SYSCALL = 5  # address of libc's `syscall`, 0 where there is no futex
-FUTEX = 6  # the futex system call's number
-LOCK = 1 * _PAIR  # 1 while a job runs
-TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
-PENDING = 3 * _PAIR  # chunks not yet finished
-SLEEPING = 4 * _PAIR  # workers that sleep, or are about to
-KERNEL = 5 * _PAIR  # the job, valid for whoever holds one of its chunks
-TABLE = KERNEL + 1
-EXTENT = KERNEL + 2
-GRAIN = KERNEL + 3
-CHUNKS = KERNEL + 4
+_PAIR = 16  # words on two cache lines: processors fetch lines in pairs
+
+
+class Word(IntEnum):
+    """The state block, an array of 64-bit words. What different threads write is on different pairs of cache lines."""
+
+    HELPERS = 0  # workers that take part, one less than the number of threads; -1 tells all workers to return
+    SPIN = 1  # how many pauses an idle worker spins before it sleeps
+    STARTER = 2  # address of the Python callback that starts missing workers, 0 when none are missing
+    WAKER = 3  # address of the Python callback that wakes workers where there is no futex
+    YIELD = 4  # address of the operating system's "let others run"
+    SYSCALL = 5  # address of libc's `syscall`, 0 where there is no futex
+    FUTEX = 6  # the futex system call's number
+    LOCK = 1 * _PAIR  # 1 while a job runs
+    TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
+    PENDING = 3 * _PAIR  # chunks not yet finished
+    SLEEPING = 4 * _PAIR  # workers that sleep, or are about to
+    KERNEL = 5 * _PAIR  # the job, valid for whoever holds one of its chunks
+    TABLE = 5 * _PAIR + 1
+    EXTENT = 5 * _PAIR + 2
+    GRAIN = 5 * _PAIR + 3
+    CHUNKS = 5 * _PAIR + 4
+
+
 _WORDS = 6 * _PAIR
 
 # What `work` returns, and takes back as `slept`.
@@ -169,8 +175,8 @@ done:
   ret void
 }
 
-; The life of worker number `index`: returns $STOPPED when the pool closes and, without a futex, $ASLEEP or $BENCHED when
-; it should wait and come back with that number.
+; The life of worker number `index`: returns $STOPPED when the pool closes and, without a futex, $ASLEEP or $BENCHED
+; when it should wait and come back with that number.
 define i64 @work(ptr %pool, i64 %index, i64 %slept) {
 entry:
   %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
@@ -341,7 +347,7 @@ def source() -> str:
     pause = _PAUSES.get(platform.machine())
     signature = pause.replace("i32 1", "i32") if pause else ""
     return _SOURCE.substitute(
-        {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
+        {word.name: int(word) for word in Word},
         declare_pause=f"declare {signature}" if pause else "",
         call_pause=f"call {pause}" if pause else "",
         STOPPED=_STOPPED,
@@ -350,7 +356,7 @@ def source() -> str:
         UNTAKEN=0xFFFF_FFFF,
         GENERATION=-(1 << 32),
         ONE_GENERATION=1 << 32,
-        GENERATION_BYTE=8 * TICKET + (4 if little else 0),
+        GENERATION_BYTE=8 * Word.TICKET + (4 if little else 0),
         LOW_BYTE=0 if little else 4,
         FUTEX_WAIT=128,  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, see futex(2)
         FUTEX_WAKE=129,
@@ -365,7 +371,9 @@ class ThreadPool:
     """
 
     def __init__(self, functions: Mapping[str, int], threads: int) -> None:
-        self._work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(functions["work"])
+        self._work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            functions["work"]
+        )
         self._set_helpers = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["set_helpers"])
         self._spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["spin"])
         callback = ctypes.CFUNCTYPE(None)
@@ -375,9 +383,9 @@ class ThreadPool:
         self.address = -(-address // (8 * _PAIR)) * (8 * _PAIR)
         self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
         self._starter = _address(self._callbacks[0])
-        self.state[WAKER] = _address(self._callbacks[1])
-        self.state[YIELD] = _yield_address()
-        self.state[SYSCALL], self.state[FUTEX] = _futex()
+        self.state[Word.WAKER] = _address(self._callbacks[1])
+        self.state[Word.YIELD] = _yield_address()
+        self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
         self._forget_workers()
         self.set_threads(threads)
         if hasattr(os, "register_at_fork"):
@@ -396,15 +404,17 @@ class ThreadPool:
             self._threads = threads
             if not self._closed:
                 if threads - 1 > len(self._workers):
-                    self.state[STARTER] = self._starter
+                    self.state[Word.STARTER] = self._starter
                 self._change_helpers(threads - 1)
 
     def close(self) -> None:
-        """End the workers; regions run on their caller's thread from now on. Called when the interpreter exits: a thread
-        that still ran native code then would run while that code is unmapped."""
+        """End the workers; regions run on their caller's thread from now on.
+
+        Called when the interpreter exits: native code that a thread still ran then would be unmapped under it.
+        """
         with self._lock:
             self._closed = True
-            self.state[STARTER] = 0
+            self.state[Word.STARTER] = 0
             self._change_helpers(-1)
             workers = tuple(self._workers)
         for worker in workers:
@@ -421,15 +431,15 @@ class ThreadPool:
         self._idle = threading.Condition()
         self._workers: list[threading.Thread] = []
         self._closed = False
-        for word in (LOCK, TICKET, PENDING, SLEEPING):
+        for word in (Word.LOCK, Word.TICKET, Word.PENDING, Word.SLEEPING):
             self.state[word] = 0
-        self.state[STARTER] = self._starter
+        self.state[Word.STARTER] = self._starter
 
     def _start_missing_workers(self) -> None:
         """Called by the first region that is split, without the GIL's protection of what other threads do meanwhile."""
         with self._lock:
-            if self.state[SPIN] == 0:
-                self.state[SPIN] = self._pauses_in(_SPIN_SECONDS)
+            if self.state[Word.SPIN] == 0:
+                self.state[Word.SPIN] = self._pauses_in(_SPIN_SECONDS)
             try:
                 while not self._closed and len(self._workers) < self._threads - 1:
                     index = len(self._workers)
@@ -439,7 +449,7 @@ class ThreadPool:
                     self._workers.append(worker)
             except RuntimeError:
                 pass  # the system gives no more threads: those there are do the work
-            self.state[STARTER] = 0
+            self.state[Word.STARTER] = 0
 
     def _serve(self, index: int) -> None:
         result = self._work(self.address, index, _STOPPED)
@@ -452,8 +462,8 @@ class ThreadPool:
     def _may_wait(self, index: int, result: int) -> bool:
         """Whether nothing happened since `work` returned; who makes it happen next notifies under the same lock."""
         if result == _BENCHED:
-            return 0 <= self.state[HELPERS] <= index
-        return self.state[TICKET] & 0xFFFF_FFFF == 0 and index < self.state[HELPERS]
+            return 0 <= self.state[Word.HELPERS] <= index
+        return self.state[Word.TICKET] & 0xFFFF_FFFF == 0 and index < self.state[Word.HELPERS]
 
     def _wake_workers(self) -> None:
         with self._idle:

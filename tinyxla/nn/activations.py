@@ -1,0 +1,278 @@
+"""Activation functions: element-wise functions put between the layers of a neural network.
+
+Those with a corner have the derivatives that `jax.nn` gives there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import ShapeError
+from tinyxla.lax.elementwise import clamp
+from tinyxla.numpy.arguments import array_of, inexact_array
+from tinyxla.ops import elementwise
+from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+ArrayLike = Any
+
+
+def identity(x: ArrayLike) -> Array:
+    """x itself."""
+    return array_of(x, "nn.identity")
+
+
+# --- with corners -----------------------------------------------------------------------------------------------------
+
+
+def relu(x: ArrayLike) -> Array:
+    """max(x, 0), with the derivative 0 at 0.
+
+    >>> relu(np.array([-1.0, 2.0]))
+    Array([0., 2.], dtype=float32)
+    """
+    value = array_of(x, "nn.relu")
+    return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
+
+
+def relu6(x: ArrayLike) -> Array:
+    """min(max(x, 0), 6), with the derivative 0 at both corners.
+
+    >>> relu6(np.array([-1.0, 2.0, 8.0]))
+    Array([0., 2., 6.], dtype=float32)
+    """
+    return clamp(0.0, inexact_array(x, "nn.relu6"), 6.0)
+
+
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
+    """x where it is positive, else x times a small slope.
+
+    >>> leaky_relu(np.array([-1.0, 2.0]), 0.5)
+    Array([-0.5,  2. ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.leaky_relu")
+    return tnp.where(value >= 0, value, negative_slope * value)
+
+
+def hard_tanh(x: ArrayLike) -> Array:
+    """x, or -1 or 1 beyond them.
+
+    >>> hard_tanh(np.array([-3.0, 0.5]))
+    Array([-1. ,  0.5], dtype=float32)
+    """
+    value = array_of(x, "nn.hard_tanh")
+    return tnp.where(value > 1, 1, tnp.where(value < -1, -1, value))
+
+
+def hard_sigmoid(x: ArrayLike) -> Array:
+    """relu6(x + 3) / 6.
+
+    >>> hard_sigmoid(np.array([-4.0, 0.0]))
+    Array([0. , 0.5], dtype=float32)
+    """
+    return relu6(inexact_array(x, "nn.hard_sigmoid") + 3.0) / 6.0
+
+
+def hard_silu(x: ArrayLike) -> Array:
+    """x times hard_sigmoid(x).
+
+    >>> hard_silu(np.array([-4.0, 3.0]))
+    Array([-0.,  3.], dtype=float32)
+    """
+    value = inexact_array(x, "nn.hard_silu")
+    return value * hard_sigmoid(value)
+
+
+hard_swish = hard_silu
+
+# --- exponential below zero -------------------------------------------------------------------------------------------
+
+
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+    """x where it is positive, else alpha (exp(x) - 1).
+
+    >>> elu(np.array([-1.0, 2.0]))
+    Array([-0.63212055,  2.        ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.elu")
+    below = tnp.where(value > 0, tnp.zeros_like(value), value)  # expm1 of large x would overflow, and so its derivative
+    return tnp.where(value > 0, value, alpha * tnp.expm1(below))
+
+
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+    """x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative for every alpha.
+
+    Source: J. T. Barron, "Continuously differentiable exponential linear units", arXiv:1704.07483.
+
+    >>> celu(np.array([-1.0, 2.0]), 2.0)
+    Array([-0.7869387,  2.       ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.celu")
+    return tnp.maximum(value, 0.0) + alpha * tnp.expm1(tnp.minimum(value, 0.0) / alpha)
+
+
+# Chosen so that mean 0 and variance 1 are a fixed point of a layer.
+# Source: G. Klambauer et al., "Self-normalizing neural networks", NeurIPS 2017, equation (14) of the appendix.
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def selu(x: ArrayLike) -> Array:
+    """elu with the factors that keep activations normalised.
+
+    >>> selu(np.array([-1.0, 2.0]))
+    Array([-1.1113307,  2.101402 ], dtype=float32)
+    """
+    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+
+
+# --- smooth -----------------------------------------------------------------------------------------------------------
+
+
+def sigmoid(x: ArrayLike) -> Array:
+    """1 / (1 + exp(-x)).
+
+    >>> sigmoid(0.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return elementwise.logistic(inexact_array(x, "nn.sigmoid"))
+
+
+def softplus(x: ArrayLike) -> Array:
+    """log(1 + exp(x)).
+
+    >>> softplus(np.array([-100.0, 100.0]))
+    Array([3.783506e-44, 1.000000e+02], dtype=float32)
+    """
+    return tnp.logaddexp(x, 0.0)
+
+
+def log_sigmoid(x: ArrayLike) -> Array:
+    """log(sigmoid(x)), exact where sigmoid(x) is nearly 0 or 1.
+
+    >>> log_sigmoid(np.array([-100.0]))
+    Array([-100.], dtype=float32)
+    """
+    return -softplus(-inexact_array(x, "nn.log_sigmoid"))
+
+
+def soft_sign(x: ArrayLike) -> Array:
+    """x / (1 + |x|).
+
+    >>> soft_sign(np.array([-1.0, 3.0]))
+    Array([-0.5 ,  0.75], dtype=float32)
+    """
+    value = inexact_array(x, "nn.soft_sign")
+    return value / (tnp.abs(value) + 1.0)
+
+
+def silu(x: ArrayLike) -> Array:
+    """x times sigmoid(x), also known as swish.
+
+    >>> silu(np.array([0.0, 1.0]))
+    Array([0.        , 0.73105854], dtype=float32)
+    """
+    value = inexact_array(x, "nn.silu")
+    return value * sigmoid(value)
+
+
+swish = silu
+
+
+def mish(x: ArrayLike) -> Array:
+    """x times tanh(softplus(x)).
+
+    >>> mish(np.array([0.0, 1.0]))
+    Array([0.       , 0.8650984], dtype=float32)
+    """
+    value = inexact_array(x, "nn.mish")
+    return value * tnp.tanh(softplus(value))
+
+
+def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
+    """(x + sqrt(x**2 + b)) / 2, a softplus without exponentials.
+
+    >>> squareplus(np.array([0.0]))
+    Array([1.], dtype=float32)
+    """
+    value = inexact_array(x, "nn.squareplus")
+    return (value + tnp.sqrt(tnp.square(value) + b)) / 2.0
+
+
+def gelu(x: ArrayLike, approximate: bool = True) -> Array:
+    """x times the normal distribution function at x, or (`approximate`) a formula with tanh close to it.
+
+    Source: D. Hendrycks and K. Gimpel, "Gaussian error linear units", arXiv:1606.08415, section 2.
+
+    >>> gelu(np.array([-1.0, 1.0]), approximate=False)
+    Array([-0.15865526,  0.8413447 ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.gelu")
+    if approximate:
+        inner = math.sqrt(2 / math.pi) * (value + 0.044715 * (value * value * value))
+        return value * (0.5 * (1.0 + tnp.tanh(inner)))
+    return 0.5 * value * (1.0 + elementwise.erf(value * math.sqrt(0.5)))
+
+
+def glu(x: ArrayLike, axis: int = -1) -> Array:
+    """The first half of x along an axis times the sigmoid of the second.
+
+    >>> glu(np.array([1.0, 2.0, 0.0, 0.0]))
+    Array([0.5, 1. ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.glu")
+    d = canonical_axis(axis, value.ndim, "nn.glu")
+    if value.shape[d] % 2:
+        raise ShapeError(f"nn.glu: axis {axis} of an array of shape {value.shape} has an odd size, so it has no halves.")
+    first, second = tnp.split(value, 2, axis=d)
+    return first * sigmoid(second)
+
+
+def log1mexp(x: ArrayLike) -> Array:
+    """log(1 - exp(-x)) of positive x, exact for small and for large x.
+
+    Source: M. Mächler, "Accurately computing log(1 - exp(-|a|))", 2012, equation (7).
+
+    >>> log1mexp(np.array([0.5]))
+    Array([-0.9327521], dtype=float32)
+    """
+    value = inexact_array(x, "nn.log1mexp")
+    small = value < math.log(2)
+    near = tnp.where(small, value, tnp.ones_like(value))  # either formula gets harmless values where the other is taken
+    far = tnp.where(small, tnp.ones_like(value), value)
+    return tnp.where(small, tnp.log(-tnp.expm1(-near)), tnp.log1p(-tnp.exp(-far)))
+
+
+def tanh(x: ArrayLike) -> Array:
+    """The hyperbolic tangent.
+
+    >>> tanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return elementwise.tanh(inexact_array(x, "nn.tanh"))
+
+
+def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:
+    """For each integer a vector that is 1 there and else 0; all zeros for integers outside 0 ... num_classes - 1.
+
+    Args:
+        x: integers.
+        num_classes: the length of the vectors.
+        dtype: of the result, by default floating point.
+        axis: where the vectors lie in the result.
+
+    >>> one_hot(np.array([0, 2]), 3)
+    Array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
+    classes = array_of(x, "nn.one_hot")
+    rank = classes.ndim + 1
+    d = canonical_axis(axis, rank, "nn.one_hot")
+    spread = [1] * rank
+    spread[d] = num_classes
+    index_type = classes.dtype if element_type(classes.dtype).kind != "pred" else None
+    numbers = tnp.arange(num_classes, dtype=index_type).reshape(spread)
+    return (tnp.expand_dims(classes, d) == numbers).astype(float if dtype is None else dtype)

@@ -1,0 +1,184 @@
+"""Initial values of weights: each function makes an initializer, a function of a key, a shape and a dtype.
+
+>>> glorot_uniform()(random.key(0), (3, 4)).shape
+(3, 4)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tinyxla import numpy as tnp
+from tinyxla import random
+from tinyxla.errors import AttributeValueError, ShapeError
+from tinyxla.numpy.arguments import shape_of
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+Axes = int | Sequence[int]
+
+
+class Initializer(Protocol):
+    """A function of a key, a shape and a dtype."""
+
+    def __call__(self, key: Array, shape: Sequence[int], dtype: Any = None) -> Array: ...
+
+
+def zeros(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    """All zeros; the key is not used."""
+    return tnp.zeros(shape, dtype)
+
+
+def ones(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    """All ones; the key is not used."""
+    return tnp.ones(shape, dtype)
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """One value, or an array that broadcasts to the shape.
+
+    >>> constant(2.0)(random.key(0), (2,))
+    Array([2., 2.], dtype=float32)
+    """
+    default = dtype
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        return tnp.full(shape, value, _first(dtype, default))
+
+    return initialize
+
+
+def _first(dtype: Any, default: Any) -> Any:
+    """The dtype asked for at last, or when the initializer was made, or the usual one."""
+    if dtype is not None:
+        return dtype
+    return float if default is None else default
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Uniform from 0 to `scale`."""
+    default = dtype
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        return random.uniform(key, shape, _first(dtype, default)) * scale
+
+    return initialize
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Normal with mean 0 and that standard deviation."""
+    default = dtype
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        return random.normal(key, shape, _first(dtype, default)) * stddev
+
+    return initialize
+
+
+def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
+    """Normal with that standard deviation, cut off at `lower` and `upper` times it (which makes the actual one less)."""
+    default = dtype
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        return random.truncated_normal(key, lower, upper, shape, _first(dtype, default)) * stddev
+
+    return initialize
+
+
+# --- scaled by the size of the layer ----------------------------------------------------------------------------------
+
+
+def _product(shape: tuple[int, ...], axes: Axes) -> int:
+    chosen = (axes,) if isinstance(axes, int) else tuple(axes)
+    return math.prod(shape[canonical_axis(a, len(shape), "nn.initializers")] for a in chosen)
+
+
+def _fans(shape: tuple[int, ...], in_axis: Axes, out_axis: Axes, batch_axis: Axes) -> tuple[float, float]:
+    """How many inputs an output has, and outputs an input: the channels times the size of the receptive field."""
+    if len(shape) < 2 and isinstance(in_axis, int):
+        raise ShapeError(
+            f"nn.initializers: fan-in and fan-out need axes of inputs and of outputs, but the shape is {shape}; "
+            "use initializers.normal or uniform for vectors."
+        )
+    inputs, outputs = _product(shape, in_axis), _product(shape, out_axis)
+    field = math.prod(shape) / max(inputs * outputs * _product(shape, batch_axis), 1)
+    return inputs * field, outputs * field
+
+
+# The standard deviation of the standard normal distribution cut off at -2 and 2.
+_TRUNCATED_STDDEV = math.sqrt(1 - 4 * math.exp(-2) / (math.sqrt(2 * math.pi) * math.erf(math.sqrt(2))))
+
+
+def variance_scaling(
+    scale: float,
+    mode: str,
+    distribution: str,
+    in_axis: Axes = -2,
+    out_axis: Axes = -1,
+    batch_axis: Axes = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Weights of mean 0 and of the variance `scale` divided by a size of the layer.
+
+    Args:
+        scale: a positive factor.
+        mode: the size: "fan_in", "fan_out", or their arithmetic or geometric mean "fan_avg", "fan_geo_avg".
+        distribution: "normal", "truncated_normal" (at two standard deviations) or "uniform".
+        in_axis, out_axis: the axes of the shape that are the layer's inputs and outputs.
+        batch_axis: axes that count for neither.
+        dtype: of the weights.
+
+    >>> variance_scaling(1.0, "fan_in", "uniform")(random.key(0), (3, 4)).shape
+    (3, 4)
+    """
+    default = dtype
+    what = "nn.initializers.variance_scaling"
+    if mode not in ("fan_in", "fan_out", "fan_avg", "fan_geo_avg"):
+        raise AttributeValueError(f"{what}: mode is fan_in, fan_out, fan_avg or fan_geo_avg, but got {mode!r}.")
+    if distribution not in ("normal", "truncated_normal", "uniform"):
+        raise AttributeValueError(
+            f"{what}: distribution is normal, truncated_normal or uniform, but got {distribution!r}."
+        )
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        fan_in, fan_out = _fans(shape_of(what, shape), in_axis, out_axis, batch_axis)
+        sizes = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+            "fan_geo_avg": math.sqrt(fan_in * fan_out),
+        }
+        wanted = _first(dtype, default)
+        variance = scale / max(sizes[mode], 1e-30)
+        if distribution == "normal":
+            return random.normal(key, shape, wanted) * math.sqrt(variance)
+        if distribution == "uniform":
+            return random.uniform(key, shape, wanted, -1.0) * math.sqrt(3 * variance)
+        return random.truncated_normal(key, -2.0, 2.0, shape, wanted) * (math.sqrt(variance) / _TRUNCATED_STDDEV)
+
+    return initialize
+
+
+def _scaled(name: str, scale: float, mode: str, distribution: str, source: str) -> Any:
+    def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`. Source: {source}."
+    return make
+
+
+_GLOROT = 'X. Glorot and Y. Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010'
+_LECUN = 'Y. LeCun et al., "Efficient backprop", 1998, section 4.6'
+_HE = 'K. He et al., "Delving deep into rectifiers", ICCV 2015, section 2.2'
+
+glorot_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform", _GLOROT)
+glorot_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal", _GLOROT)
+lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform", _LECUN)
+lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal", _LECUN)
+he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", _HE)
+he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal", _HE)
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal

@@ -1,0 +1,127 @@
+"""Functions of whole vectors: softmax and its logarithm, and bringing mean and variance to 0 and 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinyxla import numpy as tnp
+from tinyxla.lax.elementwise import stop_gradient
+from tinyxla.numpy.arguments import Axis, inexact_array
+from tinyxla.tracing.array import Array
+
+ArrayLike = Any
+
+
+def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+    """exp(x) divided by its sum along one or more axes.
+
+    Args:
+        x: any real array; elements may be -inf, which become 0.
+        axis: one axis, several, or None for all.
+        where: elements where it is false are left out, and become 0.
+
+    >>> softmax(np.array([0.0, 0.0, -np.inf]))
+    Array([0.5, 0.5, 0. ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.softmax")
+    weights = tnp.exp(value - _largest(value, axis, where))
+    if where is not None:
+        weights = tnp.where(where, weights, 0.0)
+    return weights / tnp.sum(weights, axis=axis, keepdims=True)
+
+
+def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+    """The logarithm of softmax(x): x minus the logarithm of the sum of exp(x).
+
+    >>> log_softmax(np.array([0.0, 0.0]))
+    Array([-0.6931472, -0.6931472], dtype=float32)
+    """
+    value = inexact_array(x, "nn.log_softmax")
+    shifted = value - _largest(value, axis, where)
+    weights = tnp.exp(shifted)
+    if where is not None:
+        weights = tnp.where(where, weights, 0.0)
+    result = shifted - tnp.log(tnp.sum(weights, axis=axis, keepdims=True))
+    return result if where is None else tnp.where(where, result, -tnp.inf)
+
+
+def _largest(x: Array, axis: Axis, where: ArrayLike | None) -> Array:
+    """The maximum, as a constant: shifting x by any does not change the result, but keeps exp from overflowing."""
+    considered = x if where is None else tnp.where(where, x, -tnp.inf)
+    return stop_gradient(tnp.max(considered, axis=axis, keepdims=True))
+
+
+def logsumexp(
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Any:
+    """log(sum(b exp(a))) without overflow.
+
+    Args:
+        a: any array.
+        axis: one axis, several, or None for all.
+        b: factors, which broadcast with a; 1 unless given.
+        keepdims: keep the axes, with size 1.
+        return_sign: give the logarithm of the magnitude, and the sign, of a sum that may be negative.
+        where: elements where it is false are left out.
+
+    >>> logsumexp(np.array([1000.0, 1000.0]))
+    Array(1000.6931, dtype=float32)
+    """
+    value = inexact_array(a, "nn.logsumexp")
+    if b is not None:
+        value, factors = tnp.broadcast_arrays(value, inexact_array(b, "nn.logsumexp"))
+        value = tnp.where(factors == 0, -tnp.inf, value)
+    else:
+        factors = None
+    shift = _largest(tnp.real(value), axis, where)
+    shift = tnp.where(tnp.isfinite(shift), shift, 0.0)
+    terms = tnp.exp(value - shift)
+    if factors is not None:
+        terms = terms * factors
+    if where is not None:
+        terms = tnp.where(where, terms, 0.0)
+    total = tnp.sum(terms, axis=axis, keepdims=keepdims)
+    shift = shift if keepdims else tnp.squeeze(shift, axis=axis)
+    if return_sign:
+        sign = stop_gradient(tnp.sign(total))
+        return tnp.log(tnp.abs(total)) + shift, sign
+    return tnp.log(total) + shift
+
+
+def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
+    """log(mean(exp(x))) without overflow.
+
+    >>> logmeanexp(np.array([1000.0, 1000.0]))
+    Array(1000., dtype=float32)
+    """
+    value = inexact_array(x, "nn.logmeanexp")
+    counted = tnp.ones_like(value) if where is None else tnp.where(where, tnp.ones_like(value), 0.0)
+    count = tnp.sum(counted, axis=axis, keepdims=keepdims)
+    return logsumexp(value, axis=axis, where=where, keepdims=keepdims) - tnp.log(count)
+
+
+def standardize(
+    x: ArrayLike,
+    axis: Axis = -1,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    where: ArrayLike | None = None,
+) -> Array:
+    """x with its mean taken away, divided by the square root of its variance plus epsilon.
+
+    >>> standardize(np.array([-1.0, 1.0]), epsilon=0.0)
+    Array([-1.,  1.], dtype=float32)
+    """
+    value = inexact_array(x, "nn.standardize")
+    if mean is None:
+        mean = tnp.mean(value, axis=axis, keepdims=True, where=where)
+    centred = value - mean
+    if variance is None:
+        variance = tnp.mean(tnp.square(centred), axis=axis, keepdims=True, where=where)
+    return centred / tnp.sqrt(variance + epsilon)

@@ -1,0 +1,368 @@
+"""Products of arrays: dot, matmul, einsum and their relatives, all made of the one contraction op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    broadcast_shapes,
+    broadcast_to_shape,
+    cast,
+    promoted,
+    python_dtype,
+)
+from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel
+from tinyxla.numpy.reductions import sum as total
+from tinyxla.ops import contraction, movement, reduction
+from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+Ints = tuple[int, ...]
+
+
+def _dot(
+    x: Any, y: Any, contract: tuple[Ints, Ints], batch: tuple[Ints, Ints] = ((), ()), preferred: Any = None
+) -> Any:
+    return contraction.dot(
+        x,
+        y,
+        lhs_contracting_dims=contract[0],
+        rhs_contracting_dims=contract[1],
+        lhs_batch_dims=batch[0],
+        rhs_batch_dims=batch[1],
+        preferred_element_type=None if preferred is None else element_type(python_dtype(preferred)),
+    )
+
+
+def _pair(what: str, a: ArrayLike, b: ArrayLike) -> tuple[Any, Any, bool]:
+    (x, y), (_, weak) = promoted(what, array_of(a, what), array_of(b, what))
+    return x, y, weak
+
+
+def _fit(what: str, x: Any, i: int, y: Any, j: int) -> None:
+    if x.shape[i] != y.shape[j]:
+        raise ShapeError(
+            f"{what}: shapes {x.shape} and {y.shape} do not fit: axis {i} of the first has size {x.shape[i]}, "
+            f"axis {j} of the second {y.shape[j]}."
+        )
+
+
+def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+    """The sum over the last axis of a and the last but one of b (the only one of a vector); with a scalar, the product."""
+    x, y, weak = _pair("dot", a, b)
+    if x.ndim == 0 or y.ndim == 0:
+        return arith.multiply(x, y).with_weak_type(weak)
+    j = y.ndim - (2 if y.ndim > 1 else 1)
+    _fit("dot", x, x.ndim - 1, y, j)
+    return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
+
+
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+    """The matrix product; further axes in front broadcast against each other. A vector is a row, or a column.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.matmul(jnp.eye(2), jnp.array([1.0, 2.0]))
+        Array([1., 2.], dtype=float32)
+    """
+    x, y, weak = _pair("matmul", a, b)
+    for v in (x, y):
+        if v.ndim == 0:
+            raise ShapeError("matmul: takes vectors and matrices, but got an array without dimensions; use multiply.")
+    j = y.ndim - (2 if y.ndim > 1 else 1)
+    _fit("matmul", x, x.ndim - 1, y, j)
+    left, right = x.shape[:-2], y.shape[:-2]
+    if not right:
+        return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
+    if not left:
+        found = _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type)  # (row of x), batch, column of y
+        return (moveaxis(found, 0, -2) if x.ndim == 2 else found).with_weak_type(weak)
+    batch = broadcast_shapes("matmul", left, right)
+    x = broadcast_to_shape("matmul", x, (*batch, *x.shape[-2:]))
+    y = broadcast_to_shape("matmul", y, (*batch, *y.shape[-2:]))
+    shared = tuple(range(len(batch)))
+    contract = ((x.ndim - 1,), (y.ndim - 2,))
+    return _dot(x, y, contract, (shared, shared), preferred_element_type).with_weak_type(weak)
+
+
+def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+    """The dot product of the flattened arrays, the first conjugated."""
+    return dot(ravel(arith.conjugate(a)), ravel(b), preferred_element_type=preferred_element_type)
+
+
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
+    """The dot products along an axis, the first conjugated."""
+    x, y, weak = _pair("vecdot", x1, x2)
+    x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
+    _fit("vecdot", x, x.ndim - 1, y, y.ndim - 1)
+    shape = broadcast_shapes("vecdot", x.shape, y.shape)
+    x, y = broadcast_to_shape("vecdot", arith.conjugate(x), shape), broadcast_to_shape("vecdot", y, shape)
+    batch = tuple(range(len(shape) - 1))
+    return _dot(x, y, ((len(shape) - 1,),) * 2, (batch, batch)).with_weak_type(weak)  # type: ignore[arg-type]
+
+
+def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+    """The sum over the last axes of both."""
+    x, y, weak = _pair("inner", a, b)
+    if x.ndim == 0 or y.ndim == 0:
+        return arith.multiply(x, y).with_weak_type(weak)
+    _fit("inner", x, x.ndim - 1, y, y.ndim - 1)
+    return _dot(x, y, ((x.ndim - 1,), (y.ndim - 1,)), preferred=preferred_element_type).with_weak_type(weak)
+
+
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
+    """All products of an element of a with one of b, both flattened."""
+    x, y, weak = _pair("outer", ravel(a), ravel(b))
+    return arith.multiply(expand_dims(x, 1), expand_dims(y, 0)).with_weak_type(weak)
+
+
+def tensordot(
+    a: ArrayLike, b: ArrayLike, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
+    """The sum over axes: the last `axes` of a and first of b, or a list of axes of each."""
+    x, y, weak = _pair("tensordot", a, b)
+    if isinstance(axes, Iterable):
+        first, second = axes
+        left, right = (tuple(d) if isinstance(d, Iterable) else (d,) for d in (first, second))  # pyright: ignore
+    else:
+        count = int(axes)
+        if not 0 <= count <= min(x.ndim, y.ndim):
+            raise ShapeError(f"tensordot: {count} axes are more than shapes {x.shape} and {y.shape} both have.")
+        left, right = tuple(range(x.ndim - count, x.ndim)), tuple(range(count))
+    left = tuple(canonical_axis(d, x.ndim, "tensordot") for d in left)
+    right = tuple(canonical_axis(d, y.ndim, "tensordot") for d in right)
+    if len(left) != len(right) or len(set(left)) != len(left) or len(set(right)) != len(right):
+        raise ShapeError(f"tensordot: axes {axes} pair distinct axes of both arrays.")
+    for i, j in zip(left, right, strict=True):
+        _fit("tensordot", x, i, y, j)
+    return _dot(x, y, (left, right), preferred=preferred_element_type).with_weak_type(weak)
+
+
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """The Kronecker product: each element of a times the whole of b."""
+    x, y, weak = _pair("kron", a, b)
+    rank = max(x.ndim, y.ndim)
+    left, right = (1,) * (rank - x.ndim) + x.shape, (1,) * (rank - y.ndim) + y.shape
+    x = movement.reshape_to(x, tuple(n for size in left for n in (size, 1)))
+    y = movement.reshape_to(y, tuple(n for size in right for n in (1, size)))
+    product = arith.multiply(x, y)
+    sizes = tuple(m * n for m, n in zip(left, right, strict=True))
+    return movement.reshape_to(product, sizes).with_weak_type(weak)  # type: ignore[attr-defined]
+
+
+def cross(
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Array:
+    """The cross product of vectors of 3 (or 2) elements along an axis."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y, _ = _pair("cross", a, b)
+    x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    for v in (x, y):
+        if v.shape[-1] not in (2, 3):
+            raise ShapeError(f"cross: vectors have 2 or 3 elements, but got shapes {x.shape} and {y.shape}.")
+
+    def part(v: Any, k: int) -> Any:
+        piece = movement.slice_axis(v, v.ndim - 1, k, k + 1)
+        return movement.reshape_to(piece, v.shape[:-1])
+
+    def determinant(i: int, j: int) -> Array:
+        return arith.subtract(arith.multiply(part(x, i), part(y, j)), arith.multiply(part(x, j), part(y, i)))
+
+    if x.shape[-1] == y.shape[-1] == 2:
+        return determinant(0, 1)
+    x, y = (_with_third(v) for v in (x, y))
+    parts = [determinant(1, 2), determinant(2, 0), determinant(0, 1)]
+    return moveaxis(concatenate([expand_dims(p, -1) for p in parts], -1), -1, axisc)
+
+
+def _with_third(v: Any) -> Any:
+    """A vector of two elements with a zero as the third."""
+    if v.shape[-1] == 3:
+        return v
+    config = ((0, 0, 0),) * (v.ndim - 1) + ((0, 1, 0),)
+    return movement.pad(v, movement.full(0, v.dtype), padding_config=config)
+
+
+# --- einsum -------------------------------------------------------------------------------------------------------------
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: None = None,
+    optimize: Any = "optimal",
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Sums of products in Einstein's notation: `einsum("ij,jk->ik", a, b)`.
+
+    Letters name axes; those that are not in the result are summed over; `...` stands for axes that broadcast. Several
+    operands are multiplied in pairs, in an order that NumPy finds to be cheap (`optimize` as in `numpy.einsum_path`).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.einsum("ij->j", jnp.ones((2, 3)))
+        Array([2., 2., 2.], dtype=float32)
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_sublists((subscripts, *operands))
+    arrays, (dtype, weak) = promoted("einsum", *(array_of(x, "einsum") for x in operands))
+    inputs, output = _parse(subscripts, [x.ndim for x in arrays])
+    sizes: dict[str, int] = {}
+    for labels, x in zip(inputs, arrays, strict=True):
+        for label, n in zip(labels, x.shape, strict=True):
+            if sizes.setdefault(label, n) != n and 1 not in (n, sizes[label]):
+                raise ShapeError(f"einsum: in {subscripts!r} the axis {label!r} has sizes {sizes[label]} and {n}.")
+            sizes[label] = max(n, sizes[label]) if sizes[label] != 0 and n != 0 else 0
+    named: list[tuple[str, Any]] = []
+    for labels, x in zip(inputs, arrays, strict=True):
+        named.append(_stretched(labels, x, sizes))
+    result = _contract(named, output, sizes, optimize)
+    wanted = dtype if preferred_element_type is None else python_dtype(preferred_element_type)
+    return cast(result, wanted).with_weak_type(weak)
+
+
+def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """einsum(a, [0, 1], b, [1, 2], [0, 2]) as letters."""
+    operands = args[: len(args) // 2 * 2 : 2]
+    lists = [*args[1 : len(args) // 2 * 2 : 2]]
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    seen = sorted({k for labels in [*lists, *([args[-1]] if len(args) % 2 else [])] for k in labels if k is not Ellipsis})
+    table = {k: letters[n] for n, k in enumerate(seen)}
+
+    def text(labels: Sequence[Any]) -> str:
+        return "".join("..." if k is Ellipsis else table[k] for k in labels)
+
+    written = ",".join(map(text, lists))
+    return (written + "->" + text(args[-1]) if len(args) % 2 else written), operands
+
+
+def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; axes under `...` become upper labels of their own."""
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ArgumentError(f"einsum: {subscripts!r} names {len(terms)} operands, but {len(ranks)} are given.")
+    spare = [chr(0x3B1 + k) for k in range(64)]
+    inputs: list[str] = []
+    widest = ""
+    for term, rank in zip(terms, ranks, strict=True):
+        names = term.replace("...", "")
+        hidden = rank - len(names)
+        if not all(c.isalpha() for c in names) or hidden < 0 or hidden and "..." not in term:
+            raise ShapeError(f"einsum: {term!r} in {subscripts!r} does not fit an array of {rank} dimensions.")
+        dots = "".join(spare[k] for k in reversed(range(hidden)))
+        widest = max(widest, dots, key=len)
+        inputs.append(term.replace("...", dots))
+    if arrow:
+        output = right.replace("...", widest)
+        for label in output:
+            if output.count(label) > 1 or not any(label in term for term in inputs):
+                raise ArgumentError(f"einsum: the result of {subscripts!r} takes each axis of the operands at most once.")
+        return inputs, output
+    everything = "".join(inputs)
+    free = sorted(c for c in set(everything) if everything.count(c) == 1 and c not in widest)
+    return inputs, widest + "".join(free)
+
+
+def _stretched(labels: str, x: Any, sizes: dict[str, int]) -> tuple[str, Any]:
+    """An operand without repeated labels and without axes of size 1 that broadcast."""
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            i = labels.index(label)
+            j = labels.index(label, i + 1)
+            x = _diagonal(x, i, j)
+            labels = labels[:i] + labels[i + 1 : j] + labels[j + 1 :] + label
+    for d in reversed(range(len(labels))):
+        if x.shape[d] == 1 and sizes[labels[d]] != 1:
+            x = movement.reshape_to(x, (*x.shape[:d], *x.shape[d + 1 :]))
+            labels = labels[:d] + labels[d + 1 :]
+    return labels, x
+
+
+def _diagonal(x: Any, i: int, j: int) -> Any:
+    n = x.shape[i]
+    x = moveaxis(x, (i, j), (-2, -1))
+    flat = movement.reshape_to(x, (*x.shape[:-2], n * n))
+    return movement.slice_axis(flat, flat.ndim - 1, 0, n * n, n + 1) if n else flat
+
+
+def _contract(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], optimize: Any) -> Any:
+    """Multiply in pairs; an axis is summed over as soon as nothing else has it."""
+    for pair in _path(named, output, sizes, optimize):
+        chosen = [named[k] for k in sorted(pair)]
+        named = [t for k, t in enumerate(named) if k not in pair]
+        while len(chosen) > 1:
+            rest = {c for labels, _ in [*named, *chosen[2:]] for c in labels} | set(output)
+            chosen = [_multiply(chosen[0], chosen[1], rest), *chosen[2:]]
+        named.append(chosen[0])
+    ((labels, x),) = named
+    summed = tuple(d for d, c in enumerate(labels) if c not in output)
+    x = reduction.reduce_sum(x, summed) if not summed or _is_wide(x) else total(x, summed, x.dtype)
+    labels = "".join(c for c in labels if c in output)
+    missing = [c for c in output if c not in labels]
+    x = movement.transpose_to(x, tuple(labels.index(c) for c in output if c in labels))
+    if not missing:
+        return x
+    places = tuple(k for k, c in enumerate(output) if c in labels)
+    return movement.broadcast(x, sizes=tuple(sizes[c] for c in output), dimensions=places)
+
+
+def _is_wide(x: Any) -> bool:
+    return element_type(x.dtype).bits >= 32
+
+
+def _path(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
+    if len(named) <= 2:
+        return [tuple(range(len(named)))]
+    letters = {c: chr(ord("a") + k) if k < 26 else chr(ord("A") + k - 26) for k, c in enumerate(sizes)}
+    if len(letters) > 52:
+        raise ArgumentError(f"einsum: has {len(letters)} different axes; at most 52 can be told apart.")
+    terms = ["".join(letters[c] for c in labels) for labels, _ in named]
+    present = {c for labels, _ in named for c in labels}
+    result = "".join(letters[c] for c in output if c in present)
+    shapes = [np.broadcast_to(np.float32(0), x.shape) for _, x in named]
+    strategy = "greedy" if optimize is True or len(named) > 6 and optimize == "optimal" else optimize
+    path = np.einsum_path(",".join(terms) + "->" + result, *shapes, optimize=strategy)[0]
+    return [tuple(pair) for pair in path[1:]]
+
+
+def _multiply(left: tuple[str, Any], right: tuple[str, Any], needed: set[str]) -> tuple[str, Any]:
+    """The product of two operands, summed over the axes that are not needed any more."""
+    (a, x), (b, y) = (_summed(side, other[0], needed) for side, other in ((left, right), (right, left)))
+    contract = [c for c in a if c in b and c not in needed]
+    batch = [c for c in a if c in b and c in needed]
+    found = _dot(
+        x,
+        y,
+        (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
+        (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch)),
+    )
+    free = [c for c in a if c not in b] + [c for c in b if c not in a]
+    return "".join(batch + free), found
+
+
+def _summed(side: tuple[str, Any], other: str, needed: set[str]) -> tuple[str, Any]:
+    """An operand, summed over the axes that only it has."""
+    labels, x = side
+    alone = tuple(d for d, c in enumerate(labels) if c not in other and c not in needed)
+    if not alone:
+        return side
+    return "".join(c for d, c in enumerate(labels) if d not in alone), total(x, alone, x.dtype)
+
+
+def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> Any:
+    """The order in which NumPy would multiply the operands, and a report."""
+    shapes = [np.broadcast_to(np.float32(0), array_of(x, "einsum_path").shape) for x in operands]
+    return np.einsum_path(subscripts, *shapes, optimize=optimize)

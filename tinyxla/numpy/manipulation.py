@@ -1,0 +1,684 @@
+"""Functions that move elements: shapes, axes, joining, splitting, repeating, padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    broadcast_to_shape,
+    broadcasted,
+    canonical_axes,
+    cast,
+    constant,
+    integer_of,
+    operand,
+    promoted,
+    python_dtype,
+    shape_of,
+)
+from tinyxla.numpy.arguments import broadcast_shapes as common_shape
+from tinyxla.numpy.reductions import sum as total
+from tinyxla.ops import elementwise as ops
+from tinyxla.ops import movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+# --- shape --------------------------------------------------------------------------------------------------------------
+
+
+def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
+    """The elements in another shape; one size may be -1, which means what remains.
+
+    `order="F"` takes and puts the elements with the first index varying fastest.
+    """
+    x = array_of(a, "reshape")
+    if isinstance(shape, Array) and shape.ndim == 0 or not isinstance(shape, Iterable):
+        shape = (shape,)
+    sizes = [integer_of("reshape", "a size", n) for n in shape]
+    if sizes.count(-1) > 1 or any(n < -1 for n in sizes):
+        raise ShapeError(f"reshape: at most one size is -1 and none is below, but got {tuple(sizes)}.")
+    if -1 in sizes:
+        known = math.prod(n for n in sizes if n != -1)
+        if known == 0 or x.size % known:
+            raise ShapeError(f"reshape: {x.size} elements of an array of shape {x.shape} do not fit {tuple(sizes)}.")
+        sizes[sizes.index(-1)] = x.size // known
+    if math.prod(sizes) != x.size:
+        raise ShapeError(
+            f"reshape: an array of shape {x.shape} has {x.size} elements, but {tuple(sizes)} takes {math.prod(sizes)}."
+        )
+    if order == "F":
+        turned = movement.reshape_to(transpose(x), tuple(reversed(sizes)))
+        return transpose(turned)  # type: ignore[arg-type]
+    if order not in ("C", "A", "K"):
+        raise ArgumentError(f"reshape: order is 'C' or 'F', but got {order!r}.")
+    return movement.reshape_to(x, tuple(sizes))  # type: ignore[return-value]
+
+
+def ravel(a: ArrayLike, order: str = "C") -> Array:
+    """The elements in one dimension."""
+    return reshape(a, (-1,) if np.size(_shape(a)) == 0 or 0 not in _shape(a) else (0,), order)
+
+
+def _shape(a: Any) -> tuple[int, ...]:
+    return a.shape if hasattr(a, "shape") else np.shape(a)
+
+
+def shape(a: ArrayLike) -> tuple[int, ...]:
+    """The sizes of the dimensions."""
+    return array_of(a, "shape").shape
+
+
+def ndim(a: ArrayLike) -> int:
+    """The number of dimensions."""
+    return array_of(a, "ndim").ndim
+
+
+def size(a: ArrayLike, axis: int | None = None) -> int:
+    """The number of elements, or the size of an axis."""
+    x = array_of(a, "size")
+    return x.size if axis is None else x.shape[canonical_axis(axis, x.ndim, "size")]
+
+
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """The axes in another order: that of `axes`, or reversed."""
+    x = array_of(a, "transpose")
+    if axes is None:
+        order = tuple(reversed(range(x.ndim)))
+    else:
+        order = tuple(canonical_axis(d, x.ndim, "transpose") for d in axes)
+        if sorted(order) != list(range(x.ndim)):
+            raise ShapeError(f"transpose: axes {tuple(axes)} is no order of the {x.ndim} axes of an array {x.shape}.")
+    return movement.transpose_to(x, order)  # type: ignore[return-value]
+
+
+permute_dims = transpose
+
+
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """The last two axes exchanged."""
+    x = array_of(x, "matrix_transpose")
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_transpose: takes matrices, but got an array of shape {x.shape}.")
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
+    """Two axes exchanged."""
+    x = array_of(a, "swapaxes")
+    order = list(range(x.ndim))
+    i, j = (canonical_axis(d, x.ndim, "swapaxes") for d in (axis1, axis2))
+    order[i], order[j] = j, i
+    return movement.transpose_to(x, tuple(order))  # type: ignore[return-value]
+
+
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """Axes moved to other places; the others keep their order."""
+    x = array_of(a, "moveaxis")
+    given, wanted = (
+        [canonical_axis(d, x.ndim, "moveaxis") for d in (axes if isinstance(axes, Iterable) else (axes,))]
+        for axes in (source, destination)
+    )
+    if len(given) != len(wanted) or len(set(given)) != len(given) or len(set(wanted)) != len(wanted):
+        raise ShapeError(f"moveaxis: source {source} and destination {destination} pair distinct axes.")
+    order = [d for d in range(x.ndim) if d not in given]
+    for to, d in sorted(zip(wanted, given, strict=True)):
+        order.insert(to, d)
+    return movement.transpose_to(x, tuple(order))  # type: ignore[return-value]
+
+
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
+    """An axis moved before another; `moveaxis` says it more clearly."""
+    x = array_of(a, "rollaxis")
+    axis = canonical_axis(axis, x.ndim, "rollaxis")
+    start = start + x.ndim if start < 0 else start
+    return moveaxis(x, axis, start - (start > axis))
+
+
+def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+    """New axes of size 1, at these places of the result."""
+    x = array_of(a, "expand_dims")
+    wanted = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    axes = canonical_axes("expand_dims", wanted, x.ndim + len(wanted))
+    rest = iter(x.shape)
+    sizes = tuple(1 if d in axes else next(rest) for d in range(x.ndim + len(axes)))
+    return movement.reshape_to(x, sizes)  # type: ignore[return-value]
+
+
+def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
+    """Without axes of size 1: all of them, or those named."""
+    x = array_of(a, "squeeze")
+    axes = tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else canonical_axes("squeeze", axis, x.ndim)
+    for d in axes:
+        if x.shape[d] != 1:
+            raise ShapeError(f"squeeze: axis {d} of an array of shape {x.shape} has size {x.shape[d]}, not 1.")
+    return movement.reshape_to(x, tuple(n for d, n in enumerate(x.shape) if d not in axes))  # type: ignore[return-value]
+
+
+def broadcast_to(array: ArrayLike, shape: Any) -> Array:
+    """The array stretched to a shape: axes of size 1 repeat, and new ones come in front."""
+    return broadcast_to_shape("broadcast_to", array_of(array, "broadcast_to"), shape_of("broadcast_to", shape))
+
+
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """The arrays stretched to their common shape."""
+    return broadcasted("broadcast_arrays", [array_of(x, "broadcast_arrays") for x in args]) if args else []
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The common shape of arrays of these shapes."""
+    return common_shape("broadcast_shapes", *(shape_of("broadcast_shapes", s) for s in shapes))
+
+
+def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
+    def apply(*arys: ArrayLike) -> Any:
+        arrays = [array_of(x, what) for x in arys]
+        found = [movement.reshape_to(x, extend(x)) for x in arrays]
+        return found[0] if len(found) == 1 else found
+
+    apply.__name__ = apply.__qualname__ = what
+    apply.__doc__ = f"The arrays with at least {what[-2]} dimensions."
+    return apply
+
+
+atleast_1d = _at_least("atleast_1d", lambda x: x.shape or (1,))
+atleast_2d = _at_least("atleast_2d", lambda x: (1,) * (2 - x.ndim) + x.shape)
+atleast_3d = _at_least(
+    "atleast_3d", lambda x: x.shape + (1,) if x.ndim == 2 else (1,) * (2 - x.ndim) + x.shape + (1,) * (x.ndim < 2)
+)
+
+# --- joining and splitting ----------------------------------------------------------------------------------------------
+
+
+def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: Any = None) -> Array:
+    """Arrays one after another along an axis (flattened if None).
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
+        Array([0., 0., 1.], dtype=float32)
+    """
+    parts = _parts("concatenate", arrays, dtype)
+    if axis is None:
+        parts, axis = [ravel(x) for x in parts], 0
+    rank = parts[0].ndim
+    for x in parts:
+        if x.ndim != rank:
+            raise ShapeError(f"concatenate: arrays have {rank} and {x.ndim} dimensions; reshape them to equally many.")
+    if rank == 0:
+        raise ShapeError("concatenate: arrays without dimensions have no axis to join along; use stack.")
+    along = canonical_axis(axis, rank, "concatenate")
+    for x in parts:
+        if x.shape[:along] + x.shape[along + 1 :] != parts[0].shape[:along] + parts[0].shape[along + 1 :]:
+            raise ShapeError(f"concatenate: shapes {parts[0].shape} and {x.shape} differ outside axis {along}.")
+    return parts[0] if len(parts) == 1 else movement.concatenate(*parts, dimension=along)
+
+
+concat = concatenate
+
+
+def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
+    """The arrays of a sequence, of one type."""
+    sequence = list(arrays) if isinstance(arrays, Iterable) else None
+    if not sequence:
+        raise ArgumentError(f"{what}: takes a sequence of at least one array, but got {arrays!r}.")
+    if dtype is not None:
+        return [cast(operand(x, what), python_dtype(dtype), False) for x in sequence]
+    if all(isinstance(x, (Array, np.ndarray)) for x in sequence):
+        found, (_, weak) = promoted(what, *sequence)
+        return [x.with_weak_type(weak) for x in found]
+    found, _ = promoted(what, *(array_of(x, what) for x in sequence))
+    return found
+
+
+def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
+    """Arrays of one shape along a new axis."""
+    parts = _parts("stack", arrays, dtype)
+    for x in parts:
+        if x.shape != parts[0].shape:
+            raise ShapeError(f"stack: the arrays have one shape, but got {parts[0].shape} and {x.shape}.")
+    along = canonical_axis(axis, parts[0].ndim + 1, "stack")
+    return concatenate([expand_dims(x, along) for x in parts], along)
+
+
+def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
+    """Arrays side by side: along axis 1, or 0 for arrays of one dimension."""
+    parts = [atleast_1d(x) for x in _parts("hstack", tup, dtype)]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
+    """Arrays as rows below each other."""
+    return concatenate([atleast_2d(x) for x in _parts("vstack", tup, dtype)], 0)
+
+
+def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
+    """Arrays behind each other, along axis 2."""
+    return concatenate([atleast_3d(x) for x in _parts("dstack", tup, dtype)], 2)
+
+
+def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
+    """Arrays of one dimension as columns, others side by side."""
+    parts = _parts("column_stack", tup, None)
+    return concatenate([x if x.ndim >= 2 else movement.reshape_to(x, (x.size, 1)) for x in parts], 1)
+
+
+def block(arrays: Any) -> Array:
+    """An array of blocks, given as nested lists: the innermost are joined along the last axis."""
+
+    def depth(value: Any) -> int:
+        return 1 + max(map(depth, value)) if isinstance(value, list) else 0
+
+    def join(value: Any, level: int, rank: int) -> Array:
+        if not isinstance(value, list):
+            x = array_of(value, "block")
+            return movement.reshape_to(x, (1,) * (rank - x.ndim) + x.shape)  # type: ignore[return-value]
+        return concatenate([join(v, level - 1, rank) for v in value], -level)
+
+    def rank_of(value: Any) -> int:
+        return max(map(rank_of, value)) if isinstance(value, list) else array_of(value, "block").ndim
+
+    levels = depth(arrays)
+    return join(arrays, levels, max(levels, rank_of(arrays)))
+
+
+def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -> list[Array]:
+    x = array_of(ary, what)
+    along = canonical_axis(axis, x.ndim, what)
+    length = x.shape[along]
+    if isinstance(sections, Iterable) and not (isinstance(sections, Array) and sections.ndim == 0):
+        given = [integer_of(what, "an index", k) for k in sections]
+        bounds = [0, *(min(max(k + length if k < 0 else k, 0), length) for k in given), length]
+    else:
+        count = integer_of(what, "the number of sections", sections)
+        if count < 1 or equal and length % count:
+            raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
+        small, rest = builtin_divmod(length, count)
+        bounds = [k * small + min(k, rest) for k in range(count + 1)]
+    pairs = zip(bounds, bounds[1:], strict=False)
+    return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairs]  # type: ignore[misc]
+
+
+def builtin_divmod(a: int, b: int) -> tuple[int, int]:
+    return a // b, a % b
+
+
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Parts of an array along an axis: so many equal ones, or cut before these indices."""
+    return _divided("split", ary, indices_or_sections, axis, True)
+
+
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """As `split`, but the first parts may be one longer."""
+    return _divided("array_split", ary, indices_or_sections, axis, False)
+
+
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """Parts along axis 1, or 0 for an array of one dimension."""
+    x = array_of(ary, "hsplit")
+    return _divided("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1, True)
+
+
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """Parts along axis 0."""
+    return _divided("vsplit", ary, indices_or_sections, 0, True)
+
+
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """Parts along axis 2."""
+    return _divided("dsplit", ary, indices_or_sections, 2, True)
+
+
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The slices along an axis, without it."""
+    x = array_of(x, "unstack")
+    along = canonical_axis(axis, x.ndim, "unstack")
+    return tuple(squeeze(movement.slice_axis(x, along, k, k + 1), along) for k in range(x.shape[along]))
+
+
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
+    """Two arrays one after the other; flattened if no axis is given."""
+    return concatenate([arr, values], axis)
+
+
+# --- repeating, turning -------------------------------------------------------------------------------------------------
+
+
+def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
+    """The array repeated as a whole, so many times along each axis."""
+    x = array_of(A, "tile")
+    counts = [integer_of("tile", "a count", n) for n in (reps if isinstance(reps, Iterable) else (reps,))]
+    if any(n < 0 for n in counts):
+        raise ShapeError(f"tile: counts are not negative, but got {tuple(counts)}.")
+    rank = max(x.ndim, len(counts))
+    sizes = (1,) * (rank - x.ndim) + x.shape
+    counts = [1] * (rank - len(counts)) + counts
+    spread = [n for pair in zip(counts, sizes, strict=True) for n in pair]
+    wide = movement.broadcast(
+        movement.reshape_to(x, sizes), sizes=tuple(spread), dimensions=tuple(range(1, 2 * rank, 2))
+    )
+    return movement.reshape_to(wide, tuple(c * n for c, n in zip(counts, sizes, strict=True)))  # type: ignore
+
+
+def repeat(
+    a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding: None = None
+) -> Array:
+    """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each."""
+    x = array_of(a, "repeat")
+    if axis is None:
+        x, axis = ravel(x), 0
+    along = canonical_axis(axis, x.ndim, "repeat")
+    counts = np.asarray(_concrete("repeat", repeats))
+    if counts.ndim > 1 or counts.ndim == 1 and counts.size not in (1, x.shape[along]):
+        raise ShapeError(f"repeat: {counts.size} counts do not fit axis {along} of size {x.shape[along]}.")
+    if (counts < 0).any():
+        raise ShapeError("repeat: counts are not negative.")
+    if counts.size == 1 and total_repeat_length is None:
+        count = int(counts.reshape(()))
+        spread = (*x.shape[: along + 1], count, *x.shape[along + 1 :])
+        wide = movement.broadcast(x, sizes=spread, dimensions=tuple(d for d in range(x.ndim + 1) if d != along + 1))
+        sizes = (*x.shape[:along], x.shape[along] * count, *x.shape[along + 1 :])
+        return movement.reshape_to(wide, sizes)  # type: ignore[return-value]
+    chosen = np.repeat(np.arange(x.shape[along]), counts)
+    if total_repeat_length is not None:
+        length = integer_of("repeat", "total_repeat_length", total_repeat_length)
+        padding = np.full(max(length - chosen.size, 0), chosen[-1] if chosen.size else 0)
+        chosen = np.concatenate([chosen, padding])[:length]
+    return _rows(x, along, chosen)
+
+
+def _concrete(what: str, value: Any) -> Any:
+    """The value of an argument on which a shape depends."""
+    return value.concrete(f"{what}, whose result's shape depends on this argument,").numpy() if isinstance(value, Array) else value
+
+
+def _rows(x: Any, along: int, chosen: np.ndarray[Any, Any]) -> Any:
+    """Slices along an axis at static places: runs of neighbours are taken together."""
+    if chosen.size == 0:
+        return movement.slice_axis(x, along, 0, 0)
+    breaks = np.flatnonzero(np.diff(chosen) != 1) + 1
+    runs = np.split(chosen, breaks)
+    parts = [movement.slice_axis(x, along, int(run[0]), int(run[-1]) + 1) for run in runs]
+    return parts[0] if len(parts) == 1 else movement.concatenate(*parts, dimension=along)
+
+
+def flip(m: ArrayLike, axis: Axis = None) -> Array:
+    """The elements in reverse order along axes (all if None)."""
+    x = array_of(m, "flip")
+    axes = canonical_axes("flip", axis, x.ndim)
+    return movement.reverse(x, dimensions=axes) if axes else x
+
+
+def flipud(m: ArrayLike) -> Array:
+    """The rows in reverse order."""
+    return flip(m, 0)
+
+
+def fliplr(m: ArrayLike) -> Array:
+    """The columns in reverse order."""
+    return flip(m, 1)
+
+
+def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """Turned k times by 90 degrees, from the first axis towards the second."""
+    x = array_of(m, "rot90")
+    first, second = (canonical_axis(d, x.ndim, "rot90") for d in axes)
+    if first == second:
+        raise ShapeError(f"rot90: takes two different axes, but got {axes}.")
+    turns = k % 4
+    if turns == 0:
+        return x
+    if turns == 2:
+        return flip(x, (first, second))
+    return swapaxes(flip(x, second), first, second) if turns == 1 else flip(swapaxes(x, first, second), second)
+
+
+def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
+    """The elements moved by `shift` along axes; what leaves at the end comes in at the start."""
+    x = array_of(a, "roll")
+    if axis is None:
+        return reshape(roll(ravel(x), shift, 0), x.shape)
+    axes = [canonical_axis(d, x.ndim, "roll") for d in (axis if isinstance(axis, Iterable) else (axis,))]
+    shifts = [integer_of("roll", "a shift", s) for s in (shift if isinstance(shift, Iterable) else (shift,))]
+    if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
+        raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes.")
+    count = max(len(axes), len(shifts))
+    for along, by in zip(axes * (count // len(axes)), shifts * (count // len(shifts)), strict=True):
+        length = x.shape[along]
+        if length and by % length:
+            cut = length - by % length
+            parts = movement.slice_axis(x, along, cut, length), movement.slice_axis(x, along, 0, cut)
+            x = movement.concatenate(*parts, dimension=along)
+    return x
+
+
+# --- diagonals, differences ---------------------------------------------------------------------------------------------
+
+
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis."""
+    x = array_of(a, "diagonal")
+    i, j = (canonical_axis(d, x.ndim, "diagonal") for d in (axis1, axis2))
+    if i == j:
+        raise ShapeError(f"diagonal: takes two different axes, but got {axis1} and {axis2}.")
+    x = moveaxis(x, (i, j), (-2, -1))
+    *outer, rows, columns = x.shape
+    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    if length == 0:
+        return movement.reshape_to(movement.slice_axis(ravel(x), 0, 0, 0), (*outer, 0))  # type: ignore[return-value]
+    # In row-major order the elements of a diagonal are columns + 1 apart.
+    flat = movement.reshape_to(x, (*outer, rows * columns))
+    start = max(offset, 0) + columns * max(-offset, 0)
+    return movement.slice_axis(flat, len(outer), start, start + (length - 1) * (columns + 1) + 1, columns + 1)  # type: ignore
+
+
+def diag(v: ArrayLike, k: int = 0) -> Array:
+    """The k-th diagonal of a matrix, or the matrix that has a vector there."""
+    x = array_of(v, "diag")
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError(f"diag: takes a vector or a matrix, but got an array of shape {x.shape}.")
+    n = x.shape[0] + abs(k)
+    column = movement.pad(x, constant(0, x.dtype), padding_config=((max(k, 0), max(-k, 0), 0),))
+    grid = Shape(element_type(np.int32), (n, n))
+    row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, (n, n)))
+    hit = ops.eq(row, movement.iota(shape=grid, iota_dimension=1))
+    spread = movement.broadcast(column, sizes=(n, n), dimensions=(1,))
+    return ops.select(hit, spread, movement.full(0, x.dtype, (n, n))).with_weak_type(x.weak_type)  # type: ignore
+
+
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
+    """The matrix that has the flattened elements on its k-th diagonal."""
+    return diag(ravel(v), k)
+
+
+def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
+    """The sum of the elements on a diagonal."""
+    return total(diagonal(a, offset, axis1, axis2), -1, dtype)
+
+
+def diff(
+    a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
+    """The differences of neighbours along an axis, taken n times."""
+    x = array_of(a, "diff")
+    if n < 0:
+        raise ArgumentError(f"diff: n is not negative, but got {n}.")
+    along = canonical_axis(axis, x.ndim, "diff")
+    edge = (*x.shape[:along], 1, *x.shape[along + 1 :])
+    ends = [None if end is None else array_of(end, "diff") for end in (prepend, append)]
+    ends = [broadcast_to_shape("diff", e, edge) if e is not None and e.ndim == 0 else e for e in ends]
+    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
+    x = concatenate(parts, along)
+    for _ in range(n):
+        length = x.shape[along]
+        later = movement.slice_axis(x, along, min(1, length), length)
+        earlier = movement.slice_axis(x, along, 0, max(length - 1, 0))
+        x = ops.ne(later, earlier) if x.dtype.kind == "b" else ops.sub(later, earlier)
+    return x
+
+
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
+    """The differences of neighbours of the flattened array, with elements before and after."""
+    found = diff(ravel(ary))
+    parts = [
+        part if part is found else ravel(cast(operand(part, "ediff1d"), found.dtype))
+        for part in (to_begin, found, to_end)
+        if part is not None
+    ]
+    return concatenate(parts)
+
+
+# --- padding ------------------------------------------------------------------------------------------------------------
+
+
+def _pairs(what: str, value: Any, rank: int) -> list[tuple[Any, Any]]:
+    """One (before, after) for each axis, of a number, a pair, or a pair for each."""
+    if isinstance(value, Array):
+        value = _concrete(what, value).tolist()
+    if not isinstance(value, Iterable):
+        return [(value, value)] * rank
+    rows = [tuple(v) if isinstance(v, Iterable) else v for v in value]
+    if not any(isinstance(v, tuple) for v in rows):
+        if len(rows) == 1:
+            return [(rows[0], rows[0])] * rank
+        if len(rows) == 2:
+            return [(rows[0], rows[1])] * rank
+    pairs = [r * 2 if isinstance(r, tuple) and len(r) == 1 else r for r in rows]
+    if len(pairs) == 1:
+        pairs = pairs * rank
+    if len(pairs) != rank or not all(isinstance(r, tuple) and len(r) == 2 for r in pairs):
+        raise ShapeError(f"{what}: {value!r} is no (before, after) for each of {rank} axes.")
+    return pairs  # type: ignore[return-value]
+
+
+def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "constant", **options: Any) -> Array:
+    """More elements before and after each axis.
+
+    Args:
+        array: what is padded.
+        pad_width: how many: a number, a pair (before, after), or a pair for each axis (or a dict of axes).
+        mode: `constant` (of `constant_values`), `edge`, `reflect`, `symmetric`, `wrap`, `empty`, `linear_ramp` (to
+            `end_values`), or `maximum`, `mean`, `minimum` of the axis.
+        options: `constant_values`, `end_values`; `reflect_type` is even.
+    """
+    x = array_of(array, "pad")
+    if isinstance(pad_width, dict):
+        table: dict[int, Any] = {canonical_axis(k, x.ndim, "pad"): v for k, v in pad_width.items()}  # pyright: ignore
+        pad_width = [_pairs("pad", table.get(d, 0), 1)[0] for d in range(x.ndim)]
+    widths = [
+        (integer_of("pad", "a width", a), integer_of("pad", "a width", b)) for a, b in _pairs("pad", pad_width, x.ndim)
+    ]
+    if any(a < 0 or b < 0 for a, b in widths):
+        raise ShapeError(f"pad: widths are not negative, but got {widths}.")
+    if mode in ("constant", "empty"):
+        return _pad_constant(x, widths, options.get("constant_values", 0))
+    if mode in _PAD_INDEX:
+        for d, (before, after) in enumerate(widths):
+            if before or after:
+                if x.shape[d] == 0:
+                    raise ShapeError(f"pad: axis {d} of shape {x.shape} is empty, so mode {mode!r} has nothing to repeat.")
+                x = _rows(x, d, _PAD_INDEX[mode](np.arange(-before, x.shape[d] + after), x.shape[d]))
+        return x
+    if mode in _PAD_VALUE:
+        for d, (before, after) in enumerate(widths):
+            end = _PAD_VALUE[mode](x, d)
+            x = concatenate([_spread(end, d, before), x, _spread(end, d, after)], d)
+        return x
+    if mode == "linear_ramp":
+        return _pad_ramp(x, widths, _pairs("pad", options.get("end_values", 0), x.ndim))
+    names = ", ".join(("constant", "empty", "linear_ramp", *_PAD_INDEX, *_PAD_VALUE))
+    raise ArgumentError(f"pad: mode is one of {names}, but got {mode!r}.")
+
+
+def _spread(x: Any, axis: int, count: int) -> Any:
+    sizes = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    flat = movement.reshape_to(x, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    return movement.broadcast(flat, sizes=sizes, dimensions=tuple(d for d in range(len(sizes)) if d != axis))
+
+
+def _pad_constant(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
+    weak = x.weak_type
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        fill = cast(operand(values, "pad"), x.dtype, weak)
+        if fill.ndim == 0:
+            return movement.pad(x, fill, padding_config=tuple((a, b, 0) for a, b in widths)).with_weak_type(weak)
+    for d, (ends, width) in enumerate(zip(_pairs("pad", values, x.ndim), widths, strict=True)):
+        for k in (0, 1):
+            config = [(0, 0, 0)] * x.ndim
+            config[d] = (width[0], 0, 0) if k == 0 else (0, width[1], 0)
+            x = movement.pad(x, cast(operand(ends[k], "pad"), x.dtype), padding_config=tuple(config))
+    return x
+
+
+def _mirror(k: np.ndarray[Any, Any], n: int) -> np.ndarray[Any, Any]:
+    if n == 1:
+        return np.zeros_like(k)
+    folded = k % (2 * n - 2)
+    return np.where(folded < n, folded, 2 * n - 2 - folded)
+
+
+def _mirror_with_edge(k: np.ndarray[Any, Any], n: int) -> np.ndarray[Any, Any]:
+    folded = k % (2 * n)
+    return np.where(folded < n, folded, 2 * n - 1 - folded)
+
+
+_PAD_INDEX: dict[Any, Callable[[np.ndarray[Any, Any], int], np.ndarray[Any, Any]]] = {
+    "edge": lambda k, n: np.clip(k, 0, n - 1),
+    "reflect": _mirror,
+    "symmetric": _mirror_with_edge,
+    "wrap": lambda k, n: k % n,
+}
+
+
+def _axis_mean(x: Any, d: int) -> Any:
+    found = total(x, d, keepdims=True)
+    wide = cast(found, np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)) if x.dtype.kind != "c" else found
+    middle = ops.div(wide, movement.full(x.shape[d], wide.dtype, wide.shape))
+    return cast(ops.round_nearest_even(middle) if element_type(x.dtype).is_integer else middle, x.dtype)
+
+
+def _axis_extremum(op: str) -> Callable[[Any, int], Any]:
+    def apply(x: Any, d: int) -> Any:
+        from tinyxla.ops import reduction
+
+        reduce = reduction.reduce_max if op == "maximum" else reduction.reduce_min
+        return expand_dims(reduce(x, (d,)), d)
+
+    return apply
+
+
+_PAD_VALUE: dict[Any, Callable[[Any, int], Any]] = {
+    "maximum": _axis_extremum("maximum"),
+    "minimum": _axis_extremum("minimum"),
+    "mean": _axis_mean,
+}
+
+
+def _pad_ramp(x: Any, widths: list[tuple[int, int]], ends: list[tuple[Any, Any]]) -> Any:
+    for d, ((before, after), (first, last)) in enumerate(zip(widths, ends, strict=True)):
+        low = movement.slice_axis(x, d, 0, 1)
+        high = movement.slice_axis(x, d, x.shape[d] - 1, x.shape[d])
+        parts = [_ramp(first, low, before, d), x, flip(_ramp(last, high, after, d), d)]
+        x = concatenate(parts, d)
+    return x
+
+
+def _ramp(start: Any, end: Any, count: int, axis: int) -> Any:
+    """`count` steps from `start` towards the values at the edge, without reaching them."""
+    shape = (*end.shape[:axis], count, *end.shape[axis + 1 :])
+    wide = np.dtype(np.float64 if end.dtype.itemsize == 8 else np.float32) if end.dtype.kind != "c" else end.dtype
+    number = movement.iota(shape=Shape(element_type(wide), shape), iota_dimension=axis)
+    share = ops.div(number, movement.full(max(count, 1), wide, shape))
+    first = movement.broadcast(cast(operand(start, "pad"), wide), sizes=shape, dimensions=())
+    rise = ops.sub(_spread(cast(end, wide), axis, count), first)
+    return cast(ops.add(first, ops.mul(rise, share)), end.dtype)

@@ -1,0 +1,307 @@
+"""Complex numbers as pairs of scalars, and the elementary functions of them.
+
+Infinities and zeros give what annex G of the C standard (ISO/IEC 9899:2011) asks for wherever that is more than the sign
+of a zero. Overflow is avoided where the result itself does not overflow. Errors are a few units in the last place of the
+larger part; `log`, `log1p` and `abs` are that accurate in each part.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tinyxla_kernels import elementary
+from tinyxla_kernels.exponentials import LN_2
+from tinyxla_kernels.float_formats import format_of
+from tinyxla_kernels.scalar import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """real + imag i."""
+
+    real: Scalar
+    imag: Scalar
+
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(self.real + other.real, self.imag + other.imag)
+
+    def __sub__(self, other: Complex) -> Complex:
+        return Complex(self.real - other.real, self.imag - other.imag)
+
+    def __mul__(self, other: Complex) -> Complex:
+        # Not fused: the product with the conjugate shall be real, and the same as in an interpreter.
+        return Complex(
+            self.real * other.real - self.imag * other.imag,
+            self.real * other.imag + self.imag * other.real,
+        )
+
+    def __truediv__(self, other: Complex) -> Complex:
+        return divide(self, other)
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.real, -self.imag)
+
+    def __abs__(self) -> Scalar:
+        return absolute(self)
+
+    def equal(self, other: Complex) -> Scalar:
+        return self.real.equal(other.real) & self.imag.equal(other.imag)
+
+    def not_equal(self, other: Complex) -> Scalar:
+        return self.real.not_equal(other.real) | self.imag.not_equal(other.imag)
+
+    def conjugate(self) -> Complex:
+        return Complex(self.real, -self.imag)
+
+    def scaled(self, factor: Scalar | float) -> Complex:
+        return Complex(self.real * factor, self.imag * factor)
+
+
+def choose(condition: Scalar, on_true: Complex, on_false: Complex) -> Complex:
+    return Complex(condition.where(on_true.real, on_false.real), condition.where(on_true.imag, on_false.imag))
+
+
+def _constant(like: Scalar, value: float) -> Scalar:
+    """A scalar of the same type, whatever `like` is (NaN times zero is not zero)."""
+    bits = like.bits()
+    return (bits ^ bits).bitcast(like.type) + value
+
+
+def _infinite(x: Scalar) -> Scalar:
+    return x.abs().equal(math.inf)
+
+
+def _larger_part(z: Complex) -> Scalar:
+    real, imag = z.real.abs(), z.imag.abs()
+    return (real < imag).where(imag, real)
+
+
+def _exponent(z: Complex) -> Scalar:
+    """The exponent (signed) of the larger part, bounded so that 2 to it and to its negative are normal numbers."""
+    form = format_of(z.real)
+    field = _larger_part(z).bits() >> form.mantissa_bits
+    return field.maximum(1).minimum(2 * form.bias - 1).bitcast(form.signed) - form.bias
+
+
+def _power_of_two(exponent: Scalar, like: Scalar) -> Scalar:
+    form = format_of(like)
+    return ((exponent + form.bias) << form.mantissa_bits).bitcast(form.type)
+
+
+def _times_power_of_two(z: Complex, exponent: Scalar) -> Complex:
+    """z * 2^exponent, in two steps: the exponent may reach twice that of the largest number."""
+    half = exponent >> 1
+    first, second = _power_of_two(half, z.real), _power_of_two(exponent - half, z.real)
+    return z.scaled(first).scaled(second)
+
+
+def _normalized(z: Complex) -> tuple[Complex, Scalar]:
+    """z as 2^exponent times a number whose larger part is between 1 and 2 (but for zeros, subnormals, infinities)."""
+    exponent = _exponent(z)
+    return z.scaled(_power_of_two(-exponent, z.real)), exponent
+
+
+def absolute(z: Complex) -> Scalar:
+    """The distance from 0: infinite if either part is, even if the other is NaN."""
+    scaled, exponent = _normalized(z)
+    distance = scaled.real.fma(scaled.real, scaled.imag * scaled.imag).sqrt() * _power_of_two(exponent, z.real)
+    return (_infinite(z.real) | _infinite(z.imag)).where(math.inf, distance)
+
+
+def sign(z: Complex) -> Complex:
+    """z / |z|, and 0 for 0."""
+    scaled, _ = _normalized(z)
+    distance = scaled.real.fma(scaled.real, scaled.imag * scaled.imag).sqrt()
+    zero = z.real.equal(0.0) & z.imag.equal(0.0)
+    return choose(zero, z, Complex(scaled.real / distance, scaled.imag / distance))
+
+
+def divide(z: Complex, w: Complex) -> Complex:
+    """The quotient. Both operands are scaled by powers of two, so nothing but the quotient itself overflows."""
+    numerator, numerator_exponent = _normalized(z)
+    divisor, divisor_exponent = _normalized(w)
+    product = numerator * divisor.conjugate()
+    square = divisor.real.fma(divisor.real, divisor.imag * divisor.imag)
+    plain = _times_power_of_two(product.scaled(1.0 / square), numerator_exponent - divisor_exponent)
+
+    # Where that gives NaN twice: something over zero, an infinity over a finite number, a finite number over an infinity.
+    lost = plain.real.not_equal(plain.real) & plain.imag.not_equal(plain.imag)
+    infinite_z = _infinite(z.real) | _infinite(z.imag)
+    infinite_w = _infinite(w.real) | _infinite(w.imag)
+    zero_w = w.real.equal(0.0) & w.imag.equal(0.0)
+    directions = _direction(z, infinite_z) * _direction(w, infinite_w).conjugate()
+    by_zero = z.scaled(_constant(z.real, math.inf).copysign(w.real))
+    result = choose(lost & zero_w, by_zero, plain)
+    result = choose(lost & infinite_z & _finite(w) & ~zero_w, directions.scaled(math.inf), result)
+    return choose(lost & infinite_w & _finite(z), directions.scaled(0.0), result)
+
+
+def _finite(z: Complex) -> Scalar:
+    return (z.real.abs() < math.inf) & (z.imag.abs() < math.inf)
+
+
+def _direction(z: Complex, infinite: Scalar) -> Complex:
+    """z; if it is infinite, 1 with the sign for an infinite part and 0 for a finite one."""
+    real = _infinite(z.real).where(1.0, _constant(z.real, 0.0)).copysign(z.real)
+    imag = _infinite(z.imag).where(1.0, _constant(z.imag, 0.0)).copysign(z.imag)
+    return choose(infinite, Complex(real, imag), z)
+
+
+def exp(z: Complex) -> Complex:
+    """e to the z."""
+    half = elementary.exp(z.real * 0.5)  # squared at last, when cosine and sine have brought the product into range
+    real = half * elementary.cos(z.imag) * half
+    imag = half * elementary.sin(z.imag) * half
+    result = Complex(real, z.imag.equal(0.0).where(z.imag, imag))
+    undirected = ~(z.imag.abs() < math.inf)
+    nothing = _constant(z.real, 0.0)
+    result = choose(undirected & z.real.equal(-math.inf), Complex(nothing, nothing), result)
+    return choose(undirected & z.real.equal(math.inf), Complex(z.real, nothing + math.nan), result)
+
+
+def expm1(z: Complex) -> Complex:
+    """exp(z) - 1 without cancellation for small z."""
+    whole = exp(z)
+    half_sine = elementary.sin(z.imag * 0.5)
+    real = elementary.expm1(z.real).fma(elementary.cos(z.imag), half_sine * half_sine * -2.0)
+    large = z.real.abs() > 32.0
+    return Complex(large.where(whole.real - 1.0, real), whole.imag)
+
+
+def _two_sum(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
+    """a + b and its rounding error (Knuth, The Art of Computer Programming, 4.2.2)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+def _sum_with_squares(a: Scalar, x: Scalar, y: Scalar) -> Scalar:
+    """a + x^2 + y^2 with the errors of squares and sums made good, so that cancellation harms little."""
+    x_square, y_square = x * x, y * y
+    first, first_error = _two_sum(a, x_square)
+    total, total_error = _two_sum(first, y_square)
+    errors = x.fma(x, -x_square) + y.fma(y, -y_square)
+    return total + ((first_error + total_error) + errors)
+
+
+def _log_of_distance(z: Complex) -> Scalar:
+    """log |z|, accurate where |z| is near 1, too."""
+    scaled, exponent = _normalized(z)
+    square = scaled.real.fma(scaled.real, scaled.imag * scaled.imag)
+    ln_2, ln_2_low = LN_2[z.real.type]
+    n = exponent.to(z.real.type)
+    far = n.fma(ln_2, n.fma(ln_2_low, elementary.log(square) * 0.5))
+    far = (_infinite(z.real) | _infinite(z.imag)).where(math.inf, far)
+    near = elementary.log1p(_sum_with_squares(_constant(z.real, -1.0), z.real, z.imag)) * 0.5
+    larger = _larger_part(z)
+    return ((larger > 0.5) & (larger < 2.0)).where(near, far)
+
+
+def log(z: Complex) -> Complex:
+    """The principal logarithm."""
+    return Complex(_log_of_distance(z), elementary.atan2(z.imag, z.real))
+
+
+def log1p(z: Complex) -> Complex:
+    """log(1 + z) without cancellation for small z."""
+    moved = Complex(z.real + 1.0, z.imag)
+    excess = _sum_with_squares(z.real + z.real, z.real, z.imag)  # |1 + z|^2 - 1
+    near = elementary.log1p(excess) * 0.5
+    real = ((excess > -0.5) & (_larger_part(z) < 64.0)).where(near, _log_of_distance(moved))
+    return Complex(real, elementary.atan2(z.imag, moved.real))
+
+
+def sqrt(z: Complex) -> Complex:
+    """The principal square root."""
+    exponent = (_exponent(z) >> 1) << 1
+    scaled = z.scaled(_power_of_two(-exponent, z.real))
+    back = _power_of_two(exponent >> 1, z.real)
+    larger = ((absolute(scaled) + scaled.real.abs()) * 0.5).sqrt()
+    smaller = scaled.imag.abs() * 0.5 / larger
+    smaller = larger.equal(0.0).where(larger, smaller)
+    left = z.real < 0.0
+    result = Complex(left.where(smaller, larger), left.where(larger, smaller).copysign(z.imag)).scaled(back)
+    return choose(_infinite(z.imag), Complex(z.imag.abs(), z.imag), result)
+
+
+def rsqrt(z: Complex) -> Complex:
+    """1 / sqrt(z)."""
+    return divide(Complex(_constant(z.real, 1.0), _constant(z.real, 0.0)), sqrt(z))
+
+
+def _growth(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """c, s and f such that cosh(x) = c f and sinh(x) = s f: f is 1 unless x is large."""
+    half = elementary.exp(x.abs() * 0.5)
+    large = x.abs() > 32.0
+    cosh = large.where(half * 0.5, elementary.cosh(x))
+    sinh = large.where((half * 0.5).copysign(x), elementary.sinh(x))
+    return cosh, sinh, large.where(half, 1.0)
+
+
+def sinh(z: Complex) -> Complex:
+    """The hyperbolic sine."""
+    c, s, factor = _growth(z.real)
+    real = s * elementary.cos(z.imag) * factor
+    imag = c * elementary.sin(z.imag) * factor
+    return Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
+
+
+def cosh(z: Complex) -> Complex:
+    """The hyperbolic cosine."""
+    c, s, factor = _growth(z.real)
+    real = c * elementary.cos(z.imag) * factor
+    imag = s * elementary.sin(z.imag) * factor
+    real_axis = z.imag.equal(0.0)
+    return Complex(real, real_axis.where(z.imag * _constant(z.real, 1.0).copysign(z.real), imag))
+
+
+def sin(z: Complex) -> Complex:
+    """The sine: -i sinh(i z)."""
+    turned = sinh(Complex(-z.imag, z.real))
+    return Complex(turned.imag, -turned.real)
+
+
+def cos(z: Complex) -> Complex:
+    """The cosine: cosh(i z)."""
+    return cosh(Complex(-z.imag, z.real))
+
+
+def tanh(z: Complex) -> Complex:
+    """The hyperbolic tangent (Kahan, Branch cuts for complex elementary functions, 1987)."""
+    tangent = elementary.tan(z.imag)
+    slope = tangent.fma(tangent, 1.0)
+    magnitude = z.real.abs()
+    large = magnitude > 16.0 * (format_of(z.real).mantissa_bits / 23.0)
+    c, s, _ = _growth(z.real)
+    divisor = (slope * s).fma(s, 1.0)
+    usual = Complex(slope * c * s / divisor, tangent / divisor)
+    fading = tangent / slope * (4.0 * elementary.exp(magnitude * -2.0))
+    fading = _infinite(z.real).where(_constant(z.real, 0.0).copysign(tangent), fading)
+    return choose(large, Complex(_constant(z.real, 1.0).copysign(z.real), fading), usual)
+
+
+def tan(z: Complex) -> Complex:
+    """The tangent: -i tanh(i z)."""
+    mirrored = tanh(Complex(z.imag, z.real))
+    return Complex(mirrored.imag, mirrored.real)
+
+
+def logistic(z: Complex) -> Complex:
+    """1 / (1 + exp(-z)), through the exponential that does not overflow."""
+    left = z.real < 0.0
+    power = exp(choose(left, z, -z))
+    one = Complex(_constant(z.real, 1.0), _constant(z.real, 0.0))
+    return divide(choose(left, power, one), one + power)
+
+
+def pow(z: Complex, w: Complex) -> Complex:
+    """z to the w: the principal value; 1 for w = 0."""
+    distance, angle = absolute(z), elementary.atan2(z.imag, z.real)
+    logarithm = distance.equal(0.0).where(0.0, _log_of_distance(z))
+    size = elementary.pow(distance, w.real) * elementary.exp(-(w.imag * angle))
+    turn = w.real.fma(angle, w.imag * logarithm)
+    result = Complex(size * elementary.cos(turn), size * elementary.sin(turn))
+    result = choose(turn.equal(0.0), Complex(size, turn), result)
+    one = Complex(_constant(z.real, 1.0), _constant(z.real, 0.0))
+    return choose(w.real.equal(0.0) & w.imag.equal(0.0), one, result)
