@@ -20,6 +20,7 @@ functions: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: lax.bitwise_or(x, y) if x.dtype == np.bool_ else lax.add(x, y),
     "and": lax.bitwise_and,
     "atan2": lax.atan2,
+    "bitcast-convert": lambda x, new_element_type: lax.bitcast_convert_type(x, new_element_type.dtype),
     "broadcast": lambda x, sizes, dimensions: lax.broadcast_in_dim(
         lax.transpose(x, np.argsort(dimensions)), sizes, sorted(dimensions)
     ),
@@ -52,6 +53,7 @@ functions: dict[str, Callable[..., Any]] = {
     "pad": lambda x, value, padding_config: lax.pad(x, value, padding_config),
     "popcnt": lax.population_count,
     "real": lambda x: lax.real(x) if np.iscomplexobj(x) else x,
+    "reduce-precision": lambda x, exponent_bits, mantissa_bits: lax.reduce_precision(x, exponent_bits, mantissa_bits),
     "remainder": lax.rem,
     "reshape": lambda x, sizes: lax.reshape(x, sizes),
     "reverse": lambda x, dimensions: lax.rev(x, dimensions),

@@ -180,7 +180,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], list[str], float]] = {
     "exponential-minus-one": (np.expm1, FLOATS + COMPLEXES, 4),
     "floor": (np.floor, FLOATS, 0),
     "log": (np.log, FLOATS + COMPLEXES, 4),
-    "log-plus-one": (np.log1p, FLOATS + COMPLEXES, 4),
+    "log-plus-one": (np.log1p, FLOATS, 4),
     "logistic": (lambda x: 1 / (1 + np.exp(-x)), FLOATS + COMPLEXES, 8),
     "negate": (np.negative, INTEGERS + FLOATS + COMPLEXES, 0),
     "not": (np.invert, ["pred", *INTEGERS], 0),
@@ -386,6 +386,14 @@ def test_complex_from_parts_and_back(type: str, part: str) -> None:
         np.testing.assert_array_equal(np.real(outputs[0]), x)
         np.testing.assert_array_equal(np.imag(outputs[0]), y)
         np.testing.assert_array_equal(np.imag(outputs[1]), x)
+
+
+@pytest.mark.parametrize("type", COMPLEXES)
+def test_complex_logarithm_of_one_plus(type: str) -> None:
+    """NumPy's loses the real part's digits where |1 + z| is near 1: only the absolute error can be compared."""
+    z = values(type, 1)
+    for actual in run_both(elementwise("log-plus-one", [type], type), [z], len(z), type, 0, len(z)):
+        np.testing.assert_allclose(actual, np.log1p(z), atol=4 * np.finfo(z.dtype).eps)
 
 
 def test_every_float_constant_is_exact() -> None:
@@ -667,8 +675,10 @@ CALLS_NOTHING = "declare void @no_such_function()\ndefine void @f() {\n  call vo
 ADD_ONE = "define i64 @add_one(i64 %x) {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
 PROGRAM = """
 from tests.test_loops import chain, native
+before = native.cache_info()
 native.compile_kernel(chain("f32"))
-print(native.cache_info().compilations, native.cache_info().disk_hits)
+after = native.cache_info()
+print(after.compilations - before.compilations, after.disk_hits - before.disk_hits)
 """
 
 

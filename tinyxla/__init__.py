@@ -1,6 +1,6 @@
 """A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and compiled."""
 
-from tinyxla import errors
+from tinyxla import errors, lax, nn, numpy, random, scipy, tree, tree_util
 from tinyxla.api import (
     ShapeDtypeStruct,
     block_until_ready,
@@ -30,7 +30,6 @@ __all__ = [
     "config",
     "device_get",
     "device_put",
-    "dtypes",
     "errors",
     "eval_shape",
     "grad",
@@ -44,6 +43,7 @@ __all__ = [
     "nn",
     "numpy",
     "random",
+    "scipy",
     "tree",
     "tree_util",
     "value_and_grad",

@@ -20,7 +20,7 @@ from tinyxla.hlo import Computation, Module
 from tinyxla.shapes import Shape
 from tinyxla import text
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
@@ -39,6 +39,8 @@ class Program:
         self.weak: list[bool] = weak
         self.tree = tree
         self._executable: Executable | None = None
+        shapes = [x.array_shape for x in made.outputs]
+        self._results = [(w, signature_of(x.dtype, x.dimensions, w)) for w, x in zip(weak, shapes, strict=True)]
 
     @property
     def executable(self) -> Executable:
@@ -47,10 +49,10 @@ class Program:
         return self._executable
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
-        """The results for concrete arguments."""
-        outputs = self.executable([x.dense() for x in leaves])
-        arrays = [ConcreteArray(value, weak) for value, weak in zip(outputs, self.weak, strict=True)]
-        return pytrees.unflatten(self.tree, arrays)
+        """The results for concrete arguments, whose signatures have been asked for: so they are dense."""
+        outputs = (self._executable or self.executable)([x._value for x in leaves])  # pyright: ignore[reportPrivateUsage]
+        arrays = [wrap_dense(value, *result) for value, result in zip(outputs, self._results, strict=True)]
+        return self.tree.unflatten(arrays)
 
     def apply(self, leaves: Sequence[Array]) -> Any:
         """The results as one op of the surrounding trace."""
@@ -81,15 +83,21 @@ class Jitted:
         self._static = static
         self._static_names = static_names
         self._programs: dict[Any, Program] = {}
+        self._by_signatures: dict[Any, Program] = {}  # the same for calls with arrays, and nothing else, as arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._static and not self._static_names:
-            leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
-            signatures = [x.signature() if type(x) is ConcreteArray else -1 for x in leaves]
-            if -1 not in signatures and state.staging is None:
-                program = self._programs.get((treedef, *signatures))
-                if program is not None:
-                    return program.run(leaves)
+        if state.staging is None and not (kwargs or self._static or self._static_names):
+            try:  # what has a signature is a concrete array
+                return self._by_signatures[tuple([x._signature for x in args])].run(args)
+            except (AttributeError, KeyError):
+                pass
+            leaves, treedef = pytrees.flatten(args)
+            try:
+                program = self._programs[treedef, *[x._signature for x in leaves]]
+            except (AttributeError, KeyError):
+                pass
+            else:
+                return program.run(leaves)
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,6 +122,8 @@ class Jitted:
             program = Program(function, whole, {}) if not kwargs else Program(function, *whole)
             if not program.captured:  # what it captured belongs to a trace that will end
                 self._programs[key] = program
+                if not static and not kwargs and all(type(x) is ConcreteArray for x in args):
+                    self._by_signatures[key[1:]] = program
         return program, arrays
 
     def _without_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -161,6 +171,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forget what was traced and compiled for this function."""
         self._programs.clear()
+        self._by_signatures.clear()
 
 
 def _signature(x: Any) -> Any:
@@ -226,7 +237,10 @@ class Compiled:
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
             raise ArgumentError(f"A compiled program for {wanted} was called with {shapes}; lower it for these shapes.")
-        return self._program.run([x.concrete("A compiled program") for x in arrays])
+        concrete = [x.concrete("A compiled program") for x in arrays]
+        for x in concrete:
+            x.signature()
+        return self._program.run(concrete)
 
 
 def jit(

@@ -1,8 +1,9 @@
 """Complex numbers as pairs of scalars, and the elementary functions of them.
 
-Infinities and zeros give what annex G of the C standard (ISO/IEC 9899:2011) asks for wherever that is more than the sign
-of a zero. Overflow is avoided where the result itself does not overflow. Errors are a few units in the last place of the
-larger part; `log`, `log1p` and `abs` are that accurate in each part.
+Infinities, zeros and NaN give what annex G of the C standard (ISO/IEC 9899:2011) asks for, up to the signs of zeros that
+it leaves to the formula. Overflow is avoided where the result itself does not overflow. Errors are at most four units in
+the last place of the larger part (`pow`: and so many more as the angle it turns by has radians); `log`, `log1p` and
+`absolute` are as accurate in each part.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def divide(z: Complex, w: Complex) -> Complex:
     square = divisor.real.fma(divisor.real, divisor.imag * divisor.imag)
     plain = _times_power_of_two(product.scaled(1.0 / square), numerator_exponent - divisor_exponent)
 
-    # Where that gives NaN twice: something over zero, an infinity over a finite number, a finite number over an infinity.
+    # Where that gives NaN twice: a number over zero, an infinity over a finite number, a finite number over an infinity.
     lost = plain.real.not_equal(plain.real) & plain.imag.not_equal(plain.imag)
     infinite_z = _infinite(z.real) | _infinite(z.imag)
     infinite_w = _infinite(w.real) | _infinite(w.imag)
@@ -179,10 +180,13 @@ def _two_sum(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
 def _sum_with_squares(a: Scalar, x: Scalar, y: Scalar) -> Scalar:
     """a + x^2 + y^2 with the errors of squares and sums made good, so that cancellation harms little."""
     x_square, y_square = x * x, y * y
-    first, first_error = _two_sum(a, x_square)
-    total, total_error = _two_sum(first, y_square)
-    errors = x.fma(x, -x_square) + y.fma(y, -y_square)
-    return total + ((first_error + total_error) + errors)
+    first, error = _two_sum(a, x_square)
+    total, next_error = _two_sum(first, y_square)
+    errors, lost = _two_sum(error, next_error)
+    square_errors, also_lost = _two_sum(x.fma(x, -x_square), y.fma(y, -y_square))
+    correction, rest = _two_sum(errors, square_errors)
+    total, last = _two_sum(total, correction)
+    return total + (last + (rest + (lost + also_lost)))
 
 
 def _log_of_distance(z: Complex) -> Scalar:
@@ -244,7 +248,8 @@ def sinh(z: Complex) -> Complex:
     c, s, factor = _growth(z.real)
     real = s * elementary.cos(z.imag) * factor
     imag = c * elementary.sin(z.imag) * factor
-    return Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
+    result = Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
+    return choose(_infinite(z.real) & ~(z.imag.abs() < math.inf), Complex(z.real, z.imag - z.imag), result)
 
 
 def cosh(z: Complex) -> Complex:
@@ -252,8 +257,14 @@ def cosh(z: Complex) -> Complex:
     c, s, factor = _growth(z.real)
     real = c * elementary.cos(z.imag) * factor
     imag = s * elementary.sin(z.imag) * factor
-    real_axis = z.imag.equal(0.0)
-    return Complex(real, real_axis.where(z.imag * _constant(z.real, 1.0).copysign(z.real), imag))
+    on_axis = z.real.equal(0.0) | z.imag.equal(0.0)
+    one = _constant(z.real, 1.0)
+    imag = on_axis.where(_constant(z.real, 0.0).copysign(z.real) * one.copysign(z.imag), imag)
+    return choose(
+        _infinite(z.real) & ~(z.imag.abs() < math.inf),
+        Complex(z.real.abs(), z.imag - z.imag),
+        Complex(real, imag),
+    )
 
 
 def sin(z: Complex) -> Complex:
@@ -275,7 +286,8 @@ def tanh(z: Complex) -> Complex:
     large = magnitude > 16.0 * (format_of(z.real).mantissa_bits / 23.0)
     c, s, _ = _growth(z.real)
     divisor = (slope * s).fma(s, 1.0)
-    usual = Complex(slope * c * s / divisor, tangent / divisor)
+    real, imag = slope * c * s / divisor, tangent / divisor
+    usual = Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
     fading = tangent / slope * (4.0 * elementary.exp(magnitude * -2.0))
     fading = _infinite(z.real).where(_constant(z.real, 0.0).copysign(tangent), fading)
     return choose(large, Complex(_constant(z.real, 1.0).copysign(z.real), fading), usual)
@@ -288,18 +300,26 @@ def tan(z: Complex) -> Complex:
 
 
 def logistic(z: Complex) -> Complex:
-    """1 / (1 + exp(-z)), through the exponential that does not overflow."""
+    """1 / (1 + exp(-z)), through the exponential that does not overflow; through tanh where the divisor may cancel."""
     left = z.real < 0.0
     power = exp(choose(left, z, -z))
     one = Complex(_constant(z.real, 1.0), _constant(z.real, 0.0))
-    return divide(choose(left, power, one), one + power)
+    far = divide(choose(left, power, one), one + power)
+    near = tanh(z.scaled(0.5)).scaled(0.5)
+    return choose(z.real.abs() > 1.0, far, Complex(near.real + 0.5, near.imag))
 
 
 def pow(z: Complex, w: Complex) -> Complex:
     """z to the w: the principal value; 1 for w = 0."""
     distance, angle = absolute(z), elementary.atan2(z.imag, z.real)
     logarithm = distance.equal(0.0).where(0.0, _log_of_distance(z))
-    size = elementary.pow(distance, w.real) * elementary.exp(-(w.imag * angle))
+    # The distance is rounded, and a power of it with a large exponent needs it better: by this factor, less 1.
+    scaled, exponent = _normalized(z)
+    rounded = distance * _power_of_two(-exponent, z.real)
+    square = rounded * rounded
+    missing = _sum_with_squares(-square, scaled.real, scaled.imag) - rounded.fma(rounded, -square)
+    missing = ((distance > 0.0) & (distance < math.inf)).where(missing / (square + square), 0.0)
+    size = elementary.pow(distance, w.real) * elementary.exp(w.real.fma(missing, -(w.imag * angle)))
     turn = w.real.fma(angle, w.imag * logarithm)
     result = Complex(size * elementary.cos(turn), size * elementary.sin(turn))
     result = choose(turn.equal(0.0), Complex(size, turn), result)

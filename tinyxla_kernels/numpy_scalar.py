@@ -138,23 +138,27 @@ class NumpyScalar:
         self._require("iu", "A shift")
         return NumpyScalar(self.array >> self._of(other))
 
+    def _compared(self, relation: np.ufunc, other: Operand) -> NumpyScalar:
+        with np.errstate(all="ignore"):  # signalling NaNs
+            return NumpyScalar(np.asarray(relation(self.array, self._of(other))))
+
     def __lt__(self, other: Operand) -> NumpyScalar:
-        return NumpyScalar(np.asarray(self.array < self._of(other)))
+        return self._compared(np.less, other)
 
     def __le__(self, other: Operand) -> NumpyScalar:
-        return NumpyScalar(np.asarray(self.array <= self._of(other)))
+        return self._compared(np.less_equal, other)
 
     def __gt__(self, other: Operand) -> NumpyScalar:
-        return NumpyScalar(np.asarray(self.array > self._of(other)))
+        return self._compared(np.greater, other)
 
     def __ge__(self, other: Operand) -> NumpyScalar:
-        return NumpyScalar(np.asarray(self.array >= self._of(other)))
+        return self._compared(np.greater_equal, other)
 
     def equal(self, other: Operand) -> NumpyScalar:
-        return NumpyScalar(np.asarray(self.array == self._of(other)))
+        return self._compared(np.equal, other)
 
     def not_equal(self, other: Operand) -> NumpyScalar:
-        return NumpyScalar(np.asarray(self.array != self._of(other)))
+        return self._compared(np.not_equal, other)
 
     def fma(self, factor: Operand, addend: Operand) -> NumpyScalar:
         self._require("f", "A fused multiply-add")
@@ -173,19 +177,23 @@ class NumpyScalar:
 
     def rint(self) -> NumpyScalar:
         self._require("f", "Rounding")
-        return NumpyScalar(np.rint(self.array))
+        with np.errstate(all="ignore"):
+            return NumpyScalar(np.rint(self.array))
 
     def floor(self) -> NumpyScalar:
         self._require("f", "Rounding")
-        return NumpyScalar(np.floor(self.array))
+        with np.errstate(all="ignore"):
+            return NumpyScalar(np.floor(self.array))
 
     def ceil(self) -> NumpyScalar:
         self._require("f", "Rounding")
-        return NumpyScalar(np.ceil(self.array))
+        with np.errstate(all="ignore"):
+            return NumpyScalar(np.ceil(self.array))
 
     def trunc(self) -> NumpyScalar:
         self._require("f", "Rounding")
-        return NumpyScalar(np.trunc(self.array))
+        with np.errstate(all="ignore"):
+            return NumpyScalar(np.trunc(self.array))
 
     def copysign(self, sign: Operand) -> NumpyScalar:
         self._require("f", "Copying a sign")
@@ -199,7 +207,8 @@ class NumpyScalar:
 
     def _extremum(self, function: np.ufunc, other: AnyArray, zero_keeps_sign: np.ufunc) -> NumpyScalar:
         """NumPy leaves open which of -0 and +0 is the smaller; here -0 is."""
-        result = cast(AnyArray, function(self.array, other))
+        with np.errstate(all="ignore"):
+            result = cast(AnyArray, function(self.array, other))
         if self.array.dtype.kind != "f":
             return NumpyScalar(np.asarray(result))
         negative = zero_keeps_sign(np.signbit(self.array), np.signbit(other))
@@ -208,8 +217,8 @@ class NumpyScalar:
 
     def clip(self, low: float, high: float) -> NumpyScalar:
         self._require("f", "Clipping")
-        above = np.where(self.array > self._of(low), self.array, self._of(low))
-        return NumpyScalar(np.where(above < self._of(high), above, self._of(high)))
+        raised = (self > low).where(self, low)
+        return (raised < high).where(raised, high)
 
     def where(self, on_true: Operand, on_false: Operand) -> NumpyScalar:
         self._require("b", "A choice")

@@ -11,6 +11,8 @@ four kinds:
   whole of a softmax;
 - `column`: reductions whose innermost dimension is kept: a row of accumulators;
 - `split`: reductions to few elements: pieces are reduced on their own and then together.
+
+The last two also take in what is made of a reduction's result element by element.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinyxla.compiler.access import CONSTANT, Place, normal, operand_places
+from tinyxla.compiler.access import Place, normal, operand_places
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import Shape, TupleShape
@@ -70,11 +72,16 @@ Step = Fusion | Product | HostCall
 
 @dataclass(eq=False)
 class Plan:
-    """Steps in order. `stored` are the instructions with memory; a reshape of one shares it (`buffer_of`)."""
+    """Steps in order.
+
+    `stored` are the instructions that are computed once and kept; a reshape of one is another view of it (`buffer_of`).
+    Those in `escaping` are read outside of the nest that makes them: they have memory of their own.
+    """
 
     computation: Computation
     steps: list[Step]
     stored: set[Instruction]
+    escaping: set[Instruction]
 
 
 def buffer_of(x: Instruction) -> Instruction:
@@ -112,6 +119,11 @@ def is_reduction(x: Instruction) -> bool:
     return plain and all(supported(o.array_shape) for o in x.operands)
 
 
+def is_costly(x: Instruction) -> bool:
+    """Whether an element takes as long to compute as several loads."""
+    return x.op.name in _COSTLY
+
+
 def results_of(x: Instruction, users: dict[Instruction, list[Instruction]]) -> list[Instruction]:
     """The arrays an instruction gives: itself, or the elements of its tuple that are taken."""
     if isinstance(x.shape, TupleShape):
@@ -132,8 +144,22 @@ def plan(computation: Computation) -> Plan:
         groups = _Grouping(computation, stored).steps()
         costly = _computed_twice(groups, stored)
         if not costly:
-            return Plan(computation, groups, stored)
+            return Plan(computation, groups, stored, _escaping(computation, groups))
         stored |= costly
+
+
+def _escaping(computation: Computation, steps: Sequence[Step]) -> set[Instruction]:
+    found = {buffer_of(x) for x in computation.outputs}
+    for step in steps:
+        if isinstance(step, Fusion):
+            own = set(step.roots)
+            found.update(x for x in step.reads if base(x) not in own)
+            if step.kind == "row":  # plain roots are read again from memory by later loops over the row
+                found.update(x for x in step.reads if x in own and x.op is not reduction.reduce)
+        else:
+            found.update(map(buffer_of, step.root.operands))
+            found.update(results_of(step.root, computation.users()))
+    return found
 
 
 def _first_stored(computation: Computation) -> set[Instruction]:
@@ -211,7 +237,7 @@ def _computed_twice(steps: Sequence[Step], stored: set[Instruction]) -> set[Inst
     for step in steps:
         if isinstance(step, Fusion):
             for x, _, from_memory in walk(step.roots, stored):
-                if not from_memory and x.op.name in _COSTLY and where.setdefault(x, step) is not step:
+                if not from_memory and is_costly(x) and where.setdefault(x, step) is not step:
                     found.add(x)
     return found
 
@@ -346,11 +372,11 @@ class _Grouping:
             return None
         rank = len(joined[1])
         for x in members & reads.keys():
-            if joined[0] in ("column", "split"):
+            if joined[0] in ("column", "split") and kind != "loop":
                 return None
             local = normal(range(rank), joined[1])
             for place in reads[x]:
-                if place[:rank] != local or joined[0] == "loop" and len(place) != rank:
+                if place[:rank] != local or joined[0] != "row" and len(place) != rank:
                     return None
         return joined
 
@@ -359,6 +385,8 @@ class _Grouping:
     ) -> tuple[str, tuple[int, ...]] | None:
         sizes = domain(root)
         first = group.roots[0]
+        if group.kind in ("column", "split") and kind == "loop":
+            return (group.kind, group.outer) if sizes == group.outer else None
         if group.kind in ("column", "split") or kind in ("column", "split"):
             same = group.kind == kind and domain(first) == sizes
             return (kind, outer) if same and base(first).attributes.dimensions == base(root).attributes.dimensions else None
@@ -379,5 +407,3 @@ class _Grouping:
 def _prefixed(root: Instruction) -> bool:
     return base(root).op is not reduction.reduce or is_trailing(root)
 
-
-__all__ = ["CONSTANT", "Fusion", "HostCall", "Plan", "Product", "plan"]

@@ -78,7 +78,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
-    """Normal with that standard deviation, cut off at `lower` and `upper` times it (which makes the actual one less)."""
+    """Normal with that standard deviation, cut off at `lower` and `upper` times it, which makes the actual one less."""
     default = dtype
 
     def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:

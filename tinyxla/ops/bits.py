@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Op, Partials, Sample, Value, Zero
+from tinyxla.ops.op import Op, Partials, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
 Array = np.ndarray[Any, Any]
@@ -93,12 +93,20 @@ def _bitcast_samples(random: np.random.Generator) -> Iterator[Sample]:
         yield Sample((np.asarray(x),), {"new_element_type": element_type(target)})
 
 
+def _unchanged(g: Value, ans: Value, x: Value) -> Value | None:
+    """What flows through bits that mean the same as before; nothing does through others."""
+    return g if ans.dtype == x.dtype else None
+
+
 bitcast_convert = Op(
     "bitcast-convert",
     attributes=BitcastConvert,
     shape=_bitcast_shape,
     evaluate=_bitcast_evaluate,
-    derivative=Zero(),
+    derivative=Rules(
+        lambda tangents, ans, x, *, new_element_type: _unchanged(tangents[0], ans, x),
+        lambda g, ans, x, *, new_element_type: (_unchanged(g, ans, x),),
+    ),
     batch=_bitcast_batch,
     samples=_bitcast_samples,
 )

@@ -10,12 +10,21 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import AttributeValueError, DTypeError
-from tinyxla.numpy.arguments import array_of, broadcast_shapes, broadcast_to_shape, cast, constant, python_dtype, shape_of
+from tinyxla.lax.elementwise import nextafter
+from tinyxla.numpy.arguments import (
+    array_of,
+    broadcast_shapes,
+    broadcast_to_shape,
+    cast,
+    constant,
+    python_dtype,
+    shape_of,
+)
 from tinyxla.ops import bits as bit_ops
-from tinyxla.ops import elementwise, integers, movement
-from tinyxla.random.keys import KeyArray, ShapeLike, bits, checked_key, random_bits, split
-from tinyxla.shapes import element_type
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.ops import elementwise, movement
+from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.shapes import ElementType, element_type
+from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float, default_int
 
 DTypeLike = Any
@@ -95,48 +104,51 @@ def randint(key: KeyArray, shape: ShapeLike, minval: Any, maxval: Any, dtype: DT
     kind = element_type(wanted)
     if not kind.is_integer or kind.bits < 8:
         raise DTypeError(f"{what}: the numbers are integers of 8 bits at least, but got dtype {wanted}.")
-    low, _ = _integer_limit(what, minval, wanted, sizes)
-    high, beyond = _integer_limit(what, maxval, wanted, sizes)
-    unsigned = element_type(np.dtype(f"uint{kind.bits}"))
+    drawn = element_type("s32") if kind.bits < 32 else kind
+    least, most = int(np.iinfo(wanted).min), int(np.iinfo(wanted).max)
+    low, _ = _integer_limit(what, minval, drawn, sizes, (least, most))
+    high, beyond = _integer_limit(what, maxval, drawn, sizes, (least, most if drawn is kind else most + 1))
     some = elementwise.lt(low, high)
+    unsigned = element_type(np.dtype(f"uint{drawn.bits}"))
     one = movement.full(1, unsigned.dtype, sizes)
     distance = elementwise.convert(elementwise.sub(high, low), new_element_type=unsigned)
     span = elementwise.select(some, distance, one)
-    span = elementwise.select(elementwise.and_(beyond, some), elementwise.add(span, one), span)
-    upper, lower = (random_bits(k, sizes, unsigned.dtype) for k in split(source))
-    half = elementwise.rem(movement.full(1 << (kind.bits // 2), unsigned.dtype, sizes), span)
+    if drawn is kind:  # the end of the range of the type itself cannot be represented
+        span = elementwise.select(elementwise.and_(beyond, some), elementwise.add(span, one), span)
+    offset = elementwise.convert(_below(source, sizes, span), new_element_type=drawn)
+    return cast(elementwise.add(low, offset), wanted)
+
+
+def _below(key: Array, sizes: tuple[int, ...], span: Any) -> Any:
+    """Unsigned integers below a span, from twice as many bits: upper * 2**bits + lower, modulo the span."""
+    dtype = span.dtype
+    upper, lower = (random_bits(k, sizes, dtype) for k in split(key))
+    half = elementwise.rem(movement.full(1 << (4 * dtype.itemsize), dtype, sizes), span)
     factor = elementwise.rem(elementwise.mul(half, half), span)
     mixed = elementwise.add(elementwise.mul(elementwise.rem(upper, span), factor), elementwise.rem(lower, span))
-    offset = elementwise.rem(mixed, span)
-    return elementwise.add(low, elementwise.convert(offset, new_element_type=kind))
+    return elementwise.rem(mixed, span)
 
 
-def _integer_limit(what: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """A limit in the type of the result, at whose ends it stops, and where it was beyond the upper end."""
-    info = np.iinfo(dtype)
+def _integer_limit(
+    what: str, value: Any, kind: ElementType, shape: tuple[int, ...], ends: tuple[int, int]
+) -> tuple[Any, Any]:
+    """A limit in an integer type, brought between two ends, and where it was beyond the upper one."""
+    least, most = ends
     if isinstance(value, int | np.integer):
-        number = min(max(int(value), int(info.min)), int(info.max))
-        return movement.full(number, dtype, shape), movement.full(int(value) > info.max, np.bool_, shape)
+        number = min(max(int(value), least), most)
+        return movement.full(number, kind.dtype, shape), movement.full(int(value) > most, np.bool_, shape)
     limit: Any = array_of(value, what)
-    beyond = tnp.greater(limit, cast(constant(info.max, dtype), limit.dtype)) if _holds(limit.dtype, info.max) else False
-    if _holds(limit.dtype, info.max) or _holds(limit.dtype, int(info.min) - 1):
-        limit = tnp.clip(limit, *(_within(limit.dtype, end) for end in (info.min, info.max)))
-    return _spread(what, limit, dtype, shape), _spread(what, beyond, np.dtype(np.bool_), shape)
+    low, high = (_nearest(limit.dtype, end) for end in ends)
+    beyond = _spread(what, tnp.greater(limit, high), np.dtype(np.bool_), shape)
+    return _spread(what, tnp.clip(limit, low, high), kind.dtype, shape), beyond
 
 
-def _holds(dtype: np.dtype[Any], value: int) -> bool:
-    if not element_type(dtype).is_integer:
-        return True
-    info = np.iinfo(dtype)
-    return int(info.min) <= value <= int(info.max)
-
-
-def _within(dtype: np.dtype[Any], value: int) -> Any:
-    """An end of a range in another type: its own end, if that comes first."""
+def _nearest(dtype: np.dtype[Any], value: int) -> Any:
+    """An integer in another type, or the end of that type's range if it lies beyond."""
     if element_type(dtype).is_integer:
         info = np.iinfo(dtype)
         value = min(max(value, int(info.min)), int(info.max))
-    return ConcreteArray(integers.convert(np.asarray(value), dtype))
+    return constant(value, dtype)
 
 
 def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
@@ -153,7 +165,7 @@ def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode:
         chance = cast(chance, default_float())
     sizes = _shape(what, shape, chance)
     dtype = _float_type(what, chance.dtype)
-    return elementwise.lt(uniform(key, sizes, dtype), _spread(what, chance, dtype, sizes))
+    return tnp.less(uniform(key, sizes, dtype), _spread(what, chance, dtype, sizes))
 
 
 def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
@@ -163,7 +175,7 @@ def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) ->
     Array([ 1, -1, -1], dtype=int32)
     """
     wanted = default_int() if dtype is None else python_dtype(dtype)
-    sign = cast(bernoulli(key, 0.5, shape_of("tinyxla.random.rademacher", shape)), wanted)
+    sign: Any = cast(bernoulli(key, 0.5, shape_of("tinyxla.random.rademacher", shape)), wanted)
     return 2 * sign - 1
 
 
@@ -179,7 +191,8 @@ def _next(x: float, towards: float, dtype: np.dtype[Any]) -> Any:
 def _next_narrow(x: Any, towards: Any) -> Any:
     """The same for types that NumPy's nextafter does not know; x is not 0."""
     away = (towards > x) == (x > 0)
-    return (x.view(np.uint16) + (1 if away else -1)).astype(np.uint16).view(x.dtype)
+    bits = int(x.view(np.uint16)) + (1 if away else -1)
+    return np.array(bits, np.uint16).view(x.dtype)
 
 
 def _from_error_function(what: str, key: KeyArray, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
@@ -225,8 +238,6 @@ def truncated_normal(
 
 def _between(x: Any, low: Any, high: Any) -> Any:
     """x, kept inside limits that it does not reach."""
-    from tinyxla.lax.elementwise import nextafter
-
     infinity = movement.full(np.inf, x.dtype, x.shape)
     return elementwise.clamp(nextafter(low, infinity), x, nextafter(high, elementwise.neg(infinity)))
 
@@ -307,20 +318,3 @@ def cauchy(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
     drawn: Any = uniform(key, shape, wanted, _eps(wanted), 1.0)
     half, pi = (movement.full(value, wanted, drawn.shape) for value in (0.5, math.pi))
     return elementwise.tan(elementwise.mul(pi, elementwise.sub(drawn, half)))
-
-
-__all__ = [
-    "bernoulli",
-    "bits",
-    "cauchy",
-    "exponential",
-    "gumbel",
-    "laplace",
-    "logistic",
-    "lognormal",
-    "normal",
-    "rademacher",
-    "randint",
-    "truncated_normal",
-    "uniform",
-]

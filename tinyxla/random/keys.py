@@ -1,7 +1,7 @@
 """Keys, and the random bits that they stand for.
 
-A key is an array of two 32-bit words. Using one does not change it: the same key gives the same numbers, and further ones
-come from the keys that `split` and `fold_in` derive from it.
+A key is an array of two 32-bit words. Using one does not change it: the same key gives the same numbers, and further
+ones come from the keys that `split` and `fold_in` derive from it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def checked_key(what: str, key: Any) -> Array:
 # --- making keys ------------------------------------------------------------------------------------------------------
 
 
-def PRNGKey(seed: Any) -> KeyArray:  # noqa: N802 - the name users know
+def PRNGKey(seed: Any) -> KeyArray:
     """A key from an integer: the words of its 64-bit value, of which the upper one is 0 unless `enable_x64` is set.
 
     >>> PRNGKey(42)
@@ -152,7 +152,7 @@ def bits(key: KeyArray, shape: ShapeLike = (), dtype: Any = None) -> Array:
 
 
 def random_bits(key: Array, sizes: tuple[int, ...], dtype: Any) -> Any:
-    """An array of unsigned integers of the given type. Narrow ones are the low bits of the words that 32-bit ones are."""
+    """An array of unsigned integers of the given type. Narrow ones are the low bits of what 32-bit ones are."""
     high, low = words(key, element_count(sizes))
     if element_type(dtype).bits < 64:
         found = cast(elementwise.xor(high, low), dtype)

@@ -1,4 +1,4 @@
-"""Threefry-2x32: a block cipher of 64-bit blocks under 64-bit keys, whose ciphertexts of 0, 1, 2, ... are random numbers.
+"""Threefry-2x32: a block cipher of 64-bit blocks under 64-bit keys; its ciphertexts of 0, 1, 2 ... are random numbers.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
 section 3.3; 20 rounds, as recommended there.
@@ -21,7 +21,7 @@ _BLOCK = 1 << 14  # words computed together on concrete keys: all intermediate r
 
 
 def threefry2x32(keys: tuple[Any, Any], counters: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The ciphertext of a counter under a key, both as two 32-bit words: unsigned arrays of NumPy's or of this library."""
+    """The ciphertext of a counter under a key, each as two 32-bit words: unsigned arrays, NumPy's or this library's."""
     schedule = (*keys, keys[0] ^ keys[1] ^ _PARITY)
     x, y = counters[0] + schedule[0], counters[1] + schedule[1]
     for group in range(5):
@@ -38,9 +38,7 @@ def words(key: Array, count: int) -> tuple[Array, Array]:
     if isinstance(key, ConcreteArray) and state.staging is None:
         high, low = _concrete_words(key.numpy(), count)
         return ConcreteArray(high), ConcreteArray(low)
-    high_key, low_key = (
-        movement.reshape_to(movement.slice_axis(key, 0, k, k + 1), ()) for k in (0, 1)
-    )
+    high_key, low_key = (movement.reshape_to(movement.slice_axis(key, 0, k, k + 1), ()) for k in (0, 1))
     keys = tuple(movement.broadcast(k, sizes=(count,), dimensions=()) for k in (high_key, low_key))
     return threefry2x32(keys, _counters(count))
 

@@ -544,12 +544,15 @@ class ConcreteArray(Array):
         return str(self._value)
 
     def signature(self) -> int:
-        """A number that stands for element type, shape and weakness: what compiled functions are looked up by."""
+        """A number that stands for element type, shape and weakness: what compiled functions are looked up by.
+
+        An array that has one (in `_signature`) is dense.
+        """
         try:
             return self._signature
         except AttributeError:
-            key = (self.dtype, self.shape, self.weak_type)
-            self._signature = _signatures.setdefault(key, len(_signatures))
+            value = self.dense()
+            self._signature = signature_of(value.dtype, value.shape, self.weak_type)
             return self._signature
 
     def dense(self) -> np.ndarray[Any, Any]:
@@ -561,6 +564,23 @@ class ConcreteArray(Array):
 
 
 _signatures: dict[Any, int] = {}
+
+
+def signature_of(dtype: Any, shape: tuple[int, ...], weak_type: bool) -> int:
+    """The number that stands for these."""
+    return _signatures.setdefault((dtype, shape, weak_type), len(_signatures))
+
+
+def wrap_dense(value: np.ndarray[Any, Any], weak_type: bool, signature: int) -> ConcreteArray:
+    """A concrete array of a dense ndarray with a known signature."""
+    array = _new(ConcreteArray)
+    array._value = value
+    array.weak_type = weak_type
+    array._signature = signature
+    return array
+
+
+_new: Any = ConcreteArray.__new__
 
 
 def wrap(value: Any) -> ConcreteArray:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tinyxla.ops import Op, calls
+from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.core import Trace, Tracer, infer_shape
 
 
 class BatchTracer(Tracer):
@@ -51,6 +52,7 @@ class BatchTrace(Trace):
         return value if axis is None else BatchTracer(self, value, axis)
 
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        infer_shape(op, tuple(map(Shape.of, operands)), attributes)  # an error speaks of shapes as the user sees them
         pairs = [self.split(x) for x in operands]
         values, axes = tuple(v for v, _ in pairs), tuple(a for _, a in pairs)
         result, axis = calls.apply_batched(op, self.size, values, axes, attributes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from tinyxla.ops import contraction, movement
 from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
-_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,23 @@ class CompiledModule:
         users = self.computation.users()
         self._steps: list[_Step] = []
         for step in self.plan.steps:
-            lowered = lower(step, self.plan.stored, users) if isinstance(step, Fusion) else [step]
+            lowered = lower(step, self.plan, users) if isinstance(step, Fusion) else [step]
             self._steps += [_Step(work, _touched(work, users)) for work in lowered]
         self._assign_slots()
         self._segments = self._schedule()
+        single = self._segments[0] if len(self._segments) == 1 else None
+        self._only = single.address if isinstance(single, _Native) else 0
 
     # --- memory
 
     def _assign_slots(self) -> None:
         self._slots: dict[Storage, int] = {p: k for k, p in enumerate(self.computation.parameters)}
-        self._output_layout = _OutputLayout()
+        self._allocators: list[Callable[[], Array]] = []
         for x in self.computation.outputs:
             source = buffer_of(x)
             if source.op is not movement.constant and source not in self._slots:
                 self._slots[source] = len(self._slots)
-                self._output_layout.add(_shape_of(source))
+                self._allocators.append(_allocator(_shape_of(source)))
         self._fixed = len(self._slots)  # from here on, slots do not depend on arguments and results
         constants: dict[Instruction, Array] = {}
         lives: dict[Storage, tuple[int, int]] = {}
@@ -127,14 +129,17 @@ class CompiledModule:
         self._words = ctypes.c_int64 * max(1, len(self._slots))
         self._template: tuple[int, bytes] = (0, bytes(self._words(*[0] * self._fixed, *self._constant_addresses)))
         self._results = [self._result(x) for x in self.computation.outputs]
+        inputs = len(self.computation.parameters)
+        self._plain = self._results == [(inputs + k, None, None) for k in range(len(self._allocators))]
 
-    def _result(self, x: Instruction) -> tuple[int, Array | None, Any, tuple[int, ...]]:
-        """Where a result is: the number of its slot, or the constant that it is; with its type and sizes."""
+    def _result(self, x: Instruction) -> tuple[int, Array | None, tuple[int, ...] | None]:
+        """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others there."""
         source = buffer_of(x)
-        shape = x.array_shape
+        sizes = None if source is x else x.array_shape.dimensions
         if source.op is movement.constant:
-            return -1, np.asarray(source.attributes.literal.value).reshape(shape.dimensions), shape.dtype, shape.dimensions
-        return self._slots[source], None, shape.dtype, shape.dimensions
+            value = np.asarray(source.attributes.literal.value)
+            return -1, value if sizes is None else value.reshape(sizes), None
+        return self._slots[source], None, sizes
 
     # --- schedule
 
@@ -168,22 +173,21 @@ class CompiledModule:
     # --- calls
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
-        owners, addresses = self._output_layout.allocate()
+        arrays = [*arguments, *[allocate() for allocate in self._allocators]]
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
         words = self._filled(base)
-        words[: self._fixed] = [_address(id(x) + _DATA).value or 0 for x in arguments] + addresses
-        if len(self._segments) == 1 and type(self._segments[0]) is _Native:
-            launch(self._segments[0].address, ctypes.addressof(words))
+        words[: self._fixed] = [_address(id(x) + _DATA).value or 0 for x in arrays]
+        if self._only:
+            launch(self._only, words)
         else:
-            self._run_segments(words, arguments, owners, arena)
-        inputs = len(arguments)
+            self._run_segments(words)
+        del arena  # its memory may be used by another call from here on
+        if self._plain:
+            return arrays[len(arguments) :]
         results: list[Array] = []
-        for slot, constant, dtype, sizes in self._results:
-            if slot >= inputs:
-                owner, offset = owners[slot - inputs]
-                results.append(np.ndarray(sizes, dtype, owner, offset))
-            else:
-                results.append(arguments[slot].reshape(sizes) if constant is None else constant)
+        for slot, constant, sizes in self._results:
+            value = arrays[slot] if constant is None else constant
+            results.append(value if sizes is None else value.reshape(sizes))
         return results
 
     def _filled(self, base: int) -> Any:
@@ -195,11 +199,11 @@ class CompiledModule:
             self._template = (base, template)
         return self._words.from_buffer_copy(template)
 
-    def _run_segments(self, words: Any, arguments: Sequence[Array], owners: Any, arena: Any) -> None:
+    def _run_segments(self, words: Any) -> None:
         """Native steps with calls of the host in between."""
         for segment in self._segments:
             if isinstance(segment, _Native):
-                launch(segment.address, ctypes.addressof(words))
+                launch(segment.address, words)
                 continue
             x = segment.instruction
             operands = [_view(words[k], o.array_shape) for k, o in zip(segment.slots, x.operands, strict=True)]
@@ -247,34 +251,15 @@ class _Step:
         return [x for x in self.touched[count:] if isinstance(x, Instruction)]
 
 
-class _OutputLayout:
-    """How results share memory: small ones lie together, large ones alone, so that none keeps a large one alive."""
-
-    _TOGETHER = 1 << 16
-
-    def __init__(self) -> None:
-        self._sizes: list[int] = []  # of the owners
-        self._places: list[tuple[int, int]] = []  # for each result, the owner's number and the offset
-        self._open = -1
-
-    def add(self, shape: Shape) -> None:
-        size = -(-_bytes(shape) // _ALIGNMENT) * _ALIGNMENT
-        if size > self._TOGETHER:
-            self._places.append((len(self._sizes), 0))
-            self._sizes.append(size)
-            return
-        if self._open < 0 or self._sizes[self._open] + size > self._TOGETHER:
-            self._open = len(self._sizes)
-            self._sizes.append(0)
-        self._places.append((self._open, self._sizes[self._open]))
-        self._sizes[self._open] += max(size, _ALIGNMENT)
-
-    def allocate(self) -> tuple[list[tuple[Any, int]], list[int]]:
-        """For each result its owner and the offset in it; and the addresses."""
-        made = [pool.allocate(size) for size in self._sizes]
-        return [(made[k][0], at) for k, at in self._places], [made[k][1] + at for k, at in self._places]
+def _allocator(shape: Shape) -> Callable[[], Array]:
+    """What makes memory for a result: NumPy, which is quick with small arrays, or the pool, whose pages are warm."""
+    sizes, dtype, nbytes = shape.dimensions, shape.dtype, _bytes(shape)
+    if nbytes <= _SMALL:
+        return partial(np.empty, sizes, dtype)
+    return lambda: np.ndarray(sizes, dtype, pool.allocate(nbytes)[0])
 
 
+_SMALL = 1 << 14  # bytes
 _DATA = object.__basicsize__  # NumPy's array object begins with the header of any object, then the address of the data
 _address = ctypes.c_void_p.from_address
 

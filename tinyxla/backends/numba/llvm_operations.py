@@ -19,7 +19,7 @@ from typing import Any
 
 from tinyxla.backends.numba.llvm_scalar import REGISTERS, Emitter, LlvmScalar, constant
 from tinyxla.errors import TinyxlaError
-from tinyxla_kernels import elementary
+from tinyxla_kernels import complex_numbers, elementary
 from tinyxla_kernels.complex_numbers import Complex
 
 NARROW = ("f16", "bf16")
@@ -122,26 +122,26 @@ _FLOAT: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _first_two(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _of_two(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Integer arithmetic is associative as it is: leave to reassociate says nothing."""
     return lambda x, y, reassociate=False: function(x, y)
 
 
 _INTEGER: Mapping[str, Callable[..., Any]] = {
     "abs": lambda x: x.abs(),
-    "add": _first_two(operator.add),
-    "and": _first_two(operator.and_),
+    "add": _of_two(operator.add),
+    "and": _of_two(operator.and_),
     "clamp": lambda low, x, high: x.maximum(low).minimum(high),
     "compare": _compare,
     "count-leading-zeros": elementary.count_leading_zeros,
     "divide": elementary.divide,
     "imag": _imaginary_of_real,
-    "maximum": _first_two(lambda x, y: x.maximum(y)),
-    "minimum": _first_two(lambda x, y: x.minimum(y)),
-    "multiply": _first_two(operator.mul),
+    "maximum": _of_two(lambda x, y: x.maximum(y)),
+    "minimum": _of_two(lambda x, y: x.minimum(y)),
+    "multiply": _of_two(operator.mul),
     "negate": operator.neg,
     "not": operator.invert,
-    "or": _first_two(operator.or_),
+    "or": _of_two(operator.or_),
     "popcnt": elementary.population_count,
     "power": elementary.power,
     "real": lambda x: x,
@@ -151,20 +151,20 @@ _INTEGER: Mapping[str, Callable[..., Any]] = {
     "shift-right-logical": elementary.shift_right_logical,
     "sign": elementary.sign,
     "subtract": operator.sub,
-    "xor": _first_two(operator.xor),
+    "xor": _of_two(operator.xor),
 }
 
 _PRED: Mapping[str, Callable[..., Any]] = {
-    "add": _first_two(operator.or_),
-    "and": _first_two(operator.and_),
+    "add": _of_two(operator.or_),
+    "and": _of_two(operator.and_),
     "clamp": lambda low, x, high: (x | low) & high,
     "compare": _compare,
-    "maximum": _first_two(operator.or_),
-    "minimum": _first_two(operator.and_),
-    "multiply": _first_two(operator.and_),
+    "maximum": _of_two(operator.or_),
+    "minimum": _of_two(operator.and_),
+    "multiply": _of_two(operator.and_),
     "not": operator.invert,
-    "or": _first_two(operator.or_),
-    "xor": _first_two(operator.xor),
+    "or": _of_two(operator.or_),
+    "xor": _of_two(operator.xor),
 }
 
 
@@ -176,12 +176,30 @@ def _each_part(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
-    "abs": abs,
+    "abs": complex_numbers.absolute,
     "add": _each_part(_add),
     "compare": _compare,
+    "cosh": complex_numbers.cosh,
+    "cosine": complex_numbers.cos,
+    "divide": complex_numbers.divide,
+    "exponential": complex_numbers.exp,
+    "exponential-minus-one": complex_numbers.expm1,
     "imag": lambda x: x.imag,
+    "log": complex_numbers.log,
+    "log-plus-one": complex_numbers.log1p,
+    "logistic": complex_numbers.logistic,
+    "multiply": _of_two(operator.mul),
+    "negate": operator.neg,
+    "power": complex_numbers.pow,
     "real": lambda x: x.real,
-    "subtract": _each_part(operator.sub),
+    "rsqrt": complex_numbers.rsqrt,
+    "sign": complex_numbers.sign,
+    "sine": complex_numbers.sin,
+    "sinh": complex_numbers.sinh,
+    "sqrt": complex_numbers.sqrt,
+    "subtract": operator.sub,
+    "tan": complex_numbers.tan,
+    "tanh": complex_numbers.tanh,
 }
 
 # Index arithmetic never overflows, and its operands are not negative where it divides.
@@ -235,11 +253,11 @@ def _table(type: str) -> Mapping[str, Callable[..., Any]]:
 
 def _select(chosen: Any, on_true: Any, on_false: Any) -> Number:
     if isinstance(on_true, Complex):
-        return Complex(chosen.where(on_true.real, on_false.real), chosen.where(on_true.imag, on_false.imag))
+        return complex_numbers.choose(chosen, on_true, on_false)
     return chosen.where(on_true, on_false)
 
 
-def _convert(x: Any, source: str, target: str) -> Number:
+def _convert(x: Any, source: str, target: str) -> Any:
     """By value, as XLA does. An integer or bf16 comes and goes through f32; f64 becomes f16 with a single rounding."""
     if isinstance(x, Complex):
         if target not in PARTS:

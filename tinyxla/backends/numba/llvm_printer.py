@@ -151,7 +151,7 @@ class _Printer:
             else:
                 self._loop(statement)
 
-    def _operand(self, operand: Operand) -> Number:
+    def _operand(self, operand: Operand) -> Any:
         if isinstance(operand, Value):
             return self.values[operand.name]
         held = register_type(operand.type)

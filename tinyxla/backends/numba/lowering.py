@@ -8,20 +8,21 @@ in order, are one loop (`_merged`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value
-from tinyxla.compiler.access import dims_of
-from tinyxla.compiler.fusion import Fusion, base, buffer_of, domain, is_leaf, results_of, walk
+from tinyxla.compiler.access import dims_of, matching
+from tinyxla.compiler.fusion import Fusion, Plan, base, domain, is_costly, is_leaf, results_of, walk
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 COLUMNS = 1 << 9  # accumulators of a column reduction
+FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
 
@@ -51,19 +52,21 @@ class LoweredKernel:
 
 
 Coordinates = tuple[Index, ...]
+Users = dict[Instruction, list[Instruction]]
 
 
 class Lowering:
     """Emits one kernel."""
 
-    def __init__(self, name: str, stored: set[Instruction]) -> None:
+    def __init__(self, name: str, plan: Plan, own: Iterable[Instruction] = ()) -> None:
         self.builder = Builder(name)
-        self.stored = stored
+        self.stored = plan.stored
+        self._escaping = plan.escaping
         self.arguments: list[Storage] = []
         self._buffers: dict[Storage, Buffer] = {}
         self._rows: dict[Instruction, tuple[Buffer, int]] = {}  # kept for a row: the buffer, and the outer rank
         self._finished: dict[Instruction, Operand] = {}  # reductions of this row
-        self._own: set[Instruction] = set()  # stored by this kernel, and not yet complete
+        self._own = set(own)  # what this kernel makes, as long as it is not in memory
         self._known: list[dict[Any, Operand]] = [{}]
 
     # --- memory
@@ -92,6 +95,9 @@ class Lowering:
         return self.builder.load(self.buffer(x), self.linear(shape.dimensions, coordinates))
 
     def store(self, x: Storage, coordinates: Sequence[Index], value: Operand) -> None:
+        """Put an element where it is read later, if it is."""
+        if isinstance(x, Instruction) and x not in self._escaping:
+            return
         shape = x.shape if isinstance(x, Partial) else x.array_shape
         self.builder.store(self.buffer(x, True), self.linear(shape.dimensions, coordinates), value)
 
@@ -135,11 +141,36 @@ class Lowering:
 
     # --- values
 
+    def in_memory(self, x: Instruction) -> bool:
+        return x in self.stored and x not in self._own or is_leaf(x)
+
+    def complete(self, roots: Iterable[Instruction]) -> None:
+        """These are in memory now, for the row at hand."""
+        self._own.difference_update(roots)
+
+    def keep(self, x: Instruction, row: Buffer, rank: int) -> None:
+        """The row of x, whose first `rank` dimensions are the nest's outer ones, is in this buffer."""
+        self._rows[x] = (row, rank)
+
+    def is_kept(self, x: Instruction) -> bool:
+        return x in self._rows
+
+    def finish(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
+        """The element of a reduction's result is known: in what follows, and in memory."""
+        self._finished[x] = value
+        self.store(x, coordinates, value)
+
+    def define(self, x: Instruction, coordinates: Coordinates) -> None:
+        """Compute the element of a root, for what follows and in memory."""
+        value = self.compute(x, coordinates)
+        self._known[-1][x, *map(_name, coordinates)] = value
+        self.store(x, coordinates, value)
+
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
         """The element of x at these coordinates."""
         if x in self._finished:
             return self._finished[x]
-        key = (x, *(c if isinstance(c, int) else c.name for c in coordinates))
+        key = (x, *map(_name, coordinates))
         for known in reversed(self._known):
             if key in known:
                 return known[key]
@@ -151,7 +182,7 @@ class Lowering:
         if x in self._rows:
             row, rank = self._rows[x]
             return self.builder.load(row, self.linear(x.array_shape.dimensions[rank:], coordinates[rank:]))
-        if x in self.stored and x not in self._own or is_leaf(x):
+        if self.in_memory(x):
             return self.load(x, coordinates)
         return self.compute(x, coordinates)
 
@@ -194,6 +225,10 @@ class Lowering:
         count = len(x.operands) // 2
         elements = [self.value(o, coordinates) for o in x.operands[:count]]
         return self.apply(x.attributes.to_apply, [*carried, *elements])
+
+
+def _name(index: Index) -> int | str:
+    return index if isinstance(index, int) else index.name
 
 
 # --- data movement: index arithmetic --------------------------------------------------------------------------------------
@@ -243,8 +278,6 @@ def _slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
 
 
 def _reshape(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
-    from tinyxla.compiler.access import matching
-
     (operand,) = x.operands
     result, source = x.array_shape.dimensions, operand.array_shape.dimensions
     place: list[Index] = [0] * len(source)
@@ -253,7 +286,7 @@ def _reshape(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand
             place[into[0]] = coordinates[out[0]]
             continue
         together = low.linear([result[d] for d in out], [coordinates[d] for d in out])
-        if operand in low.stored and operand not in low._own or is_leaf(operand):
+        if low.in_memory(operand):
             place[into[-1]] = together  # in memory the last dimension may run on into those before it
             continue
         for d, c in zip(into, low.split_index(together, [source[d] for d in into]), strict=True):
@@ -406,17 +439,15 @@ def spread(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordin
 # --- kinds of nests -----------------------------------------------------------------------------------------------------
 
 
-def lower(fusion: Fusion, stored: set[Instruction], users: dict[Instruction, list[Instruction]]) -> list[LoweredKernel]:
+def lower(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a fusion: one, or two where pieces are reduced first."""
-    return _KINDS[fusion.kind](fusion, stored, users)
+    return _KINDS[fusion.kind](fusion, plan, users)
 
 
 def _cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
     """Work for one element, in simple operations."""
-    from tinyxla.compiler.fusion import _COSTLY  # pyright: ignore[reportPrivateUsage]
-
     seen = {x for x, _, _ in walk(roots, stored)} | set(roots)
-    return sum(_COSTLY_WORK if x.op.name in _COSTLY else 1 for x in seen)
+    return sum(_COSTLY_WORK if is_costly(x) else 1 for x in seen)
 
 
 def _finish(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
@@ -425,20 +456,16 @@ def _finish(low: Lowering, extent: int, work: int, roots: Sequence[Instruction])
     return LoweredKernel(low.builder.kernel, low.arguments, extent, grain, list(roots))
 
 
-def _loop(fusion: Fusion, stored: set[Instruction], users: Any) -> list[LoweredKernel]:
+def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots, sizes = fusion.roots, fusion.outer
-    low = Lowering("loop", stored)
-    low._own = set(roots)
-    axes = merged(roots, stored, sizes)
-    work = _cost(roots, stored)
+    low = Lowering("loop", plan, roots)
+    axes = merged(roots, plan.stored, sizes)
+    work = _cost(roots, plan.stored)
     first, last = low.builder.kernel.first, low.builder.kernel.last
 
     def body(coordinates: Coordinates) -> None:
         for root in roots:
-            key = (root, *(c if isinstance(c, int) else c.name for c in coordinates))
-            value = low.compute(root, coordinates)
-            low._known[-1][key] = value
-            low.store(root, coordinates, value)
+            low.define(root, coordinates)
 
     if len(axes) < 2:
         with low.loop(first, last) as (index, _):
@@ -466,19 +493,18 @@ def _piece(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index, 
     return b.index("divide", index, pieces), start, b.index("minimum", b.index("add", start, length), size)
 
 
-def _row(fusion: Fusion, stored: set[Instruction], users: Any) -> list[LoweredKernel]:
+def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots = fusion.roots
-    low = Lowering("row", stored)
-    phases = _phases(fusion, stored, users)
-    kept = _kept_rows(phases, fusion, stored)
-    low._own = {r for root in roots for r in results_of(root, users)}
+    low = Lowering("row", plan, [r for root in roots for r in results_of(root, users)])
+    phases = _phases(fusion, plan.stored, users)
+    kept = _kept_rows(phases, fusion, plan.stored)
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (row, _):
         outer = low.split_index(row, fusion.outer)
         for phase in phases:
             _phase(low, phase, outer, fusion, kept, users)
     rows = math.prod(fusion.outer)
     inner = sum(math.prod(domain(p[0])) // max(1, rows) for p in phases)
-    return [_finish(low, rows, _cost(roots, stored) * max(1, inner), roots)]
+    return [_finish(low, rows, _cost(roots, plan.stored) * max(1, inner), roots)]
 
 
 def _inner_order(root: Instruction, rank: int) -> tuple[list[int], list[int]]:
@@ -517,8 +543,6 @@ def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[I
 
 def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Instruction]) -> set[Instruction]:
     """Costly intermediates of a row that several phases need, as far as they fit into the first cache."""
-    from tinyxla.compiler.fusion import _COSTLY  # pyright: ignore[reportPrivateUsage]
-
     rank = len(fusion.outer)
     first: dict[Instruction, int] = {}
     found: set[Instruction] = set()
@@ -526,7 +550,7 @@ def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Inst
     for k, phase in enumerate(phases):
         for x, place, from_memory in walk(phase, stored):
             whole = all(c in (-1, d) for d, c in enumerate(place))
-            if from_memory or x.op.name not in _COSTLY or not whole or x in found:
+            if from_memory or not is_costly(x) or not whole or x in found:
                 continue
             if x.array_shape.dimensions[:rank] != fusion.outer or len(place) == rank:
                 continue
@@ -552,7 +576,7 @@ def _phase(
     carried: list[Operand] = []
     for root in reduced:
         carried += low.initial(base(root))
-    here = [x for x in kept if x not in low._rows and _computed_in(x, phase, low.stored)]
+    here = [x for x in kept if not low.is_kept(x) and _computed_in(x, phase, low.stored)]
     scratch = {
         x: low.builder.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[rank:])) for x in here
     }
@@ -569,9 +593,7 @@ def _phase(
             count = len(base(root).operands) // 2
             updated += low.accumulate(base(root), values[len(updated) : len(updated) + count], coordinates)
         for root in plain:
-            value = low.compute(root, coordinates)
-            low._known[-1][root, *(c if isinstance(c, int) else c.name for c in coordinates)] = value
-            low.store(root, coordinates, value)
+            low.define(root, coordinates)
         return updated
 
     low._known.append({})
@@ -582,186 +604,173 @@ def _phase(
         count = len(x.operands) // 2
         mine, results = results[:count], results[count:]
         for part in results_of(x, users):
-            value = mine[part.attributes.index if part is not x else 0]
-            low._finished[part] = value
-            if part in low.stored:
-                low.store(part, outer, value)
-    low._own -= set(plain)
+            low.finish(part, outer, mine[part.attributes.index if part is not x else 0])
+    low.complete(plain)
     for x, row in scratch.items():
-        low._rows[x] = (row, rank)
+        low.keep(x, row, rank)
 
 
 def _computed_in(x: Instruction, phase: list[Instruction], stored: set[Instruction]) -> bool:
     return any(y is x and all(c in (-1, d) for d, c in enumerate(place)) for y, place, _ in walk(phase, stored))
 
 
-def _column(fusion: Fusion, stored: set[Instruction], users: Any) -> list[LoweredKernel]:
+def _column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Blocks of columns; for each a row of accumulators, over which the other dimensions run."""
-    roots = fusion.roots
-    sizes = domain(roots[0])
-    reduced = base(roots[0]).attributes.dimensions
-    breaks = [d for d in range(1, len(sizes)) if (d in reduced) != (d - 1 in reduced)]
-    axes = merged(roots, stored, sizes, apart=breaks)
-    *others, columns = axes
-    over = [a for a in others if a.first in reduced]
-    kept = [a for a in others if a.first not in reduced]
+    space = _Reductions(fusion, plan)
+    sizes, roots, work = space.sizes, space.roots, space.work
+    *others, columns = space.axes
+    over = [a for a in others if a.first in space.reduced]
+    kept = [a for a in others if a.first not in space.reduced]
+    width = min(columns.size, COLUMNS)
     blocks = -(-columns.size // COLUMNS)
     independent = math.prod(a.size for a in kept) * blocks
-    work = _cost(roots, stored)
     long = over[0].size if over else 1
-    each = math.prod(a.size for a in over[1:]) * min(columns.size, COLUMNS) * work
-    pieces = max(1, min(64, long * each // (CHUNK * _COSTLY_WORK))) if independent < 8 else 1
-    low = Lowering("column", stored)
-    counts = [len(base(r).operands) // 2 for r in roots]
-    pieces_shape = (pieces,) if pieces > 1 else ()
-    parts = [
-        [Partial(Shape(o.array_shape.element_type, (*pieces_shape, *_result_sizes(root)))) for o in base(root).operands[:count]]
-        for root, count in zip(roots, counts, strict=True)
-    ]
+    each = math.prod(a.size for a in over[1:]) * width * work
+    pieces = max(1, min(64, long * each // (CHUNK * _COSTLY_WORK))) if independent < FEW_COLUMNS else 1
+    low = Lowering("column", plan, space.own(users))
     b = low.builder
-    accumulators = [
-        [b.scratch(o.array_shape.element_type.name, min(columns.size, COLUMNS)) for o in base(root).operands[:count]]
-        for root, count in zip(roots, counts, strict=True)
-    ]
-    flat = [row for rows in accumulators for row in rows]
+    rows = [b.scratch(x.array_shape.element_type.name, width) for x in space.arrays]
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         piece = b.index("remainder", index, pieces)
         index = b.index("divide", index, pieces)
-        block = b.index("remainder", index, blocks)
+        begin = b.index("multiply", b.index("remainder", index, blocks), COLUMNS)
         outer = low.split_index(b.index("divide", index, blocks), [a.size for a in kept])
-        begin = b.index("multiply", block, COLUMNS)
-        width = b.index("minimum", columns.size, COLUMNS) if blocks == 1 else b.index(
-            "minimum", b.index("subtract", columns.size, begin), COLUMNS
-        )
+        left = columns.size if blocks == 1 else b.index("subtract", columns.size, begin)
+        here = b.index("minimum", left, COLUMNS)
         initial = [value for root in roots for value in low.initial(base(root))]
-        with low.loop(0, width) as (j, _):
-            for row, value in zip(flat, initial, strict=True):
+        with low.loop(0, here) as (j, _):
+            for row, value in zip(rows, initial, strict=True):
                 b.store(row, j, value)
 
-        def rows(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            with low.loop(0, width) as (j, _):
-                by_axis = dict(zip([*kept, *over, columns], [*outer, *indices, b.index("add", begin, j)], strict=True))
-                place = spread(axes, [by_axis[a] for a in axes], len(sizes))
-                for root, mine in zip(roots, accumulators, strict=True):
-                    before = [b.load(row, j) for row in mine]
-                    for row, value in zip(mine, low.accumulate(base(root), before, place), strict=True):
-                        b.store(row, j, value)
+        def accumulate(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            with low.loop(0, here) as (j, _):
+                place = space.place([*kept, *over, columns], [*outer, *indices, b.index("add", begin, j)])
+                updated = space.accumulate(low, [b.load(row, j) for row in rows], place)
+                for row, value in zip(rows, updated, strict=True):
+                    b.store(row, j, value)
             return values
 
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         if pieces > 1:
-            _, start, stop = _piece(low, piece, pieces, long)
-            bounds[0] = (start, stop)
-        low.nest(bounds, (), rows, sequential=True)
-        with low.loop(0, width) as (j, _):
-            by_axis = dict(zip([*kept, columns], [*outer, b.index("add", begin, j)], strict=True))
-            place = spread([a for a in axes if a in by_axis], [by_axis[a] for a in axes if a in by_axis], len(sizes))
-            result = tuple(c for d, c in enumerate(place) if d not in reduced)
-            for root, mine, partials in zip(roots, accumulators, parts, strict=True):
-                for part, row, partial in _destinations(root, mine, partials, pieces, users):
-                    where = (piece, *result) if part is partial else result
-                    low.store(part, where, b.load(row, j))
+            bounds[0] = _piece(low, piece, pieces, long)[1:]
+        low.nest(bounds, (), accumulate, sequential=True)
+        with low.loop(0, here) as (j, _):
+            place = space.place([*kept, columns], [*outer, b.index("add", begin, j)])
+            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
+            space.deliver(low, [b.load(row, j) for row in rows], result, piece, pieces, users)
     first = _finish(low, independent * pieces, each * max(1, long // pieces), roots)
-    return [first] if pieces == 1 else [first, _combine(roots, parts, stored, users, pieces)]
+    return [first] if pieces == 1 else [first, _combine(space, plan, users, pieces)]
 
 
-def _result_sizes(root: Instruction) -> tuple[int, ...]:
-    reduced = base(root).attributes.dimensions
-    return tuple(size for d, size in enumerate(domain(root)) if d not in reduced)
+class _Reductions:
+    """What `column` and `split` nests have in common: reductions over one space, and what is made of their results."""
+
+    def __init__(self, fusion: Fusion, plan: Plan) -> None:
+        self.roots = [root for root in fusion.roots if base(root).op is reduction.reduce]
+        self.after = [root for root in fusion.roots if root not in self.roots]
+        self.sizes = domain(self.roots[0])
+        self.reduced: tuple[int, ...] = base(self.roots[0]).attributes.dimensions
+        self.results = fusion.outer
+        self.arrays = [x for root in self.roots for x in base(root).operands[: len(base(root).operands) // 2]]
+        self.partials: list[Partial] = []
+        breaks = [d for d in range(1, len(self.sizes)) if (d in self.reduced) != (d - 1 in self.reduced)]
+        self.axes = merged(self.roots, plan.stored, self.sizes, apart=breaks)
+        self.work = _cost(self.roots, plan.stored)
+
+    def own(self, users: Users) -> list[Instruction]:
+        return [*self.after, *(part for root in self.roots for part in results_of(root, users))]
+
+    def place(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
+        by_axis = dict(zip(axes, indices, strict=True))
+        given = [a for a in self.axes if a in by_axis]
+        return spread(given, [by_axis[a] for a in given], len(self.sizes))
+
+    def accumulate(self, low: Lowering, values: Sequence[Operand], place: Coordinates) -> list[Operand]:
+        updated: list[Operand] = []
+        for root in self.roots:
+            count = len(base(root).operands) // 2
+            updated += low.accumulate(base(root), values[len(updated) : len(updated) + count], place)
+        return updated
+
+    def deliver(
+        self,
+        low: Lowering,
+        values: Sequence[Operand],
+        result: Coordinates,
+        piece: Index,
+        pieces: int,
+        users: Users,
+    ) -> None:
+        """Put away what was reduced: as one of several pieces, or as the results and what is made of them."""
+        if pieces > 1:
+            if not self.partials:
+                self.partials = [Partial(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays]
+            for partial, value in zip(self.partials, values, strict=True):
+                low.store(partial, (piece, *result), value)
+            return
+        rest = list(values)
+        for root in self.roots:
+            count = len(base(root).operands) // 2
+            mine, rest = rest[:count], rest[count:]
+            for part in results_of(root, users):
+                low.finish(part, result, mine[part.attributes.index if part is not base(root) else 0])
+        for root in self.after:
+            low.define(root, result)
 
 
-def _destinations(
-    root: Instruction, values: Sequence[Any], partials: Sequence[Partial], pieces: int, users: Any
-) -> Iterator[tuple[Storage, Any, Partial]]:
-    """Where each result of a root goes: to the pieces' memory, or to the results that are stored."""
-    x = base(root)
-    if pieces > 1:
-        yield from ((partial, value, partial) for value, partial in zip(values, partials, strict=True))
-        return
-    for part in results_of(x, users):
-        k = part.attributes.index if part is not x else 0
-        yield part, values[k], partials[k]
-
-
-def _combine(
-    roots: Sequence[Instruction], parts: Sequence[Sequence[Partial]], stored: set[Instruction], users: Any, pieces: int
-) -> LoweredKernel:
+def _combine(space: _Reductions, plan: Plan, users: Users, pieces: int) -> LoweredKernel:
     """Reduce over the pieces, which are the first dimension of the partial results."""
-    low = Lowering("combine", stored)
-    sizes = _result_sizes(roots[0])
+    low = Lowering("combine", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        result = low.split_index(index, sizes)
-        initial = [value for root in roots for value in low.initial(base(root))]
+        result = low.split_index(index, space.results)
+        initial = [value for root in space.roots for value in low.initial(base(root))]
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            elements = [low.load(partial, (*indices, *result)) for partial in space.partials]
             updated: list[Operand] = []
-            for root, partials in zip(roots, parts, strict=True):
-                before = values[len(updated) : len(updated) + len(partials)]
-                elements = [low.load(partial, (*indices, *result)) for partial in partials]
-                updated += low.apply(base(root).attributes.to_apply, [*before, *elements])
+            for root in space.roots:
+                span = slice(len(updated), len(updated) + len(base(root).operands) // 2)
+                updated += low.apply(base(root).attributes.to_apply, [*values[span], *elements[span]])
             return updated
 
         found = low.nest([(0, pieces)], initial, body)
-        for root, partials in zip(roots, parts, strict=True):
-            mine, found = found[: len(partials)], found[len(partials) :]
-            for part, value, _ in _destinations(root, mine, partials, 1, users):
-                low.store(part, result, value)
-    return _finish(low, math.prod(sizes), pieces, roots)
+        space.deliver(low, found, result, 0, 1, users)
+    return _finish(low, math.prod(space.results), pieces, space.roots)
 
 
-def _split(fusion: Fusion, stored: set[Instruction], users: Any) -> list[LoweredKernel]:
+def _split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Reductions to few elements: fixed pieces of the first reduced dimension, and then these together."""
-    roots = fusion.roots
-    sizes = domain(roots[0])
-    reduced = base(roots[0]).attributes.dimensions
-    breaks = [d for d in range(1, len(sizes)) if (d in reduced) != (d - 1 in reduced)]
-    axes = merged(roots, stored, sizes, apart=breaks)
-    over = [a for a in axes if a.first in reduced]
-    kept = [a for a in axes if a.first not in reduced]
-    work = _cost(roots, stored)
+    space = _Reductions(fusion, plan)
+    over = [a for a in space.axes if a.first in space.reduced]
+    kept = [a for a in space.axes if a.first not in space.reduced]
     inner = math.prod(a.size for a in over[1:])
     pieces = max(1, min(over[0].size, over[0].size * inner // CHUNK))
-    parts = [
-        [
-            Partial(Shape(o.array_shape.element_type, (pieces, *_result_sizes(root))))
-            for o in base(root).operands[: len(base(root).operands) // 2]
-        ]
-        for root in roots
-    ]
-    low = Lowering("split", stored)
+    low = Lowering("split", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         piece = b.index("remainder", index, pieces)
         outer = low.split_index(b.index("divide", index, pieces), [a.size for a in kept])
-        initial = [value for root in roots for value in low.initial(base(root))]
+        initial = [value for root in space.roots for value in low.initial(base(root))]
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         if pieces > 1:
-            _, start, stop = _piece(low, piece, pieces, over[0].size)
-            bounds[0] = (start, stop)
-
-        def place_of(indices: Coordinates) -> Coordinates:
-            by_axis = dict(zip([*kept, *over], [*outer, *indices], strict=True))
-            return spread(axes, [by_axis[a] for a in axes], len(sizes))
+            bounds[0] = _piece(low, piece, pieces, over[0].size)[1:]
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            updated: list[Operand] = []
-            for root in roots:
-                count = len(base(root).operands) // 2
-                updated += low.accumulate(base(root), values[len(updated) : len(updated) + count], place_of(indices))
-            return updated
+            return space.accumulate(low, values, space.place([*kept, *over], [*outer, *indices]))
 
         found = low.nest(bounds, initial, body)
-        whole = spread(kept, outer, len(sizes))
-        result = tuple(c for d, c in enumerate(whole) if d not in reduced)
-        for root, partials in zip(roots, parts, strict=True):
-            mine, found = found[: len(partials)], found[len(partials) :]
-            for part, value, partial in _destinations(root, mine, partials, pieces, users):
-                low.store(part, (piece, *result) if part is partial else result, value)
+        whole = space.place(kept, outer)
+        result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
+        space.deliver(low, found, result, piece, pieces, users)
     rows = math.prod(a.size for a in kept)
-    first = _finish(low, rows * pieces, work * inner * -(-over[0].size // pieces), roots)
-    return [first] if pieces == 1 else [first, _combine(roots, parts, stored, users, pieces)]
+    first = _finish(low, rows * pieces, space.work * inner * -(-over[0].size // pieces), space.roots)
+    return [first] if pieces == 1 else [first, _combine(space, plan, users, pieces)]
 
 
-_KINDS = {"loop": _loop, "row": _row, "column": _column, "split": _split}
-
+_KINDS: dict[str, Callable[[Fusion, Plan, Users], list[LoweredKernel]]] = {
+    "loop": _loop,
+    "row": _row,
+    "column": _column,
+    "split": _split,
+}
