@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from tinyxla.ops import reduction
+from tinyxla.ops import indexing, reduction
 
 functions: dict[str, Callable[..., Any]] = {
     "abs": lambda x: x if np.issubdtype(x.dtype, np.unsignedinteger) else lax.abs(x),
@@ -170,3 +170,68 @@ def _reduce(*operands: Any, dimensions: Sequence[int], to_apply: Any) -> Any:
     (axis,) = dimensions
     at = lax.argmax(values, axis, index.dtype)
     return [np.max(values, axis), at]
+
+
+@_named("dynamic-slice")
+def _dynamic_slice(x: Any, *starts: Any, dynamic_slice_sizes: Sequence[int]) -> Any:
+    return lax.dynamic_slice(x, [lax.max(s, np.int32(0)) for s in starts], dynamic_slice_sizes)  # where JAX counts from the end
+
+
+@_named("dynamic-update-slice")
+def _dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
+    return lax.dynamic_update_slice(x, update, [lax.max(s, np.int32(0)) for s in starts])
+
+
+def _vectors_last(indices: Any, vector_dim: int, others: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+    """JAX has the index vectors in the last dimension."""
+    if vector_dim == indices.ndim:
+        indices = indices[..., None]
+    return np.moveaxis(indices, vector_dim, -1), tuple(d - (d > vector_dim) for d in others)
+
+
+@_named("gather")
+def _gather(x: Any, indices: Any, **attributes: Any) -> Any:
+    given = indexing.Gather(**attributes)
+    indices, batching = _vectors_last(indices, given.index_vector_dim, given.start_indices_batching_dims)
+    numbers = lax.GatherDimensionNumbers(
+        given.offset_dims, given.collapsed_slice_dims, given.start_index_map, given.operand_batching_dims, batching
+    )
+    return lax.gather(x, indices, numbers, given.slice_sizes, mode="clip")
+
+
+@_named("scatter")
+def _scatter(x: Any, indices: Any, updates: Any, **attributes: Any) -> Any:
+    given = indexing.Scatter(**attributes)
+    functions_ = {
+        "add": lax.scatter_add,
+        "subtract": lax.scatter_sub,
+        "multiply": lax.scatter_mul,
+        "maximum": lax.scatter_max,
+        "minimum": lax.scatter_min,
+        "replacement": lax.scatter,
+    }
+    if given.to_apply.name not in functions_:  # for bits JAX has no function; one element after the other by NumPy
+        ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[given.to_apply.name]
+        result = np.array(x)
+        ufunc.at(result, tuple(np.moveaxis(indices, given.index_vector_dim, 0)), updates)
+        return result
+    indices, batching = _vectors_last(indices, given.index_vector_dim, given.scatter_indices_batching_dims)
+    numbers = lax.ScatterDimensionNumbers(
+        given.update_window_dims,
+        given.inserted_window_dims,
+        given.scatter_dims_to_operand_dims,
+        given.input_batching_dims,
+        batching,
+    )
+    return functions_[given.to_apply.name](x, indices, updates, numbers, mode="drop")
+
+
+@_named("sort")
+def _sort(*operands: Any, dimensions: Sequence[int], to_apply: Any, is_stable: bool) -> Any:
+    if to_apply.name == "by_magnitude":
+        order = np.argsort(np.abs(operands[0]), dimensions[0], kind="stable")
+        return np.take_along_axis(operands[0], order, dimensions[0])
+    if to_apply.name == "less":
+        keys = len(operands) if len(to_apply.instructions) > 6 and len(operands) > 1 else 1
+        return lax.sort(operands, dimension=dimensions[0], is_stable=is_stable, num_keys=keys)[slice(None) if len(operands) > 1 else 0]
+    return np.flip(lax.sort(operands[0], dimension=dimensions[0]), dimensions[0])

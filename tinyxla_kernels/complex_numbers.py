@@ -1,9 +1,9 @@
 """Complex numbers as pairs of scalars, and the elementary functions of them.
 
-Infinities, zeros and NaN give what annex G of the C standard (ISO/IEC 9899:2011) asks for, up to the signs of zeros that
-it leaves to the formula. Overflow is avoided where the result itself does not overflow. Errors are at most four units in
-the last place of the larger part (`pow`: and so many more as the angle it turns by has radians); `log`, `log1p` and
-`absolute` are as accurate in each part.
+Infinities, zeros and NaN give what annex G of the C standard (ISO/IEC 9899:2011) asks for. Overflow is avoided where the
+result itself does not overflow. The error, relative to the magnitude of the result, is at most four times the distance
+of 1 to the next number; with `pow` it grows by the angle it turns through in radians, and it is larger where |z|^re(w)
+alone under- or overflows. `log`, `log1p` and `absolute` are as accurate in each part.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def divide(z: Complex, w: Complex) -> Complex:
     square = divisor.real.fma(divisor.real, divisor.imag * divisor.imag)
     plain = _times_power_of_two(product.scaled(1.0 / square), numerator_exponent - divisor_exponent)
 
-    # Where that gives NaN twice: a number over zero, an infinity over a finite number, a finite number over an infinity.
+    # Where that gives NaN twice: a number over zero, an infinity over a finite number, and the reverse.
     lost = plain.real.not_equal(plain.real) & plain.imag.not_equal(plain.imag)
     infinite_z = _infinite(z.real) | _infinite(z.imag)
     infinite_w = _infinite(w.real) | _infinite(w.imag)

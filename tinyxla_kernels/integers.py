@@ -130,11 +130,10 @@ def convert(x: Scalar, type: str) -> Scalar:
     if x.type not in FORMATS or type in FORMATS:
         return x.to(type)
     low, high = limits(type)
-    inside = (x > float(low) - 1.0) & (x < float(high) + 1.0)
-    if float(low) - 1.0 == float(low) or x.type == "f32":
-        inside = (x >= float(low)) & (x < float(high) + 1.0)
+    smallest, beyond = float(low), float(high + 1)  # both are powers of two, or zero
+    inside = (x >= smallest) & (x < beyond)
     converted = inside.where(x, 0.0).to(type)
-    return (x >= float(high) + 1.0).where(high, (x < float(low)).where(low, converted))
+    return (x >= beyond).where(high, (x < smallest).where(low, converted))
 
 
 def total_order(x: Scalar) -> Scalar:

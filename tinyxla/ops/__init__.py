@@ -1,6 +1,18 @@
 """The operations: one file per family, all rules of an op in one place. `ops` is the registry, by HLO name."""
 
-from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.ops import calls, contraction, elementwise, indexing, movement, reduction, sorting
 from tinyxla.ops.op import Op, Sample, Value, ops
 
-__all__ = ["Op", "Sample", "Value", "calls", "contraction", "elementwise", "movement", "ops", "reduction"]
+__all__ = [
+    "Op",
+    "Sample",
+    "Value",
+    "calls",
+    "contraction",
+    "elementwise",
+    "indexing",
+    "movement",
+    "ops",
+    "reduction",
+    "sorting",
+]

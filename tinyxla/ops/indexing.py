@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, movement, reduction
 from tinyxla.ops.op import (
     ByAttributes,
@@ -27,6 +27,7 @@ from tinyxla.ops.op import (
     Sample,
     Value,
     Zero,
+    ops,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
@@ -59,6 +60,8 @@ def _check_starts(name: str, x: Shape, starts: Sequence[AnyShape]) -> None:
         _check_indices(name, scalar)
         if scalar.rank:
             raise ShapeError(f"{name}: a start index is a scalar, but got {scalar}.")
+    if len(set(map(str, starts))) > 1:
+        raise DTypeError(f"{name}: start indices have one type, but got {list(starts)}; convert them.")
 
 
 def _dynamic_slice_shape(x: AnyShape, *starts: AnyShape, dynamic_slice_sizes: Ints) -> Shape:
@@ -189,7 +192,7 @@ def _clamped(indices: Value, vector_dim: int, limits: Sequence[int]) -> Value:
 
 
 def _constant(value: Array) -> Value:
-    return movement.constant(literal=movement.Literal(value))
+    return movement.constant(literal=Literal(value))
 
 
 def _dynamic_update_slice_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -567,13 +570,14 @@ def _apply_updates(views: list[Array], where: tuple[Array, ...], rows: list[Arra
     if not rows[0].size:
         return
     op = reduction.monoid(to_apply)
+    ufunc = ops[op].evaluate if op else None
     if not where:  # slices are whole arrays
         for k in range(rows[0].shape[0]):
             _combine_at(views, (), [u[k] for u in rows], to_apply)
     elif _is_replacement(to_apply):
         views[0][where] = rows[0]
-    elif op is not None and element_type(views[0].dtype).kind != "pred":
-        reduction.ufunc(op).at(views[0], where, rows[0])
+    elif isinstance(ufunc, np.ufunc):
+        ufunc.at(views[0], where, rows[0])
     else:
         for chosen in _rounds(where, views[0].shape):
             at = tuple(i.reshape(-1)[chosen] for i in where)

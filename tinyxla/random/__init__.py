@@ -31,13 +31,16 @@ from tinyxla.random.keys import (
     split,
     wrap_key_data,
 )
+from tinyxla.random.selections import categorical, choice, permutation
 
 __all__ = [
     "KeyArray",
     "PRNGKey",
     "bernoulli",
     "bits",
+    "categorical",
     "cauchy",
+    "choice",
     "clone",
     "exponential",
     "fold_in",
@@ -48,6 +51,7 @@ __all__ = [
     "logistic",
     "lognormal",
     "normal",
+    "permutation",
     "rademacher",
     "randint",
     "split",

@@ -64,7 +64,7 @@ class BatchTrace(Trace):
 def batch(
     function: Callable[..., Sequence[Any]], size: int, inputs: Sequence[Any], axes: Sequence[int | None]
 ) -> list[tuple[Any, int | None]]:
-    """`function(*inputs)`, which returns a flat list, mapped over those axes: results and where their mapped axes are."""
+    """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes."""
     mapped = BatchTrace(size)
     with mapped.run():
         tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]

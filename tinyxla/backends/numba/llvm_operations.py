@@ -175,6 +175,16 @@ def _each_part(function: Callable[..., Any]) -> Callable[..., Any]:
     return both
 
 
+def _of_ordered(after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Of two complex numbers the one that comes after the other by its real part, then by the imaginary; a NaN before all."""
+
+    def pick(x: Complex, y: Complex) -> Any:
+        later = after(x.real, y.real) | (x.real.equal(y.real) & after(x.imag, y.imag))
+        return _select(later | x.not_equal(x), x, y)
+
+    return pick
+
+
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
     "abs": complex_numbers.absolute,
     "add": _each_part(_add),
@@ -188,6 +198,8 @@ _COMPLEX: Mapping[str, Callable[..., Any]] = {
     "log": complex_numbers.log,
     "log-plus-one": complex_numbers.log1p,
     "logistic": complex_numbers.logistic,
+    "maximum": _of_ordered(operator.gt),
+    "minimum": _of_ordered(operator.lt),
     "multiply": _of_two(operator.mul),
     "negate": operator.neg,
     "power": complex_numbers.pow,

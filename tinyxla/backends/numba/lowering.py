@@ -15,7 +15,7 @@ from typing import Any
 
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value
 from tinyxla.compiler.access import dims_of, matching
-from tinyxla.compiler.fusion import Fusion, Plan, base, domain, is_costly, is_leaf, results_of, walk
+from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, is_leaf, results_of, walk
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
@@ -23,6 +23,7 @@ from tinyxla.shapes import Shape, element_type
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 COLUMNS = 1 << 9  # accumulators of a column reduction
 FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
+TILE = 32  # rows and columns of a square that is read across
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
 
@@ -473,6 +474,9 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         return [_finish(low, axes[0].size if axes else 1, work, roots)]
     *outer, inner = axes
     rows = math.prod(a.size for a in outer)
+    crossing = _crossing(roots, plan.stored, axes) if rows * inner.size > SERIAL else None
+    if crossing is not None:
+        return [_tiled(low, axes, crossing, work, roots)]
     pieces = -(-inner.size // CHUNK) if rows < 16 else 1
     with low.loop(first, last) as (index, _):
         row, start, stop = _piece(low, index, pieces, inner.size)
@@ -480,6 +484,45 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         with low.loop(start, stop) as (j, _):
             body(spread(axes, [*indices, j], len(sizes)))
     return [_finish(low, rows * pieces, work * -(-inner.size // pieces), roots)]
+
+
+def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
+    """An outer loop along which something is contiguous in memory that the inner loop would read with long strides."""
+    for x, place, from_memory in walk(roots, stored):
+        if not from_memory or x.array_shape.size < SERIAL:
+            continue
+        pure = [c for c in place if c != -1]
+        for axis in axes[:-1]:
+            if pure and pure[-1] == axis.last:
+                return axis
+    return None
+
+
+def _tiled(
+    low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]
+) -> LoweredKernel:
+    """Squares of two loops at a time, so that what is read across is still in the cache for the next row."""
+    b = low.builder
+    inner = axes[-1]
+    others = [a for a in axes if a not in (crossing, inner)]
+    counts = [*(a.size for a in others), -(-crossing.size // TILE), -(-inner.size // TILE)]
+    rank = len(domain(roots[0]))
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        *indices, square, column = low.split_index(index, counts)
+
+        def bounds(block: Index, size: int) -> tuple[Index, Index]:
+            start = b.index("multiply", block, TILE)
+            return start, b.index("minimum", b.index("add", start, TILE), size)
+
+        with (
+            low.loop(*bounds(square, crossing.size)) as (i, _),
+            low.loop(*bounds(column, inner.size)) as (j, _),
+        ):
+            by_axis = dict(zip([*others, crossing, inner], [*indices, i, j], strict=True))
+            coordinates = spread(axes, [by_axis[a] for a in axes], rank)
+            for root in roots:
+                low.define(root, coordinates)
+    return _finish(low, math.prod(counts), work * TILE * TILE, roots)
 
 
 def _piece(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index, Index, Index]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tinyxla.backends.numba.blas import MatmulStep, matmul_step
 from tinyxla.hlo import Instruction
 from tinyxla.ops import contraction
+
+if TYPE_CHECKING:
+    from tinyxla.backends.numba.blas import MatmulStep
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ def operand_order(x: Instruction, side: int) -> tuple[int, ...] | None:
 
 def product_step(x: Instruction) -> MatmulStep:
     """The step for a product whose operands are batches of matrices as they stand."""
+    from tinyxla.backends.numba.blas import matmul_step  # here, since SciPy takes long to load and few programs need it
+
     dims: contraction.Dot = x.attributes
     lhs, rhs = x.operands
     left, right = lhs.array_shape, rhs.array_shape
