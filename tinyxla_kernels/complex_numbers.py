@@ -1,9 +1,9 @@
 """Complex numbers as pairs of scalars, and the elementary functions of them.
 
-Infinities, zeros and NaN give what annex G of the C standard (ISO/IEC 9899:2011) asks for. Overflow is avoided where the
-result itself does not overflow. The error, relative to the magnitude of the result, is at most four times the distance
-of 1 to the next number; with `pow` it grows by the angle it turns through in radians, and it is larger where |z|^re(w)
-alone under- or overflows. `log`, `log1p` and `absolute` are as accurate in each part.
+Infinities, zeros and NaN give what annex G of the C standard (ISO/IEC 9899:2011) asks for. Overflow is avoided where
+the result itself does not overflow. The error, relative to the magnitude of the result, is at most four times the
+distance of 1 to the next number; with `pow` it grows by the angle it turns through in radians, and it is larger where
+|z|^re(w) alone under- or overflows. `log`, `log1p` and `absolute` are as accurate in each part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinyxla_kernels import elementary
 from tinyxla_kernels.exponentials import LN_2
-from tinyxla_kernels.float_formats import format_of
+from tinyxla_kernels.float_formats import constant, format_of
 from tinyxla_kernels.scalar import Scalar
 
 
@@ -61,12 +61,6 @@ class Complex:
 
 def choose(condition: Scalar, on_true: Complex, on_false: Complex) -> Complex:
     return Complex(condition.where(on_true.real, on_false.real), condition.where(on_true.imag, on_false.imag))
-
-
-def _constant(like: Scalar, value: float) -> Scalar:
-    """A scalar of the same type, whatever `like` is (NaN times zero is not zero)."""
-    bits = like.bits()
-    return (bits ^ bits).bitcast(like.type) + value
 
 
 def _infinite(x: Scalar) -> Scalar:
@@ -132,7 +126,7 @@ def divide(z: Complex, w: Complex) -> Complex:
     infinite_w = _infinite(w.real) | _infinite(w.imag)
     zero_w = w.real.equal(0.0) & w.imag.equal(0.0)
     directions = _direction(z, infinite_z) * _direction(w, infinite_w).conjugate()
-    by_zero = z.scaled(_constant(z.real, math.inf).copysign(w.real))
+    by_zero = z.scaled(constant(z.real, math.inf).copysign(w.real))
     result = choose(lost & zero_w, by_zero, plain)
     result = choose(lost & infinite_z & _finite(w) & ~zero_w, directions.scaled(math.inf), result)
     return choose(lost & infinite_w & _finite(z), directions.scaled(0.0), result)
@@ -144,8 +138,8 @@ def _finite(z: Complex) -> Scalar:
 
 def _direction(z: Complex, infinite: Scalar) -> Complex:
     """z; if it is infinite, 1 with the sign for an infinite part and 0 for a finite one."""
-    real = _infinite(z.real).where(1.0, _constant(z.real, 0.0)).copysign(z.real)
-    imag = _infinite(z.imag).where(1.0, _constant(z.imag, 0.0)).copysign(z.imag)
+    real = _infinite(z.real).where(1.0, constant(z.real, 0.0)).copysign(z.real)
+    imag = _infinite(z.imag).where(1.0, constant(z.imag, 0.0)).copysign(z.imag)
     return choose(infinite, Complex(real, imag), z)
 
 
@@ -156,7 +150,7 @@ def exp(z: Complex) -> Complex:
     imag = half * elementary.sin(z.imag) * half
     result = Complex(real, z.imag.equal(0.0).where(z.imag, imag))
     undirected = ~(z.imag.abs() < math.inf)
-    nothing = _constant(z.real, 0.0)
+    nothing = constant(z.real, 0.0)
     result = choose(undirected & z.real.equal(-math.inf), Complex(nothing, nothing), result)
     return choose(undirected & z.real.equal(math.inf), Complex(z.real, nothing + math.nan), result)
 
@@ -197,7 +191,7 @@ def _log_of_distance(z: Complex) -> Scalar:
     n = exponent.to(z.real.type)
     far = n.fma(ln_2, n.fma(ln_2_low, elementary.log(square) * 0.5))
     far = (_infinite(z.real) | _infinite(z.imag)).where(math.inf, far)
-    near = elementary.log1p(_sum_with_squares(_constant(z.real, -1.0), z.real, z.imag)) * 0.5
+    near = elementary.log1p(_sum_with_squares(constant(z.real, -1.0), z.real, z.imag)) * 0.5
     larger = _larger_part(z)
     return ((larger > 0.5) & (larger < 2.0)).where(near, far)
 
@@ -231,7 +225,7 @@ def sqrt(z: Complex) -> Complex:
 
 def rsqrt(z: Complex) -> Complex:
     """1 / sqrt(z)."""
-    return divide(Complex(_constant(z.real, 1.0), _constant(z.real, 0.0)), sqrt(z))
+    return divide(Complex(constant(z.real, 1.0), constant(z.real, 0.0)), sqrt(z))
 
 
 def _growth(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
@@ -258,8 +252,8 @@ def cosh(z: Complex) -> Complex:
     real = c * elementary.cos(z.imag) * factor
     imag = s * elementary.sin(z.imag) * factor
     on_axis = z.real.equal(0.0) | z.imag.equal(0.0)
-    one = _constant(z.real, 1.0)
-    imag = on_axis.where(_constant(z.real, 0.0).copysign(z.real) * one.copysign(z.imag), imag)
+    one = constant(z.real, 1.0)
+    imag = on_axis.where(constant(z.real, 0.0).copysign(z.real) * one.copysign(z.imag), imag)
     return choose(
         _infinite(z.real) & ~(z.imag.abs() < math.inf),
         Complex(z.real.abs(), z.imag - z.imag),
@@ -289,8 +283,8 @@ def tanh(z: Complex) -> Complex:
     real, imag = slope * c * s / divisor, tangent / divisor
     usual = Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
     fading = tangent / slope * (4.0 * elementary.exp(magnitude * -2.0))
-    fading = _infinite(z.real).where(_constant(z.real, 0.0).copysign(tangent), fading)
-    return choose(large, Complex(_constant(z.real, 1.0).copysign(z.real), fading), usual)
+    fading = _infinite(z.real).where(constant(z.real, 0.0).copysign(tangent), fading)
+    return choose(large, Complex(constant(z.real, 1.0).copysign(z.real), fading), usual)
 
 
 def tan(z: Complex) -> Complex:
@@ -303,7 +297,7 @@ def logistic(z: Complex) -> Complex:
     """1 / (1 + exp(-z)), through the exponential that does not overflow; through tanh where the divisor may cancel."""
     left = z.real < 0.0
     power = exp(choose(left, z, -z))
-    one = Complex(_constant(z.real, 1.0), _constant(z.real, 0.0))
+    one = Complex(constant(z.real, 1.0), constant(z.real, 0.0))
     far = divide(choose(left, power, one), one + power)
     near = tanh(z.scaled(0.5)).scaled(0.5)
     return choose(z.real.abs() > 1.0, far, Complex(near.real + 0.5, near.imag))
@@ -323,5 +317,5 @@ def pow(z: Complex, w: Complex) -> Complex:
     turn = w.real.fma(angle, w.imag * logarithm)
     result = Complex(size * elementary.cos(turn), size * elementary.sin(turn))
     result = choose(turn.equal(0.0), Complex(size, turn), result)
-    one = Complex(_constant(z.real, 1.0), _constant(z.real, 0.0))
+    one = Complex(constant(z.real, 1.0), constant(z.real, 0.0))
     return choose(w.real.equal(0.0) & w.imag.equal(0.0), one, result)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from tinyxla_kernels.float_formats import FloatFormat, format_of, polynomial, power_of_two
+from tinyxla_kernels.float_formats import FloatFormat, constant, format_of, polynomial, power_of_two
 from tinyxla_kernels.scalar import Scalar
 
 LOG2_E = 1.4426950408889634
@@ -182,7 +182,7 @@ def log(x: Scalar) -> Scalar:
     tiny = x < form.smallest_normal
     n, f = exponent_and_fraction(tiny.where(x * 2.0**raised, x).bits(), form)
     y = log_of_parts(tiny.where(n - raised, n).to(form.type), f, form)
-    y = (x > 0.0).where(y, x.equal(0.0).where(x * 0.0 - math.inf, math.nan))
+    y = (x > 0.0).where(y, x.equal(0.0).where(constant(x, -math.inf), math.nan))
     return (x < math.inf).where(y, x)
 
 

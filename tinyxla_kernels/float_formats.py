@@ -72,6 +72,12 @@ def _horner(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     return result
 
 
+def constant(like: Scalar, value: float) -> Scalar:
+    """A number as a scalar of the floating type that `like` has."""
+    bits = like.bits()
+    return (bits ^ bits).bitcast(like.type) + value
+
+
 def power_of_two(exponent: Scalar, form: FloatFormat) -> Scalar:
     """2 to an integer (of the format's unsigned type, in two's complement; only its low bits count) in normal range."""
     return ((exponent + form.bias) << form.mantissa_bits).bitcast(form.type)

@@ -6,7 +6,7 @@ XLA on CPU gives.
 
 from __future__ import annotations
 
-from tinyxla_kernels.float_formats import FORMATS, format_of
+from tinyxla_kernels.float_formats import FORMATS, constant, format_of
 from tinyxla_kernels.scalar import Scalar
 
 
@@ -101,8 +101,9 @@ def absolute(x: Scalar) -> Scalar:
 def sign(x: Scalar) -> Scalar:
     """-1, 0 or 1; zeros of either sign and NaN are kept."""
     if not is_integer(x.type):
-        return (x.abs() > 0.0).where((x * 0.0 + 1.0).copysign(x), x)
-    below = (x < 0).where(-1, 0 * x) if is_signed(x.type) else 0 * x
+        return (x.abs() > 0.0).where(constant(x, 1.0).copysign(x), x)
+    nothing = x ^ x
+    below = (x < 0).where(-1, nothing) if is_signed(x.type) else nothing
     return (x > 0).where(1, below)
 
 
@@ -115,7 +116,7 @@ def round_afz(x: Scalar) -> Scalar:
     """To the nearest integer, ties away from zero."""
     # The largest number below a half: adding a half itself would carry numbers just below a tie over it.
     below_half = 0.5 - 2.0 ** -(format_of(x).mantissa_bits + 2)
-    return (x + (x * 0.0 + below_half).copysign(x)).trunc()
+    return (x + constant(x, below_half).copysign(x)).trunc()
 
 
 def round_even(x: Scalar) -> Scalar:

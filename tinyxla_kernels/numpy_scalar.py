@@ -294,7 +294,9 @@ def _fused_f64(a: AnyArray, b: AnyArray, c: AnyArray) -> AnyArray:
     total, rest = _two_sum(high, middle)
     exact_rest = np.where(rest != 0, rest, lowest)
     half = total / np.where(total == 0, 1, np.spacing(np.abs(total))) / 2
-    return _rounded_to_odd(total, exact_rest, half != np.rint(half)).astype(np.float64)
+    fused = _rounded_to_odd(total, exact_rest, half != np.rint(half))
+    plain = product + wide_c
+    return np.where(np.isfinite(plain), fused, plain).astype(np.float64)
 
 
 def _upper_half(value: AnyArray) -> AnyArray:

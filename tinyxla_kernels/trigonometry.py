@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tinyxla_kernels.float_formats import F32, F64, FloatFormat, format_of, polynomial
+from tinyxla_kernels.float_formats import F32, F64, FloatFormat, constant, format_of, polynomial
 from tinyxla_kernels.scalar import Scalar
 
 REDUCTION_LIMIT = {"f32": 2.0**17, "f64": 2.0**20}
@@ -300,7 +300,7 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
     # The angle counts from the nearest axis: from pi / 2 backwards if steep, from pi backwards on the left.
     left = x.bits() >= form.sign_bit
     pi, pi_low, _ = PI[form.type]
-    axis = steep.where(pi / 2, left.where(pi, q * 0.0))
+    axis = steep.where(pi / 2, left.where(pi, constant(x, 0.0)))
     q = (steep ^ left).where(-q, q)
     square = q * q
     bend = (q * square).fma(polynomial(square, ATAN[form.type]), axis * (pi_low / pi))

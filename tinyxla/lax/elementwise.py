@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_one_shape, of_one_type
+from tinyxla.numpy import transcendental
 from tinyxla.numpy.arguments import array_of, cast, integer_of, python_dtype
 from tinyxla.ops import bits, elementwise, movement
 from tinyxla.ops.op import Value
@@ -71,6 +72,27 @@ sqrt = _unary("sqrt", elementwise.sqrt, "The square root.")
 tan = _unary("tan", elementwise.tan, "The tangent.")
 tanh = _unary("tanh", elementwise.tanh, "The hyperbolic tangent.")
 bitwise_not = _unary("bitwise_not", elementwise.not_, "All bits inverted; the logical not of booleans.")
+
+
+def _of_inexact(name: str, function: Callable[..., Any], text: str) -> Unary:
+    """One that is made of several operations, for floating-point and complex elements only."""
+
+    def checked(x: ArrayLike) -> Array:
+        value = array_of(x, f"lax.{name}")
+        if not element_type(value.dtype).is_inexact:
+            raise DTypeError(f"lax.{name} takes floating-point or complex numbers, but got {described([value])}.")
+        return function(value)
+
+    return _named(checked, name, text)
+
+
+acos = _of_inexact("acos", transcendental.arccos, "The inverse of the cosine.")
+acosh = _of_inexact("acosh", transcendental.arccosh, "The inverse of the hyperbolic cosine.")
+asin = _of_inexact("asin", transcendental.arcsin, "The inverse of the sine.")
+asinh = _of_inexact("asinh", transcendental.arcsinh, "The inverse of the hyperbolic sine.")
+atan = _of_inexact("atan", transcendental.arctan, "The inverse of the tangent.")
+atanh = _of_inexact("atanh", transcendental.arctanh, "The inverse of the hyperbolic tangent.")
+exp2 = _of_inexact("exp2", transcendental.exp2, "2 to the power x.")
 
 add = _binary("add", elementwise.add, "x + y.")
 atan2 = _binary("atan2", elementwise.atan2, "The angle of the point with abscissa y and ordinate x.")

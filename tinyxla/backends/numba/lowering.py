@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value
-from tinyxla.compiler.access import dims_of, matching
+from tinyxla.compiler.access import Place, dims_of, matching
 from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, is_leaf, results_of, walk
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, movement, reduction
@@ -164,8 +164,12 @@ class Lowering:
     def define(self, x: Instruction, coordinates: Coordinates) -> None:
         """Compute the element of a root, for what follows and in memory."""
         value = self.compute(x, coordinates)
-        self._known[-1][x, *map(_name, coordinates)] = value
+        self.know(x, coordinates, value)
         self.store(x, coordinates, value)
+
+    def know(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
+        """The element of x is this value, in the innermost loop."""
+        self._known[-1][x, *map(_name, coordinates)] = value
 
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
         """The element of x at these coordinates."""
@@ -488,38 +492,57 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
     """An outer loop along which something is contiguous in memory that the inner loop would read with long strides."""
-    for x, place, from_memory in walk(roots, stored):
-        if not from_memory or x.array_shape.size < SERIAL:
-            continue
-        pure = [c for c in place if c != -1]
-        for axis in axes[:-1]:
-            if pure and pure[-1] == axis.last:
-                return axis
+    for axis in axes[:-1]:
+        if _read_along(axis, roots, stored):
+            return axis
     return None
 
 
-def _tiled(
-    low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]
-) -> LoweredKernel:
-    """Squares of two loops at a time, so that what is read across is still in the cache for the next row."""
+def _read_along(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction]) -> list[tuple[Instruction, Place]]:
+    """What is read from memory such that this loop runs through it without gaps."""
+    found: list[tuple[Instruction, Place]] = []
+    for x, place, from_memory in walk(roots, stored):
+        wide = [c for c in place if c != -1]
+        plain = not any(isinstance(c, frozenset) for c in wide)
+        if from_memory and plain and x.array_shape.size >= SERIAL and wide and wide[-1] == axis.last:
+            found.append((x, place))
+    return found
+
+
+def _tiled(low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
+    """Squares of two loops at a time. What lies across is first copied, row by row as it is in memory, to a square that
+    stays in the cache; so every line of memory is read once."""
     b = low.builder
     inner = axes[-1]
     others = [a for a in axes if a not in (crossing, inner)]
     counts = [*(a.size for a in others), -(-crossing.size // TILE), -(-inner.size // TILE)]
     rank = len(domain(roots[0]))
+    across = _read_along(crossing, roots, low.stored)
+    pitch = TILE + 1  # so that neither direction meets the same cache set again and again
+    squares = [b.scratch(x.array_shape.element_type.name, TILE * pitch) for x, _ in across]
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         *indices, square, column = low.split_index(index, counts)
+        top, left = b.index("multiply", square, TILE), b.index("multiply", column, TILE)
+        height = b.index("minimum", b.index("subtract", crossing.size, top), TILE)
+        width = b.index("minimum", b.index("subtract", inner.size, left), TILE)
 
-        def bounds(block: Index, size: int) -> tuple[Index, Index]:
-            start = b.index("multiply", block, TILE)
-            return start, b.index("minimum", b.index("add", start, TILE), size)
+        def coordinates_at(i: Index, j: Index) -> Coordinates:
+            by_axis = dict(zip([*others, crossing, inner], [*indices, b.index("add", top, i), b.index("add", left, j)], strict=True))
+            return spread(axes, [by_axis[a] for a in axes], rank)
 
-        with (
-            low.loop(*bounds(square, crossing.size)) as (i, _),
-            low.loop(*bounds(column, inner.size)) as (j, _),
-        ):
-            by_axis = dict(zip([*others, crossing, inner], [*indices, i, j], strict=True))
-            coordinates = spread(axes, [by_axis[a] for a in axes], rank)
+        def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
+            return tuple(coordinates[c] if isinstance(c, int) and c >= 0 else 0 for c in place)
+
+        with low.loop(0, width) as (j, _), low.loop(0, height) as (i, _):
+            coordinates = coordinates_at(i, j)
+            for (x, place), copy in zip(across, squares, strict=True):
+                value = low.load(x, read_at(place, coordinates))
+                b.store(copy, b.index("add", b.index("multiply", j, pitch), i), value)
+        with low.loop(0, height) as (i, _), low.loop(0, width) as (j, _):
+            coordinates = coordinates_at(i, j)
+            for (x, place), copy in zip(across, squares, strict=True):
+                value = b.load(copy, b.index("add", b.index("multiply", j, pitch), i))
+                low.know(x, read_at(place, coordinates), value)
             for root in roots:
                 low.define(root, coordinates)
     return _finish(low, math.prod(counts), work * TILE * TILE, roots)
