@@ -235,7 +235,7 @@ def programs(draw: Draw, most_steps: int = 12) -> Program:
     parameters = [Shape(F64, first), *(Shape(kind, draw(st.sampled_from([first, ()]))) for kind in kinds)]
     shapes = list(parameters)
     steps: list[Step] = []
-    for _ in range(draw(st.integers(1, most_steps))):
+    for _ in range(draw(st.integers(most_steps // 2, most_steps))):
         step = draw(st.sampled_from(_KINDS))(draw, shapes, draw(st.integers(0, len(shapes) - 1)))
         if step is None:
             continue

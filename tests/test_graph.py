@@ -1,5 +1,5 @@
-"""Random graphs keep their value and their validity through everything that is done with graphs; the verifier objects to
-graphs that are broken on purpose."""
+"""Random graphs keep their value and their validity through all that is done with graphs; the verifier objects to graphs
+that are broken on purpose."""
 
 from __future__ import annotations
 

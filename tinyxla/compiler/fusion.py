@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from tinyxla.compiler.access import Place, normal, operand_places
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import Shape, TupleShape
 
 SERIAL = 1 << 15  # elements that are not worth splitting over threads
@@ -37,9 +37,7 @@ _COSTLY = frozenset(
     "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh erf erf-inv power atan2 "
     "cbrt remainder".split()
 )
-_ELEMENTWISE = frozenset(
-    op.name for op in vars(elementwise).values() if hasattr(op, "evaluate") and hasattr(op, "derivative")
-)
+_ELEMENTWISE = frozenset(op.name for op in vars(elementwise).values() if isinstance(op, Op))
 _UNSUPPORTED_BITS = frozenset({2, 4})
 
 
@@ -99,9 +97,16 @@ def is_leaf(x: Instruction) -> bool:
 def is_inlined(x: Instruction) -> bool:
     """Whether loops can compute the instruction in place."""
     name = x.op.name
-    if name in _MOVEMENT or name in _ELEMENTWISE:
+    if name in _MOVEMENT or name in _ELEMENTWISE or _is_native_bits(x):
         return all(supported(o.array_shape) for o in (x, *x.operands))
     return x.op is movement.constant
+
+
+def _is_native_bits(x: Instruction) -> bool:
+    """A bitcast element by element, or a loss of precision in a type that kernels compute in."""
+    if x.op.name == "reduce-precision":
+        return x.array_shape.element_type.bits >= 32
+    return x.op.name == "bitcast-convert" and x.array_shape.dimensions == x.operands[0].array_shape.dimensions
 
 
 def supported(shape: Shape) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import Shape, TupleShape
 
@@ -79,6 +79,13 @@ def _square(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
 def _convert_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # convert(x) to the type it has = x
     return o[0] if o[0].shape == x.shape else None
+
+
+def _bitcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # bits seen as another type and back = x
+    if o[0].shape == x.shape:
+        return o[0]
+    return o[0].operands[0] if o[0].op is bits.bitcast_convert and o[0].operands[0].shape == x.shape else None
 
 
 def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
@@ -261,6 +268,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "negate": (_negate_twice,),
     "power": (_square,),
     "convert": (_convert_nothing,),
+    "bitcast-convert": (_bitcast,),
     "select": (_select_same,),
     "reshape": (_reshape,),
     "transpose": (_transpose, _transpose_of_dot),

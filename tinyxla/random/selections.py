@@ -9,6 +9,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
+from tinyxla.lax.ordering import sort_key_val, top_k
 from tinyxla.numpy.arguments import array_of, broadcast_shapes, inexact_array, shape_of
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
@@ -54,8 +55,7 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(2**32 - 1))
     for _ in range(rounds):
         key, drawing = split(key)
-        order = tnp.argsort(random_bits(drawing, x.shape, _WORD), axis=axis)
-        x = tnp.take_along_axis(x, order, axis=axis)
+        _, x = sort_key_val(random_bits(drawing, x.shape, _WORD), x, axis)
     return x
 
 
@@ -97,9 +97,7 @@ def choice(
         raise ShapeError(f"{what}: {wanted} elements cannot be chosen among {count} without replacement.")
     weights = None if p is None else inexact_array(p, what)
     if weights is not None and weights.shape != (count,):
-        raise ShapeError(
-            f"{what}: p has one probability for each of {count} elements, but got shape {weights.shape}."
-        )
+        raise ShapeError(f"{what}: p has one probability for each of {count} elements, but got shape {weights.shape}.")
     if weights is not None:
         index = _weighted(source, weights, sizes, replace)
     elif replace:
@@ -121,7 +119,7 @@ def _weighted(key: Array, weights: Any, sizes: tuple[int, ...], replace: bool) -
         ends = tnp.cumsum(weights)
         return _place(ends, ends[-1] * (1 - uniform(key, sizes, weights.dtype)))
     scores = gumbel(key, weights.shape, weights.dtype) + tnp.log(weights)
-    return tnp.argsort(-scores)[: math.prod(sizes)].reshape(sizes)
+    return top_k(scores, math.prod(sizes))[1].reshape(sizes)
 
 
 def _place(ends: Any, x: Any) -> Any:
@@ -180,5 +178,4 @@ def _without_replacement(
     if count > scores.shape[axis]:
         raise ShapeError(f"{what}: {count} of {scores.shape[axis]} indices cannot be chosen without replacement.")
     noisy = elementwise.add(gumbel(key, scores.shape, scores.dtype), scores)
-    order = tnp.moveaxis(tnp.argsort(-noisy, axis=axis), axis, 0)
-    return order[:count].reshape(sizes)
+    return tnp.moveaxis(top_k(noisy, count, axis=axis)[1], axis, 0).reshape(sizes)

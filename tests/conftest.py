@@ -1,0 +1,49 @@
+"""What all tests share: a compile cache of their own, JAX on the CPU, and seeds that come from the test's name."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import zlib
+
+import hypothesis
+import numpy as np
+import pytest
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+_CACHE = "TINYXLA_CACHE_DIR"
+
+hypothesis.settings.register_profile("tinyxla", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("tinyxla")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing that another run compiled is used. The workers of pytest-xdist inherit the directory, and share it."""
+    if not hasattr(config, "workerinput"):
+        os.environ[_CACHE] = tempfile.mkdtemp(prefix="tinyxla-test-cache-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(_CACHE), ignore_errors=True)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A number that belongs to the test: it does not change with the order or the number of tests."""
+    return zlib.crc32(request.node.nodeid.encode())
+
+
+@pytest.fixture
+def generator(seed: int) -> np.random.Generator:
+    """Random numbers that are the same in every run of the test."""
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seeds(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state

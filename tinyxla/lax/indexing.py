@@ -1,0 +1,397 @@
+"""Slices at computed places: dynamic slices, gather and scatter.
+
+Source of the semantics: sections "DynamicSlice", "DynamicUpdateSlice", "Gather" and "Scatter" of the XLA documents. As
+in `jax.lax`, negative start indices of dynamic slices count from the end, and index vectors are the last dimension.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from tinyxla.lax.elementwise import clamp
+from tinyxla.lax.movement import reshape, squeeze
+from tinyxla.lax.operands import ArrayLike, described, of_one_type
+from tinyxla.numpy.arguments import array_of, cast, constant, integer_of, shape_of
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops import indexing as ops
+from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+Sizes = Sequence[int]
+
+# --- dynamic slices ---------------------------------------------------------------------------------------------------
+
+
+def _starts(what: str, x: Array, start_indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
+    """One scalar for each dimension; negative ones counted from the end."""
+    if isinstance(start_indices, Array | np.ndarray):
+        vector = array_of(start_indices, what)
+        if vector.ndim != 1:
+            raise ShapeError(f"{what}: start indices are scalars or one vector, but got {described([vector])}.")
+        given: list[Any] = list(vector)
+    else:
+        given = list(start_indices)
+    if len(given) != x.ndim:
+        raise ShapeError(f"{what}: {described([x])} takes {x.ndim} start indices, but got {len(given)}.")
+    negative = [allow_negative] * x.ndim if isinstance(allow_negative, bool) else list(allow_negative)
+    scalars = [_start(what, s, n, wraps) for s, n, wraps in zip(given, x.shape, negative, strict=True)]
+    if len({s.dtype for s in scalars}) > 1:  # XLA takes start indices of one type
+        scalars = [cast(s, np.dtype(np.int64)) for s in scalars]
+    return scalars
+
+
+def _start(what: str, start: Any, size: int, wraps: bool) -> Any:
+    if isinstance(start, int):
+        return constant(start + size if wraps and start < 0 else start, np.int32)
+    index = array_of(start, what)
+    if not element_type(index.dtype).is_integer or index.ndim:
+        raise DTypeError(f"{what}: a start index is an integer scalar, but got {described([index])}.")
+    if element_type(index.dtype).bits < 32:  # which may not hold the size
+        index = cast(index, np.dtype(np.int32))
+    if not wraps or element_type(index.dtype).kind == "unsigned":
+        return index
+    before = elementwise.lt(index, elementwise.zeros_like(index))
+    return elementwise.select(before, elementwise.add(index, constant(size, index.dtype)), index)
+
+
+def dynamic_slice(
+    operand: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
+    slice_sizes: Sizes,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """A slice of given sizes whose place is computed. One that would reach outside is moved inside.
+
+    >>> dynamic_slice(np.arange(5), (3,), (3,))
+    Array([2, 3, 4], dtype=int32)
+    """
+    what = "lax.dynamic_slice"
+    x = array_of(operand, what)
+    starts = _starts(what, x, start_indices, allow_negative_indices)
+    return ops.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
+
+
+def dynamic_update_slice(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """The array with a slice, whose place is computed, replaced. One that would reach outside is moved inside.
+
+    >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
+    Array([0., 1., 1., 0.], dtype=float32)
+    """
+    what = "lax.dynamic_update_slice"
+    x, new = of_one_type(what, operand, update)
+    return ops.dynamic_update_slice(x, new, *_starts(what, x, start_indices, allow_negative_indices))
+
+
+def _in_dim(what: str, x: Array, start: ArrayLike, axis: int) -> tuple[int, list[Any]]:
+    d = canonical_axis(axis, x.ndim, what)
+    return d, [start if k == d else 0 for k in range(x.ndim)]
+
+
+def dynamic_slice_in_dim(
+    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+) -> Array:
+    """A slice of one dimension whose place is computed.
+
+    >>> dynamic_slice_in_dim(np.arange(5), -2, 2)
+    Array([3, 4], dtype=int32)
+    """
+    what = "lax.dynamic_slice_in_dim"
+    x = array_of(operand, what)
+    d, starts = _in_dim(what, x, start_index, axis)
+    sizes = (*x.shape[:d], integer_of(what, "slice_size", slice_size), *x.shape[d + 1 :])
+    return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(
+    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+) -> Array:
+    """The elements at a computed index of a dimension, which stays with size 1, or goes.
+
+    >>> dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
+    Array(3, dtype=int32)
+    """
+    taken = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    return taken if keepdims else squeeze(taken, (axis,))
+
+
+def dynamic_update_slice_in_dim(
+    operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
+) -> Array:
+    """The array with a slice of one dimension, whose place is computed, replaced.
+
+    >>> dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 1, 0)
+    Array([0., 1., 1., 0.], dtype=float32)
+    """
+    what = "lax.dynamic_update_slice_in_dim"
+    x = array_of(operand, what)
+    _, starts = _in_dim(what, x, start_index, axis)
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
+) -> Array:
+    """The array, its elements at a computed index of a dimension replaced; the update has size 1 there, or lacks it.
+
+    >>> dynamic_update_index_in_dim(np.zeros(3), 1.0, 2, 0)
+    Array([0., 0., 1.], dtype=float32)
+    """
+    what = "lax.dynamic_update_index_in_dim"
+    x, new = of_one_type(what, operand, update)
+    d = canonical_axis(axis, x.ndim, what)
+    if new.ndim < x.ndim:
+        new = reshape(new, (*new.shape[:d], 1, *new.shape[d:]))
+    return dynamic_update_slice_in_dim(x, new, index, d, allow_negative_indices=allow_negative_indices)
+
+
+# --- gather and scatter -----------------------------------------------------------------------------------------------
+
+
+class GatherScatterMode(enum.Enum):
+    """What becomes of slices that would reach outside: moved inside, or filled (gather) and dropped (scatter)."""
+
+    CLIP = "clip"
+    FILL_OR_DROP = "fill"
+    PROMISE_IN_BOUNDS = "promise_in_bounds"
+
+    @staticmethod
+    def from_any(mode: Any) -> GatherScatterMode:
+        """A mode from its name; None is FILL_OR_DROP."""
+        if isinstance(mode, GatherScatterMode):
+            return mode
+        names = {None: "fill", "drop": "fill"}
+        try:
+            return GatherScatterMode(names.get(mode, mode))
+        except ValueError:
+            raise AttributeValueError(
+                f"a mode is 'clip', 'fill', 'drop' or 'promise_in_bounds', but got {mode!r}."
+            ) from None
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """Which dimensions are which, in the terms of the XLA documents."""
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """Which dimensions are which, in the terms of the XLA documents."""
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+def _index_vectors(what: str, indices: ArrayLike) -> Any:
+    found = array_of(indices, what)
+    if not found.ndim or not element_type(found.dtype).is_integer:
+        raise DTypeError(f"{what}: index vectors are the last dimension of integers, but got {described([found])}.")
+    return found
+
+
+def _limits(x: Array, sizes: dict[int, int], index_map: Sizes) -> list[int]:
+    """The largest start for each entry of an index vector."""
+    return [x.shape[d] - sizes.get(d, 1) for d in index_map]
+
+
+def _bounds(indices: Any, limits: list[int]) -> tuple[Any, Any]:
+    """0 and the limits, in the type and shape of the indices."""
+    most = np.iinfo(indices.dtype).max
+    high = constant([min(n, int(most)) for n in limits], indices.dtype)
+    spread = movement.broadcast(high, sizes=indices.shape, dimensions=(indices.ndim - 1,))
+    return elementwise.zeros_like(indices), spread
+
+
+def _inside(indices: Any, limits: list[int]) -> Any:
+    """For each index vector whether its slice lies in the array."""
+    low, high = _bounds(indices, limits)
+    each = elementwise.and_(elementwise.ge(indices, low), elementwise.le(indices, high))
+    return reduction.reduce_and(each, (indices.ndim - 1,))
+
+
+def _clipped(indices: Any, limits: list[int]) -> Any:
+    low, high = _bounds(indices, limits)
+    return clamp(low, indices, high)
+
+
+def _fill(dtype: np.dtype[Any]) -> Any:
+    """What slices outside are filled with: NaN, or the smallest or largest integer."""
+    kind = element_type(dtype)
+    if kind.is_inexact:
+        return np.nan
+    if kind.kind == "pred":
+        return True
+    return np.iinfo(dtype).min if kind.kind == "signed" else np.iinfo(dtype).max
+
+
+def gather(
+    operand: ArrayLike,
+    start_indices: ArrayLike,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sizes,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
+    fill_value: Any = None,
+) -> Array:
+    """Slices of an array from computed places, put side by side.
+
+    Args:
+        operand: the array.
+        start_indices: integers; the last dimension runs along the index vectors.
+        dimension_numbers: which dimensions are which.
+        slice_sizes: of each slice, for each dimension of the operand.
+        unique_indices, indices_are_sorted: promises.
+        mode: what becomes of slices that reach outside: "clip" moves them inside, "fill", the default, fills them.
+        fill_value: with what; NaN, or the smallest (unsigned: largest) integer unless given.
+
+    >>> numbers = GatherDimensionNumbers((), (0,), (0,))
+    >>> gather(np.array([1, 2, 3]), np.array([[2], [0]]), numbers, (1,))
+    Array([3, 1], dtype=int32)
+    """
+    what = "lax.gather"
+    x: Any = array_of(operand, what)
+    indices = _index_vectors(what, start_indices)
+    sizes = shape_of(what, slice_sizes)
+    if len(sizes) != x.ndim:
+        raise ShapeError(f"{what}: slice_sizes {sizes} has {len(sizes)} entries, but the operand is {described([x])}.")
+    numbers = GatherDimensionNumbers(*(tuple(v) for v in dimension_numbers))
+    result = ops.gather(
+        x,
+        indices,
+        offset_dims=numbers.offset_dims,
+        collapsed_slice_dims=numbers.collapsed_slice_dims,
+        start_index_map=numbers.start_index_map,
+        index_vector_dim=indices.ndim - 1,
+        slice_sizes=sizes,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.start_indices_batching_dims,
+        indices_are_sorted=bool(indices_are_sorted),
+    )
+    if GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
+        return result
+    inside = _inside(indices, _limits(x, dict(enumerate(sizes)), numbers.start_index_map))
+    batch = tuple(d for d in range(result.ndim) if d not in numbers.offset_dims)
+    spread = movement.broadcast(inside, sizes=result.shape, dimensions=batch)
+    filling = movement.full(_fill(x.dtype) if fill_value is None else fill_value, x.dtype, result.shape)
+    return elementwise.select(spread, result, filling)
+
+
+def _scatter(
+    what: str,
+    to_apply: Callable[[Any], Any],
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Any,
+) -> Array:
+    x, new = of_one_type(what, operand, updates)
+    indices = _index_vectors(what, scatter_indices)
+    numbers = ScatterDimensionNumbers(*(tuple(v) for v in dimension_numbers))
+    if GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP:
+        left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        window = [d for d in range(x.ndim) if d not in left_out]
+        sizes = {d: new.shape[u] for d, u in zip(window, sorted(numbers.update_window_dims), strict=True)}
+        indices = _clipped(indices, _limits(x, sizes, numbers.scatter_dims_to_operand_dims))
+    return ops.scatter(
+        x,
+        indices,
+        new,
+        update_window_dims=numbers.update_window_dims,
+        inserted_window_dims=numbers.inserted_window_dims,
+        scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
+        index_vector_dim=indices.ndim - 1,
+        to_apply=to_apply(x.dtype),
+        input_batching_dims=numbers.operand_batching_dims,
+        scatter_indices_batching_dims=numbers.scatter_indices_batching_dims,
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+    )
+
+
+def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str) -> Any:
+    what = f"lax.{name}"
+
+    def function(
+        operand: ArrayLike,
+        scatter_indices: ArrayLike,
+        updates: ArrayLike,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | GatherScatterMode | None = None,
+    ) -> Array:
+        return _scatter(
+            what,
+            to_apply,
+            operand,
+            scatter_indices,
+            updates,
+            dimension_numbers,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"The array with slices at computed places {text}. Slices that would reach outside are left out, or moved "
+        "inside if the mode is 'clip'."
+    )
+    return function
+
+
+def _combining(op: str) -> Callable[[Any], Any]:
+    return lambda dtype: reduction.scalar_computation(op, dtype)
+
+
+scatter = _scatterer("scatter", ops.replacement, "replaced by updates")
+scatter_add = _scatterer("scatter_add", _combining("add"), "and updates added")
+scatter_sub = _scatterer("scatter_sub", _combining("subtract"), "from which updates are subtracted")
+scatter_mul = _scatterer("scatter_mul", _combining("multiply"), "multiplied by updates")
+scatter_min = _scatterer("scatter_min", _combining("minimum"), "that are the smaller of themselves and updates")
+scatter_max = _scatterer("scatter_max", _combining("maximum"), "that are the larger of themselves and updates")
+
+
+def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
+    """The slices of size 1 along `axes` at the places where the index arrays, one for each axis, point.
+
+    >>> index_take(np.array([[1, 2], [3, 4]]), [np.array([1, 0])], (0,))
+    Array([[3, 4],
+           [1, 2]], dtype=int32)
+    """
+    what = "lax.index_take"
+    x = array_of(src, what)
+    columns = [array_of(i, what) for i in idxs]
+    order = tuple(canonical_axis(a, x.ndim, what) for a in axes)
+    if len(columns) != len(order) or any(c.shape != columns[0].shape or c.ndim != 1 for c in columns):
+        raise ArgumentError(f"{what}: takes one vector of indices for each of the axes {order}, all of one length.")
+    vectors = movement.concatenate(*(reshape(c, (c.shape[0], 1)) for c in columns), dimension=1)
+    rest = x.ndim - len(order)
+    numbers = GatherDimensionNumbers(tuple(range(1, 1 + rest)), tuple(sorted(order)), order)
+    sizes = [1 if d in order else n for d, n in enumerate(x.shape)]
+    return gather(x, vectors, numbers, sizes, mode="clip")
