@@ -165,13 +165,11 @@ def _concatenate(draw: Draw, shapes: Sequence[Shape], x: int) -> Step | None:
 def _reduce(draw: Draw, shapes: Sequence[Shape], x: int) -> Step | None:
     kind = shapes[x].element_type
     starts = [k for k, shape in enumerate(shapes) if shape == Shape(kind)]
-    if kind is PRED or not starts:
+    dimensions = _some_dimensions(draw, shapes[x])
+    if kind is PRED or not starts or not dimensions:  # over no dimensions, XLA drops the initial value
         return None
     op = draw(st.sampled_from(["add", "maximum", "minimum"]))
-    attributes = {
-        "dimensions": _some_dimensions(draw, shapes[x]),
-        "to_apply": reduction.scalar_computation(op, kind.dtype),
-    }
+    attributes = {"dimensions": dimensions, "to_apply": reduction.scalar_computation(op, kind.dtype)}
     return Step(reduction.reduce, (x, draw(st.sampled_from(starts))), attributes)
 
 

@@ -1,4 +1,4 @@
-"""Random graphs keep their value and their validity through all that is done with graphs; the verifier objects to graphs
+"""Random graphs keep their value and their validity through all that is done with them; the verifier objects to graphs
 that are broken on purpose."""
 
 from __future__ import annotations

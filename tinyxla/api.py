@@ -128,7 +128,7 @@ def _lowered(aux: Any) -> Any:
 
     def lower(x: Any) -> Any:
         value = getattr(x, "value", None)
-        return lower(value) if isinstance(value, Array) and not x.trace.active else x
+        return lower(value) if isinstance(value, Array) and not x.owner.active else x
 
     return pytrees.map_tree(lower, aux)
 

@@ -159,10 +159,10 @@ def expm1(x: Scalar) -> Scalar:
     return (x < -(form.mantissa_bits + 3.0) / LOG2_E).where(-1.0, y).copysign(x)
 
 
-def log_of_parts(n: Scalar, f: Scalar, form: FloatFormat) -> Scalar:
-    """n ln 2 + log(1 + f) for |f| <= 1/3."""
+def log_of_parts(n: Scalar, f: Scalar, form: FloatFormat, correction: Scalar | float = 0.0) -> Scalar:
+    """n ln 2 + log(1 + f) + a small correction, for |f| <= 1/3."""
     ln2_high, ln2_low = LN_2[form.type]
-    bend = (f * f).fma(polynomial(f, LOG[form.type]), n * ln2_low)
+    bend = (f * f).fma(polynomial(f, LOG[form.type]), n.fma(ln2_low, correction))
     return n.fma(ln2_high, f + bend)
 
 
@@ -193,8 +193,10 @@ def log1p(x: Scalar) -> Scalar:
     # 1 + x = 2^n (1 + f), and f = 2^-n x + (2^-n - 1) needs no rounded 1 + x. For large x that 1 does not matter, and
     # 2^-n may be too small.
     scale = power_of_two(-n.bits(), form)
-    f = (x > 2.0**form.mantissa_bits * 4.0).where(rounded_f, x.fma(scale, scale - 1.0))
-    y = log_of_parts(n.to(form.type), f, form).copysign(x)
+    f = x.fma(scale, scale - 1.0)
+    f_low = x.fma(scale, (scale - 1.0) - f)
+    large = x > 2.0**form.mantissa_bits * 4.0
+    y = log_of_parts(n.to(form.type), large.where(rounded_f, f), form, large.where(0.0, f_low)).copysign(x)
     y = (x > -1.0).where(y, x.equal(-1.0).where(x * math.inf, math.nan))
     return (x < math.inf).where(y, x)
 

@@ -296,7 +296,8 @@ def _fused_f64(a: AnyArray, b: AnyArray, c: AnyArray) -> AnyArray:
     half = total / np.where(total == 0, 1, np.spacing(np.abs(total))) / 2
     fused = _rounded_to_odd(total, exact_rest, half != np.rint(half))
     plain = product + wide_c
-    return np.where(np.isfinite(plain), fused, plain).astype(np.float64)
+    regular = np.isfinite(plain) & (total != 0)  # an exact zero has the sign that plain addition gives it
+    return np.where(regular, fused, plain).astype(np.float64)
 
 
 def _upper_half(value: AnyArray) -> AnyArray:

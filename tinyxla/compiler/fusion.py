@@ -91,7 +91,7 @@ def buffer_of(x: Instruction) -> Instruction:
 
 def is_leaf(x: Instruction) -> bool:
     """Parameters and constants of several elements have memory from the start."""
-    return x.op is movement.parameter or x.op is movement.constant and x.array_shape.size != 1
+    return x.op is movement.parameter or (x.op is movement.constant and x.array_shape.size != 1)
 
 
 def is_inlined(x: Instruction) -> bool:
@@ -303,11 +303,11 @@ class _Grouping:
         return order
 
     def _visit(self, x: Instruction) -> None:
-        if is_leaf(x) or x.op is calls.tuple_ and x is self.computation.root:
+        if is_leaf(x) or (x.op is calls.tuple_ and x is self.computation.root):
             return
         if x.op is calls.get_tuple_element:
             self._step_of[x] = self._step_of[x.operands[0]]
-        elif is_reduction(x) or is_inlined(x) and x in self.stored:
+        elif is_reduction(x) or (is_inlined(x) and x in self.stored):
             self._join(x)
         elif not is_inlined(x):
             step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
@@ -381,7 +381,7 @@ class _Grouping:
                 return None
             local = normal(range(rank), joined[1])
             for place in reads[x]:
-                if place[:rank] != local or joined[0] != "row" and len(place) != rank:
+                if place[:rank] != local or (joined[0] != "row" and len(place) != rank):
                     return None
         return joined
 
@@ -394,8 +394,12 @@ class _Grouping:
             return (group.kind, group.outer) if sizes == group.outer else None
         if group.kind in ("column", "split") or kind in ("column", "split"):
             same = group.kind == kind and domain(first) == sizes
-            return (kind, outer) if same and base(first).attributes.dimensions == base(root).attributes.dimensions else None
-        if kind == "row" and not is_trailing(root) or group.kind == "row" and not all(map(_prefixed, group.roots)):
+            return (
+                (kind, outer)
+                if same and base(first).attributes.dimensions == base(root).attributes.dimensions
+                else None
+            )
+        if (kind == "row" and not is_trailing(root)) or (group.kind == "row" and not all(map(_prefixed, group.roots))):
             return None
         if group.kind == "loop" and kind == "loop":
             return ("loop", outer) if group.outer == outer else None
@@ -411,4 +415,3 @@ class _Grouping:
 
 def _prefixed(root: Instruction) -> bool:
     return base(root).op is not reduction.reduce or is_trailing(root)
-

@@ -152,5 +152,3 @@ def optimize(computation: Computation, check: Callable[[str, Computation], None]
         if check:
             check(name, computation)
     return computation
-
-

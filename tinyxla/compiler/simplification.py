@@ -46,7 +46,7 @@ def _divide_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | No
 def _add_zero(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # x + 0 = x for integers; x + -0.0 = x for floats (x + 0.0 turns -0.0 into 0.0)
     for this, other in (o, o[::-1]):
-        if _is_integer(this) and _is(this, 0) or _is_negative_zero(this):
+        if (_is_integer(this) and _is(this, 0)) or _is_negative_zero(this):
             return other
     return None
 
@@ -194,7 +194,11 @@ def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
         return None
     op = reduction.monoid(x.attributes.to_apply)
     start = scalar_value(o[1])
-    if op is None or start is None or start != np.asarray(reduction.identity_element(op, start.dtype)).astype(start.dtype):
+    if (
+        op is None
+        or start is None
+        or start != np.asarray(reduction.identity_element(op, start.dtype)).astype(start.dtype)
+    ):
         return None
     if any(o[0].array_shape.dimensions[d] != 1 for d in x.attributes.dimensions):
         return None
@@ -229,7 +233,9 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
 def _is_matrix(source: Instruction, permutation: Any, batch: Any, contracting: Any, free: Any) -> bool:
     """Whether the product can be a strided batch of matrices without a copy: one batch dimension, and one of the other two
     innermost."""
-    return len(batch) == 1 and len(contracting) == 1 and len(free) == 1 and permutation[batch[0]] != len(permutation) - 1
+    return (
+        len(batch) == 1 and len(contracting) == 1 and len(free) == 1 and permutation[batch[0]] != len(permutation) - 1
+    )
 
 
 def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
@@ -243,9 +249,7 @@ def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     if x.op is reduction.reduce:
         kept = x.shape.elements[0] if isinstance(x.shape, TupleShape) else x.shape
         assert isinstance(kept, Shape)
-        starts = [
-            r.emit(movement.broadcast, start, sizes=kept.dimensions, dimensions=()) for start in o[len(o) // 2 :]
-        ]
+        starts = [r.emit(movement.broadcast, start, sizes=kept.dimensions, dimensions=()) for start in o[len(o) // 2 :]]
         return r.emit(calls.tuple_, *starts) if isinstance(x.shape, TupleShape) else starts[0]
     if x.op is movement.pad:
         return r.emit(movement.broadcast, o[1], sizes=x.array_shape.dimensions, dimensions=())

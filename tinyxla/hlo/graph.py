@@ -131,7 +131,7 @@ class Computation:
         return self._key
 
     def __eq__(self, other: object) -> bool:
-        return self is other or isinstance(other, Computation) and self.key() == other.key()
+        return self is other or (isinstance(other, Computation) and self.key() == other.key())
 
     def __hash__(self) -> int:
         return hash(self.key())

@@ -21,12 +21,16 @@ def _verify_computation(computation: Computation) -> None:
             raise VerificationError(f"{where} is listed twice.")
         for operand in instruction.operands:
             if operand not in seen:
-                raise VerificationError(f"{where} comes before its operand {operand!r}, or that is of another computation.")
+                raise VerificationError(
+                    f"{where} comes before its operand {operand!r}, or that is of another computation."
+                )
         _verify_shape(instruction, where)
         seen.add(instruction)
     for number, parameter in enumerate(computation.parameters):
         if parameter not in seen or parameter.op.name != "parameter":
-            raise VerificationError(f"{computation.name}: parameter {number} is not a parameter among the instructions.")
+            raise VerificationError(
+                f"{computation.name}: parameter {number} is not a parameter among the instructions."
+            )
         if parameter.attributes.parameter_number != number:
             raise VerificationError(
                 f"{computation.name}: parameter {number} has the number {parameter.attributes.parameter_number}."

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, ShapeError
+from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement
-from tinyxla.ops.op import Linear, NotDifferentiable, Op, Sample, Value
+from tinyxla.ops.op import Linear, NotDifferentiable, Op, Sample
 from tinyxla.shapes import AnyShape, TupleShape
 
 Array = np.ndarray[Any, Any]

@@ -54,7 +54,9 @@ def check_operands(name: str, kinds: frozenset[str], *shapes: AnyShape) -> Shape
 def batch_elementwise(op: Op) -> Callable[..., tuple[Any, int]]:
     """The rule of all element-wise ops: bring the mapped axes to one place, spread operands without one along it."""
 
-    def rule(size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...], **attributes: Any) -> tuple[Any, int]:
+    def rule(
+        size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...], **attributes: Any
+    ) -> tuple[Any, int]:
         axis = next(a for a in axes if a is not None)
         aligned = [movement.align_axis(x, a, axis, size) for x, a in zip(operands, axes, strict=True)]
         return op(*aligned, **attributes), axis
@@ -263,9 +265,9 @@ atan2 = binary(
 
 complex_ = binary(
     "complex",
-    lambda x, y: np.asarray(x + 1j * y, np.result_type(x.dtype, np.complex64))
-    if np.all(np.isfinite(y))
-    else _join(x, y),
+    lambda x, y: (
+        np.asarray(x + 1j * y, np.result_type(x.dtype, np.complex64)) if np.all(np.isfinite(y)) else _join(x, y)
+    ),
     FLOAT,
     result=_complex_type,
     derivative=Linear(lambda g, x, y: (real(g), neg(imag(g)))),
@@ -348,7 +350,9 @@ def _sign(x: Array) -> Any:
 exp = unary("exponential", np.exp, INEXACT, partial=lambda g, ans, x: mul(g, ans))
 expm1 = unary("exponential-minus-one", np.expm1, INEXACT, partial=lambda g, ans, x: mul(g, add(ans, one_like(ans))))
 log = unary("log", np.log, INEXACT, partial=lambda g, ans, x: div(g, x), domain=(0.2, 4.0))
-log1p = unary("log-plus-one", np.log1p, INEXACT, partial=lambda g, ans, x: div(g, add(x, one_like(x))), domain=(-0.8, 4.0))
+log1p = unary(
+    "log-plus-one", np.log1p, INEXACT, partial=lambda g, ans, x: div(g, add(x, one_like(x))), domain=(-0.8, 4.0)
+)
 sqrt = unary("sqrt", np.sqrt, INEXACT, partial=lambda g, ans, x: div(g, add(ans, ans)), domain=(0.2, 4.0))
 rsqrt = unary(
     "rsqrt",
@@ -372,7 +376,9 @@ logistic = unary(
 )
 sin = unary("sine", np.sin, INEXACT, partial=lambda g, ans, x: mul(g, cos(x)))
 cos = unary("cosine", np.cos, INEXACT, partial=lambda g, ans, x: neg(mul(g, sin(x))))
-tan = unary("tan", np.tan, INEXACT, partial=lambda g, ans, x: mul(g, add(one_like(ans), mul(ans, ans))), domain=(-1.2, 1.2))
+tan = unary(
+    "tan", np.tan, INEXACT, partial=lambda g, ans, x: mul(g, add(one_like(ans), mul(ans, ans))), domain=(-1.2, 1.2)
+)
 tanh = unary("tanh", np.tanh, INEXACT, partial=lambda g, ans, x: mul(g, sub(one_like(ans), mul(ans, ans))))
 cosh = unary("cosh", np.cosh, INEXACT, partial=lambda g, ans, x: mul(g, sinh(x)))
 sinh = unary("sinh", np.sinh, INEXACT, partial=lambda g, ans, x: mul(g, cosh(x)))
@@ -516,9 +522,7 @@ def _select_samples(random: np.random.Generator) -> Iterator[Sample]:
         yield Sample((np.asarray(random.random(sample.operands[0].shape) < 0.5), *sample.operands))
 
 
-select = _elementwise(
-    "select", np.where, _select_shape, Linear(_select_transpose, operands=(1, 2)), _select_samples
-)
+select = _elementwise("select", np.where, _select_shape, Linear(_select_transpose, operands=(1, 2)), _select_samples)
 
 
 def _clamp_shape(low: AnyShape, x: AnyShape, high: AnyShape) -> Shape:

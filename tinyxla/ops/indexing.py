@@ -264,7 +264,9 @@ def _check_batching(name: str, operand: Shape, dims: Ints, indices: Shape, index
     movement.check_dimensions(name, "the indices' batching dimensions", index_dims, indices.rank)
     for d, i in zip(dims, index_dims, strict=True):
         if i == vector_dim:
-            raise ShapeError(f"{name}: dimension {i} of the indices is that of the index vectors and cannot be a batch.")
+            raise ShapeError(
+                f"{name}: dimension {i} of the indices is that of the index vectors and cannot be a batch."
+            )
         if operand.dimensions[d] != indices.dimensions[i]:
             raise ShapeError(
                 f"{name}: batching dimension {d} of {operand} and {i} of the indices {indices} differ in size."
@@ -277,7 +279,9 @@ def _gather_shape(x: AnyShape, start_indices: AnyShape, **attributes: Any) -> Sh
     _check_index_vectors("gather", indices, a.index_vector_dim, a.start_index_map)
     out = (*a.collapsed_slice_dims, *a.operand_batching_dims)
     movement.check_dimensions("gather", "collapsed and batching dimensions", out, operand.rank)
-    movement.check_dimensions("gather", "start_index_map and batching", (*a.start_index_map, *a.operand_batching_dims), operand.rank)
+    movement.check_dimensions(
+        "gather", "start_index_map and batching", (*a.start_index_map, *a.operand_batching_dims), operand.rank
+    )
     for name in ("offset_dims", "collapsed_slice_dims", "operand_batching_dims"):
         _check_sorted("gather", name, getattr(a, name))
     _check_batching(
@@ -289,7 +293,9 @@ def _gather_shape(x: AnyShape, start_indices: AnyShape, **attributes: Any) -> Sh
         raise ShapeError(f"gather: slice_sizes {a.slice_sizes} do not fit inside {operand}.")
     for d in out:
         if a.slice_sizes[d] > 1:
-            raise ShapeError(f"gather: dimension {d} is left out of slices, but slice_sizes {a.slice_sizes} has it wide.")
+            raise ShapeError(
+                f"gather: dimension {d} is left out of slices, but slice_sizes {a.slice_sizes} has it wide."
+            )
     window = _window_dims(operand.rank, *(a.collapsed_slice_dims, a.operand_batching_dims))
     if len(window) != len(a.offset_dims):
         raise ShapeError(f"gather: slices have {len(window)} dimensions {window}, but offset_dims is {a.offset_dims}.")
@@ -385,7 +391,9 @@ def _gather_transpose(g: Value, x: Value, start_indices: Value, **attributes: An
     if a.index_vector_dim == start_indices.ndim:
         start_indices = movement.reshape_to(start_indices, (*start_indices.shape, 1))
     inside = _clamped(start_indices, a.index_vector_dim, limits)
-    return (scatter(_zero_like(x), inside, g, **_scatter_like(a, reduction.scalar_computation("add", g.dtype))._asdict()),)
+    return (
+        scatter(_zero_like(x), inside, g, **_scatter_like(a, reduction.scalar_computation("add", g.dtype))._asdict()),
+    )
 
 
 def _scatter_like(a: Gather, to_apply: Computation) -> Scatter:
@@ -522,7 +530,9 @@ def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
             raise ShapeError(f"scatter: operands have one shape, and updates have one, but got {arrays} and {updates}.")
         if x.element_type is not update.element_type:
             raise DTypeError(f"scatter: an operand {x} takes updates of its type, but got {update}; convert them.")
-    sizes = [updates[0].dimensions[d] for d in a.update_window_dims] if updates[0].rank == len(batch) + len(window) else []
+    sizes = (
+        [updates[0].dimensions[d] for d in a.update_window_dims] if updates[0].rank == len(batch) + len(window) else []
+    )
     if len(sizes) != len(window) or any(n > first.dimensions[d] for n, d in zip(sizes, window, strict=True)):
         raise ShapeError(f"scatter: updates {updates[0]} do not fit indices {indices} and slices of {first}.")
     if updates[0].dimensions != _interleaved(batch, sizes, a.update_window_dims):
@@ -698,9 +708,7 @@ def _shares(ans: Value, x: Value, indices: Value, updates: Value, a: Scatter) ->
     update_hits = elementwise.convert(elementwise.and_(equal, inside), new_element_type=kind)
     count = scatter(hits, indices, update_hits, **_with(a, "add", x.dtype))
     count = elementwise.max_(count, movement.full(1, x.dtype, x.shape))
-    per_update = elementwise.select(
-        inside, _read(count, indices, updates, a), movement.full(1, x.dtype, updates.shape)
-    )
+    per_update = elementwise.select(inside, _read(count, indices, updates, a), movement.full(1, x.dtype, updates.shape))
     return elementwise.div(hits, count), elementwise.div(update_hits, per_update)
 
 

@@ -6,16 +6,16 @@ Sources: the sections of the XLA documents named after each operation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, reduction
 from tinyxla.ops.op import Linear, Op, Sample, Value, Zero
-from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
+from tinyxla.shapes import AnyShape, Shape, element_type
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -127,8 +127,10 @@ def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
     """One value everywhere: a scalar constant, broadcast."""
     scalar = np.asarray(value).astype(dtype)
     scalar.flags.writeable = False
-    return broadcast(constant(literal=Literal(scalar)), sizes=tuple(shape), dimensions=()) if shape else constant(
-        literal=Literal(scalar)
+    return (
+        broadcast(constant(literal=Literal(scalar)), sizes=tuple(shape), dimensions=())
+        if shape
+        else constant(literal=Literal(scalar))
     )
 
 
@@ -147,7 +149,9 @@ def _broadcast_shape(x: AnyShape, *, sizes: Ints, dimensions: Ints) -> Shape:
     check_dimensions("broadcast", "dimensions", dimensions, len(sizes))
     for d, size in zip(dimensions, shape.dimensions, strict=True):
         if sizes[d] != size:
-            raise ShapeError(f"broadcast: a dimension of {shape} has size {size}, but dimension {d} of {sizes} has {sizes[d]}.")
+            raise ShapeError(
+                f"broadcast: a dimension of {shape} has size {size}, but dimension {d} of {sizes} has {sizes[d]}."
+            )
     if any(size < 0 for size in sizes):
         raise ShapeError(f"broadcast: sizes {sizes} has a negative one.")
     return shape.with_dimensions(sizes)
@@ -200,7 +204,9 @@ def broadcast_in_dim(x: Value, sizes: Sequence[int], dimensions: Sequence[int]) 
     """Broadcast in the documents' sense, which also expands dimensions of size 1."""
     sizes, dimensions = tuple(sizes), tuple(dimensions)
     if x.ndim != len(dimensions):
-        raise ShapeError(f"broadcast_in_dim: an operand of shape {x.shape} needs {x.ndim} dimensions, but got {dimensions}.")
+        raise ShapeError(
+            f"broadcast_in_dim: an operand of shape {x.shape} needs {x.ndim} dimensions, but got {dimensions}."
+        )
     check_dimensions("broadcast_in_dim", "broadcast_dimensions", dimensions, len(sizes))
     kept = [k for k in range(x.ndim) if x.shape[k] != 1 or sizes[dimensions[k]] == 1]
     x = reshape_to(x, tuple(x.shape[k] for k in kept))
@@ -245,7 +251,14 @@ def _reshape_batch(size: int, operands: tuple[Value], axes: tuple[int], *, sizes
 
 
 def _reshape_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, sizes in (((2, 6), (3, 4)), ((4,), (2, 2)), ((1, 1), ()), ((), (1,)), ((0, 3), (5, 0)), ((2, 3, 4), (6, 4))):
+    for shape, sizes in (
+        ((2, 6), (3, 4)),
+        ((4,), (2, 2)),
+        ((1, 1), ()),
+        ((), (1,)),
+        ((0, 3), (5, 0)),
+        ((2, 3, 4), (6, 4)),
+    ):
         yield Sample((sample_values(shape),), {"sizes": sizes})
 
 
@@ -286,7 +299,13 @@ def _transpose_batch(size: int, operands: tuple[Value], axes: tuple[int], *, per
 
 
 def _transpose_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, permutation in (((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, 2, 1)), ((), ()), ((0, 2), (1, 0))):
+    for shape, permutation in (
+        ((2, 3), (1, 0)),
+        ((2, 3, 4), (2, 0, 1)),
+        ((2, 3, 4), (0, 2, 1)),
+        ((), ()),
+        ((0, 2), (1, 0)),
+    ):
         yield Sample((sample_values(shape),), {"permutation": permutation})
 
 
@@ -375,9 +394,7 @@ def _slice_evaluate(x: Array, *, start_indices: Ints, limit_indices: Ints, strid
     return x[tuple(map(slice, start_indices, limit_indices, strides))]
 
 
-def _slice_transpose(
-    g: Value, x: Value, *, start_indices: Ints, limit_indices: Ints, strides: Ints
-) -> tuple[Value]:
+def _slice_transpose(g: Value, x: Value, *, start_indices: Ints, limit_indices: Ints, strides: Ints) -> tuple[Value]:
     config = tuple(
         (start, size - (start + (n - 1) * stride + 1), stride - 1) if n else (0, size, 0)
         for start, stride, n, size in zip(start_indices, strides, g.shape, x.shape, strict=True)
@@ -463,7 +480,9 @@ def _pad_evaluate(x: Array, value: Array, *, padding_config: PaddingConfig) -> A
         first = max(0, -(low // step))  # the first element whose place is not before the edge
         last = min(size, -((low - total) // step))  # and the first whose place is past the end
         taken.append(slice(first, max(first, last)))
-        into.append(slice(low + first * step, max(low + (last - 1) * step + 1, 0), step) if last > first else slice(0, 0))
+        into.append(
+            slice(low + first * step, max(low + (last - 1) * step + 1, 0), step) if last > first else slice(0, 0)
+        )
     out[tuple(into)] = x[tuple(taken)]
     return out
 
@@ -526,7 +545,9 @@ def _concatenate_shape(*shapes: AnyShape, dimension: int) -> Shape:
         raise ShapeError("concatenate: takes at least one operand, but got none.")
     first = array_operand("concatenate", shapes[0])
     if first.rank == 0:
-        raise ShapeError(f"concatenate: the operands have at least one dimension, but got {first}; reshape them to [1].")
+        raise ShapeError(
+            f"concatenate: the operands have at least one dimension, but got {first}; reshape them to [1]."
+        )
     check_dimensions("concatenate", "dimension", (dimension,), first.rank)
     total = 0
     for shape in shapes:
@@ -534,9 +555,11 @@ def _concatenate_shape(*shapes: AnyShape, dimension: int) -> Shape:
         if shape.element_type is not first.element_type:
             raise DTypeError(f"concatenate: operands have different element types, {first} and {shape}; convert one.")
         sizes = list(shape.dimensions)
-        if len(sizes) != first.rank or _inserted(tuple(sizes[:dimension]), dimension, 0) + tuple(
-            sizes[dimension + 1 :]
-        ) != _inserted(first.dimensions[:dimension], dimension, 0) + first.dimensions[dimension + 1 :]:
+        if (
+            len(sizes) != first.rank
+            or _inserted(tuple(sizes[:dimension]), dimension, 0) + tuple(sizes[dimension + 1 :])
+            != _inserted(first.dimensions[:dimension], dimension, 0) + first.dimensions[dimension + 1 :]
+        ):
             raise ShapeError(f"concatenate: {first} and {shape} differ in more than dimension {dimension}.")
         total += sizes[dimension]
     return first.with_dimensions((*first.dimensions[:dimension], total, *first.dimensions[dimension + 1 :]))

@@ -32,9 +32,7 @@ class Reduce(NamedTuple):
 def scalar_computation(op: str, dtype: Any) -> Computation:
     """The computation of one binary op on scalars: what Reduce takes."""
     shape = Shape(element_type(dtype))
-    x, y = (
-        Instruction(movement.parameter, (), movement.Parameter(number, shape), shape) for number in (0, 1)
-    )
+    x, y = (Instruction(movement.parameter, (), movement.Parameter(number, shape), shape) for number in (0, 1))
     root = Instruction(ops[op], (x, y), ops[op].attributes(), shape)
     return Computation(op, [x, y], [x, y, root], root)
 
@@ -106,7 +104,7 @@ def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) 
 def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) -> Any:
     arrays, initial = _halves(operands)
     op = monoid(to_apply)
-    if op is None or arrays[0].dtype.kind == "b" and op in ("add", "multiply"):
+    if op is None or (arrays[0].dtype.kind == "b" and op in ("add", "multiply")):
         return _fold_arrays(arrays, initial, dimensions, to_apply)
     return _UFUNCS[op].reduce(arrays[0], axis=dimensions, dtype=arrays[0].dtype, initial=initial[0][()])
 
@@ -159,7 +157,11 @@ def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
             [movement.slice_axis(x, 0, 1, even, 2) for x in rows],
         )
         rest = [movement.slice_axis(x, 0, even, count) for x in rows]
-        rows = [movement.concatenate(p, r, dimension=0) for p, r in zip(paired, rest, strict=True)] if count % 2 else paired
+        rows = (
+            [movement.concatenate(p, r, dimension=0) for p, r in zip(paired, rest, strict=True)]
+            if count % 2
+            else paired
+        )
         count = rows[0].shape[0]
     starts = [
         movement.reshape_to(movement.broadcast(x, sizes=sizes, dimensions=tuple(range(x.ndim))), (math.prod(sizes),))
@@ -179,7 +181,9 @@ def _spread(small: Value, x: Value, dimensions: Ints) -> Value:
     return movement.broadcast(small, sizes=x.shape, dimensions=_kept(x, dimensions))
 
 
-def _sum_transpose(g: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation) -> tuple[Value, Value]:
+def _sum_transpose(
+    g: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation
+) -> tuple[Value, Value]:
     return _spread(g, x, dimensions), reduce_sum(g, tuple(range(g.ndim)))
 
 
@@ -241,7 +245,14 @@ def _reduce_samples(random: np.random.Generator) -> Iterator[Sample]:
         dtypes: tuple[Any, ...] = (np.int32, np.bool_) if op in ("and", "or", "xor") else (np.float32, np.int32)
         for dtype in dtypes:
             start = np.asarray(identity_element(op, dtype)).astype(dtype)
-            for shape, dimensions in (((3, 4), (1,)), ((3, 4), (0,)), ((2, 3, 2), (0, 2)), ((5,), (0,)), ((2, 0), (1,)), ((2,), ())):
+            for shape, dimensions in (
+                ((3, 4), (1,)),
+                ((3, 4), (0,)),
+                ((2, 3, 2), (0, 2)),
+                ((5,), (0,)),
+                ((2, 0), (1,)),
+                ((2,), ()),
+            ):
                 x = elementwise.sample_array(random, dtype, shape, 1, 3)
                 yield Sample((x, start), {"dimensions": dimensions, "to_apply": scalar_computation(op, dtype)})
     for dtype, start in ((np.float32, 2.0), (element_type("bf16").dtype, 0.0)):

@@ -65,9 +65,7 @@ class Shape:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Shape)
-            and self.element_type is other.element_type
-            and self.dimensions == other.dimensions
+            isinstance(other, Shape) and self.element_type is other.element_type and self.dimensions == other.dimensions
         )
 
     def __hash__(self) -> int:

@@ -60,14 +60,14 @@ class Trace:
 class Tracer(Array):
     """Stands for an array while a function is traced: its shape and type are known, its value in general not."""
 
-    __slots__ = ("trace",)
+    __slots__ = ("owner",)
 
-    trace: Trace
+    owner: Trace
 
     def concrete(self, wanted: str) -> ConcreteArray:
         """The value, where the trace has one; else an error that says what wanted it."""
         raise ConcretizationError(
-            f"{wanted} needs the value of a traced array {self.described()}, but inside {self.trace.what} only its shape "
+            f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its shape "
             f"and element type are known. {_ADVICE}"
         )
 
@@ -75,7 +75,7 @@ class Tracer(Array):
         return f"{Shape.of(self)}"
 
     def __repr__(self) -> str:
-        return f"Tracer<{self.described()} of {self.trace.what}>"
+        return f"Tracer<{self.described()} of {self.owner.what}>"
 
 
 _ADVICE = (
@@ -90,7 +90,7 @@ class GraphTracer(Tracer):
     __slots__ = ("instruction", "weak_type")
 
     def __init__(self, trace: GraphTrace, instruction: Instruction, weak_type: bool) -> None:
-        self.trace = trace
+        self.owner = trace
         self.instruction = instruction
         self.weak_type = weak_type
 
@@ -141,7 +141,7 @@ class GraphTrace(Trace):
 
     def lift(self, value: Any) -> Instruction:
         """The instruction that stands for a value here."""
-        if isinstance(value, GraphTracer) and value.trace is self:
+        if isinstance(value, GraphTracer) and value.owner is self:
             return value.instruction
         found = self._lifted.get(id(value))
         if found is not None:
@@ -187,11 +187,11 @@ class GraphTrace(Trace):
 
 
 def check_active(tracer: Tracer) -> None:
-    if not tracer.trace.active:
+    if not tracer.owner.active:
         made = tracer.instruction.source if isinstance(tracer, GraphTracer) else None
         where = f" It was made at {made}." if made else ""
         raise LeakedTracerError(
-            f"A tracer {tracer.described()} is used after {tracer.trace.what}, to which it belongs, has ended.{where} "
+            f"A tracer {tracer.described()} is used after {tracer.owner.what}, to which it belongs, has ended.{where} "
             "Return the value from the function instead of storing it in an outer variable, attribute or container."
         )
 
@@ -204,8 +204,8 @@ def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     for x in operands:
         if isinstance(x, Tracer):
             check_active(x)
-            if trace is None or x.trace.level > trace.level:
-                trace = x.trace
+            if trace is None or x.owner.level > trace.level:
+                trace = x.owner
     if trace is None:
         return compute(op, operands, attributes)
     return trace.record(op, operands, attributes)

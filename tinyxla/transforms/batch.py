@@ -19,7 +19,7 @@ class BatchTracer(Tracer):
     __slots__ = ("axis", "value")
 
     def __init__(self, trace: BatchTrace, value: Array, axis: int) -> None:
-        self.trace = trace
+        self.owner = trace
         self.value = value
         self.axis = axis
 
@@ -46,7 +46,7 @@ class BatchTrace(Trace):
 
     def split(self, x: Any) -> tuple[Any, int | None]:
         """Value and mapped axis (None: the same for all)."""
-        return (x.value, x.axis) if isinstance(x, BatchTracer) and x.trace is self else (x, None)
+        return (x.value, x.axis) if isinstance(x, BatchTracer) and x.owner is self else (x, None)
 
     def join(self, value: Any, axis: int | None) -> Any:
         return value if axis is None else BatchTracer(self, value, axis)

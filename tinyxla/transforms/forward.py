@@ -19,7 +19,7 @@ class TangentTracer(Tracer):
     __slots__ = ("tangent", "value")
 
     def __init__(self, trace: TangentTrace, value: Array, tangent: Array) -> None:
-        self.trace = trace
+        self.owner = trace
         self.value = value
         self.tangent = tangent
 
@@ -44,7 +44,7 @@ class TangentTrace(Trace):
 
     def split(self, x: Any) -> tuple[Any, Any]:
         """Value and tangent (None: zero)."""
-        return (x.value, x.tangent) if isinstance(x, TangentTracer) and x.trace is self else (x, None)
+        return (x.value, x.tangent) if isinstance(x, TangentTracer) and x.owner is self else (x, None)
 
     def join(self, value: Any, tangent: Any) -> Any:
         return value if tangent is None or not is_inexact(value) else TangentTracer(self, value, tangent)
@@ -82,7 +82,9 @@ class TangentTrace(Trace):
         return self.join(ans, tangent)
 
 
-def _linear(op: Op, rule: Linear, values: tuple[Any, ...], tangents: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+def _linear(
+    op: Op, rule: Linear, values: tuple[Any, ...], tangents: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
     """The op on the tangents of the operands in which it is linear, and on the others' values."""
     linear = range(len(values)) if rule.operands is None else rule.operands
     if all(tangents[k] is None for k in linear):

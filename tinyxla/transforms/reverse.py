@@ -45,7 +45,7 @@ class TapeTracer(Tracer):
     __slots__ = ("number", "value")
 
     def __init__(self, trace: TapeTrace, value: Array, number: int) -> None:
-        self.trace = trace
+        self.owner = trace
         self.value = value
         self.number = number
 
@@ -82,7 +82,7 @@ class TapeTrace(Trace):
         derivative = derivative_of(op, attributes)
         if isinstance(derivative, Decomposition):
             return derivative.decompose(*operands, **attributes)
-        numbers = tuple(x.number if isinstance(x, TapeTracer) and x.trace is self else None for x in operands)
+        numbers = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in operands)
         values = tuple(x.value if n is not None else x for x, n in zip(operands, numbers, strict=True))
         wanted = tuple(n is not None for n in numbers)
         ans, pullback = apply(op, derivative, values, wanted, attributes)
@@ -90,7 +90,7 @@ class TapeTrace(Trace):
             return ans
         results = ans if isinstance(ans, tuple) else (ans,)
         tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
-        marks = tuple(x.number if isinstance(x, TapeTracer) and x.trace is self else None for x in tracked)
+        marks = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in tracked)
         self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple)))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
@@ -103,7 +103,7 @@ class TapeTrace(Trace):
                 found[number] = elementwise.add(found[number], cotangent) if number in found else cotangent
 
         for output, cotangent in zip(outputs, cotangents, strict=True):
-            if isinstance(output, TapeTracer) and output.trace is self:
+            if isinstance(output, TapeTracer) and output.owner is self:
                 accumulate(output.number, cotangent)
         kept = {x.number for x in inputs}
         for node in reversed(self.nodes):
@@ -113,9 +113,7 @@ class TapeTrace(Trace):
                     found.pop(r, None)
             if all(g is None for g in present):
                 continue
-            whole = [
-                g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)
-            ]
+            whole = [g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)]
             for number, cotangent in zip(
                 node.operands, node.pullback(whole[0] if node.single else tuple(whole)), strict=True
             ):
@@ -189,7 +187,7 @@ def vjp(
     with tape.run():
         tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]
         outputs = list(function(*tracked))
-    values = [x.value if isinstance(x, TapeTracer) and x.trace is tape else x for x in outputs]
+    values = [x.value if isinstance(x, TapeTracer) and x.owner is tape else x for x in outputs]
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
         found = iter(tape.backward(outputs, cotangents, [x for x in tracked if _is_of(x, tape)]))
@@ -199,4 +197,4 @@ def vjp(
 
 
 def _is_of(x: Any, tape: TapeTrace) -> bool:
-    return isinstance(x, TapeTracer) and x.trace is tape
+    return isinstance(x, TapeTracer) and x.owner is tape

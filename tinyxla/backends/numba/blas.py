@@ -20,6 +20,7 @@ import functools
 import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,7 @@ _LARGEST_INTEGER = 2**31 - 1  # the Fortran routines count with 32 bits
 _CHUNK_MULTIPLIES = 1 << 19  # some ten microseconds of a core's time: what is worth handing to another thread
 _UNGUARDED_MULTIPLIES = 1 << 13  # OpenBLAS uses one thread for so little anyway
 _VECTOR_TILE = 1 << 17  # matrix elements that one tile of a matrix-vector product reads
+_FORK_PATIENCE = 1.0  # seconds that a fork waits for products to end
 _SMALL = 16  # largest dimension of a product that gets a kernel of its own
 _MANY = 64  # how often such a kernel must run to be worth compiling
 _FEW = 4  # up to so many columns (or rows) are products with vectors rather than a product with a thin matrix
@@ -111,9 +113,8 @@ def matmul_step(
     stored_a, stored_b = (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
     stored = (stored_a, stored_b, (m, n))
     lda, ldb, ldc = leading or (columns for _, columns in stored)
-    step_a, step_b, step_c = steps or (
-        rows * distance for (rows, _), distance in zip(stored, (lda, ldb, ldc), strict=True)
-    )
+    rows = [count for count, _ in stored]
+    step_a, step_b, step_c = steps or (rows[0] * lda, rows[1] * ldb, rows[2] * ldc)
     product = _Product(type, m, n, k, batch, transpose_a, transpose_b, step_a, step_b, step_c, lda, ldb, ldc)
     _check(product, stored)
     if batch == 0 or m == 0 or n == 0:
@@ -262,8 +263,8 @@ class _Guard:
     """Words that `enter` and `leave` share: a lock, how many kernels are inside the BLAS, its number of threads before
     the first entered, and its functions to read and to set that number.
 
-    A process that forks waits until no kernel is inside, and lets none in meanwhile: the child would have a copy of the
-    locks that the BLAS holds, and nobody to open them.
+    A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy of
+    the BLAS's locks as they are during a product, and nobody to open them.
     """
 
     def __init__(self, get_threads: int, set_threads: int) -> None:
@@ -276,7 +277,12 @@ class _Guard:
             os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
 
     def _close(self) -> None:
-        self._held = self._hold(self.address) != 0
+        deadline = time.monotonic() + _FORK_PATIENCE
+        self._held = False
+        while not self._held and time.monotonic() < deadline:
+            self._held = self._hold(self.address) != 0
+            if not self._held:
+                time.sleep(1e-4)
 
     def _open(self) -> None:
         if self._held:
@@ -322,29 +328,22 @@ def _guard_for(product: _Product) -> int:
 
 
 _HOLD = """
-define i64 @hold(ptr %guard) {  ; take the lock when no kernel is inside: 1, or 0 after waiting about a second in vain
+define i64 @hold(ptr %guard) {  ; take the lock if no kernel is inside: 1 if so, else 0
 entry:
   %users_at = getelementptr i64, ptr %guard, i64 1
-  br label %try
-try:
-  %patience = phi i64 [ 30000000, %entry ], [ %less, %later ]
   %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
   %acquired = extractvalue { i64, i1 } %exchange, 1
-  br i1 %acquired, label %look, label %later
+  br i1 %acquired, label %look, label %failed
 look:
   %users = load i64, ptr %users_at
   %empty = icmp eq i64 %users, 0
   br i1 %empty, label %held, label %release
 release:
   store atomic i64 0, ptr %guard release, align 8
-  br label %later
-later:
-  %less = sub i64 %patience, 1
-  %tired = icmp eq i64 %less, 0
-  br i1 %tired, label %given_up, label %try
+  br label %failed
 held:
   ret i64 1
-given_up:
+failed:
   ret i64 0
 }
 """

@@ -17,8 +17,8 @@ from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, 
 from tinyxla.compiler.access import Place, dims_of, matching
 from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, is_leaf, results_of, walk
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, movement, reduction
-from tinyxla.shapes import Shape, element_type
+from tinyxla.ops import calls, movement, reduction
+from tinyxla.shapes import Shape
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 COLUMNS = 1 << 9  # accumulators of a column reduction
@@ -143,7 +143,7 @@ class Lowering:
     # --- values
 
     def in_memory(self, x: Instruction) -> bool:
-        return x in self.stored and x not in self._own or is_leaf(x)
+        return (x in self.stored and x not in self._own) or is_leaf(x)
 
     def complete(self, roots: Iterable[Instruction]) -> None:
         """These are in memory now, for the row at hand."""
@@ -333,7 +333,9 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
             step = interior + 1
             shifted = b.index("add", index, step * (-(-max(low_edge, 0) // step)))
             rest = b.index("remainder", shifted, step)
-            hit = b.compute("compare", "pred", _as_operand(rest), Literal(INDEX, 0), direction="EQ", compare_type="SIGNED")
+            hit = b.compute(
+                "compare", "pred", _as_operand(rest), Literal(INDEX, 0), direction="EQ", compare_type="SIGNED"
+            )
             inside.append(hit)
             index = b.index("subtract", b.index("divide", shifted, step), -(-max(low_edge, 0) // step))
         certain = low_edge <= 0 and high_edge <= 0 and not interior
@@ -373,7 +375,12 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
             found = element
         else:
             before = b.compute(
-                "compare", "pred", _as_operand(index), Literal(INDEX, starts[k + 1]), direction="LT", compare_type="SIGNED"
+                "compare",
+                "pred",
+                _as_operand(index),
+                Literal(INDEX, starts[k + 1]),
+                direction="LT",
+                compare_type="SIGNED",
             )
             found = b.compute("select", x.array_shape.element_type.name, before, element, found)
     assert found is not None
@@ -411,7 +418,7 @@ def merged(
     """The loops of a domain. Neighbours become one where all that is read keeps them together, and no dimension in `apart`
     begins there. Dimensions of size 1 join any neighbour."""
     wide = [d for d, size in enumerate(sizes) if size != 1]
-    joinable = {pair: True for pair in zip(wide, wide[1:], strict=False)}
+    joinable = dict.fromkeys(zip(wide, wide[1:], strict=False), True)
     whole = tuple(range(len(sizes)))
     for x, place in [*((root, whole) for root in roots), *((x, place) for x, place, _ in walk(roots, stored))]:
         pure = [c for c in place if c != -1]
@@ -422,7 +429,7 @@ def merged(
         follows = set(zip(pure, pure[1:], strict=False))
         for pair in joinable:
             present = (pair[0] in pure, pair[1] in pure)
-            if broken & set(pair) or any(present) and pair not in follows:
+            if broken & set(pair) or (any(present) and pair not in follows):
                 joinable[pair] = False
     axes: list[Axis] = []
     for k, d in enumerate(wide):
@@ -509,7 +516,9 @@ def _read_along(axis: Axis, roots: Sequence[Instruction], stored: set[Instructio
     return found
 
 
-def _tiled(low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
+def _tiled(
+    low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]
+) -> LoweredKernel:
     """Squares of two loops at a time. What lies across is first copied, row by row as it is in memory, to a square that
     stays in the cache; so every line of memory is read once."""
     b = low.builder
@@ -527,7 +536,11 @@ def _tiled(low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots
         width = b.index("minimum", b.index("subtract", inner.size, left), TILE)
 
         def coordinates_at(i: Index, j: Index) -> Coordinates:
-            by_axis = dict(zip([*others, crossing, inner], [*indices, b.index("add", top, i), b.index("add", left, j)], strict=True))
+            by_axis = dict(
+                zip(
+                    [*others, crossing, inner], [*indices, b.index("add", top, i), b.index("add", left, j)], strict=True
+                )
+            )
             return spread(axes, [by_axis[a] for a in axes], rank)
 
         def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
@@ -597,8 +610,10 @@ def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[I
         for x, place, _ in walk([root], stored):
             if x in members:
                 needed = members[x]
-                same = base(needed).op is not reduction.reduce and len(place) == len(here) and all(
-                    c in (-1, d) for d, c in enumerate(place)
+                same = (
+                    base(needed).op is not reduction.reduce
+                    and len(place) == len(here)
+                    and all(c in (-1, d) for d, c in enumerate(place))
                 )
                 at = max(at, level[needed] + (not same))
         level[root] = at
@@ -644,7 +659,8 @@ def _phase(
         carried += low.initial(base(root))
     here = [x for x in kept if not low.is_kept(x) and _computed_in(x, phase, low.stored)]
     scratch = {
-        x: low.builder.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[rank:])) for x in here
+        x: low.builder.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[rank:]))
+        for x in here
     }
 
     def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
@@ -653,7 +669,9 @@ def _phase(
             place[d] = c
         coordinates = tuple(place)
         for x, row in scratch.items():
-            low.builder.store(row, low.linear(x.array_shape.dimensions[rank:], coordinates[rank:]), low.value(x, coordinates))
+            low.builder.store(
+                row, low.linear(x.array_shape.dimensions[rank:], coordinates[rank:]), low.value(x, coordinates)
+            )
         updated: list[Operand] = []
         for root in reduced:
             count = len(base(root).operands) // 2
@@ -770,7 +788,9 @@ class _Reductions:
         """Put away what was reduced: as one of several pieces, or as the results and what is made of them."""
         if pieces > 1:
             if not self.partials:
-                self.partials = [Partial(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays]
+                self.partials = [
+                    Partial(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays
+                ]
             for partial, value in zip(self.partials, values, strict=True):
                 low.store(partial, (piece, *result), value)
             return

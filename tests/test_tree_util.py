@@ -1,0 +1,269 @@
+"""Pytrees: values and structures as JAX gives them, registered classes, and errors that name the place."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import operator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import tree_util as jax_trees
+
+import tinyxla
+from tinyxla import tree, tree_util
+from tinyxla.errors import ArgumentError
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+TREES: list[Any] = [
+    1,
+    None,
+    (),
+    [1, (2, 3)],
+    {"b": 2, "a": [1, {"c": None, "d": (4,)}]},
+    Point(1, [2, Point(3, None)]),
+    collections.OrderedDict([("b", 1), ("a", 2)]),
+    collections.defaultdict(list, {"k": 1}),
+    {3: 1, 1: 2},
+]
+
+values = st.one_of(st.integers(), st.none())
+trees = st.recursive(
+    values,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text("abc", max_size=2), inner, max_size=3),
+        st.builds(Point, inner, inner),
+    ),
+    max_leaves=12,
+)
+
+
+# --- against JAX --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", TREES, ids=repr)
+def test_leaves_and_paths_are_those_of_jax(example: Any) -> None:
+    assert tree_util.tree_leaves(example) == jax_trees.tree_leaves(example)
+    ours = [(tree_util.keystr(path), leaf) for path, leaf in tree_util.tree_leaves_with_path(example)]
+    theirs = [(jax_trees.keystr(path), leaf) for path, leaf in jax_trees.tree_leaves_with_path(example)]
+    assert ours == theirs
+
+
+@given(trees)
+def test_unflatten_undoes_flatten(example: Any) -> None:
+    leaves, treedef = tree_util.tree_flatten(example)
+    assert leaves == jax_trees.tree_leaves(example)
+    again = tree_util.tree_unflatten(treedef, leaves)
+    assert again == example
+    assert type(again) is type(example)
+    assert tree_util.tree_structure(again) == treedef
+    assert treedef.num_leaves == len(leaves)
+
+
+@given(trees)
+def test_map_is_that_of_jax(example: Any) -> None:
+    assert tree_util.tree_map(lambda x: [x], example) == jax_trees.tree_map(lambda x: [x], example)
+    assert tree_util.tree_map(operator.add, example, example) == jax_trees.tree_map(operator.add, example, example)
+
+
+@given(trees)
+def test_simple_names_are_those_of_jax(example: Any) -> None:
+    ours = [tree_util.keystr(p, simple=True, separator="/") for p, _ in tree_util.tree_leaves_with_path(example)]
+    theirs = [jax_trees.keystr(p, simple=True, separator="/") for p, _ in jax_trees.tree_leaves_with_path(example)]
+    assert ours == theirs
+
+
+def test_map_goes_on_below_leaves_of_the_first_tree() -> None:
+    assert tree_util.tree_map(lambda x, y: (x, y), [1, 2], [3, {"a": 4}]) == [(1, 3), (2, {"a": 4})]
+
+
+def test_is_leaf() -> None:
+    is_pair = lambda x: isinstance(x, tuple)  # noqa: E731
+    assert tree_util.tree_leaves([(1, 2), 3], is_leaf=is_pair) == [(1, 2), 3]
+    assert tree_util.tree_map(type, [(1, 2), None], is_leaf=lambda x: x is None or is_pair(x)) == [tuple, type(None)]
+
+
+def test_folds() -> None:
+    example = {"a": [1, 2], "b": 3}
+    assert tree_util.tree_reduce(operator.add, example) == 6
+    assert tree_util.tree_reduce(operator.sub, example, 10) == 4
+    assert tree_util.tree_reduce_associative(operator.add, example) == 6
+    assert tree_util.tree_reduce_associative(operator.add, {}, identity=0) == 0
+    assert tree_util.tree_reduce_associative(lambda x, y: f"({x}{y})", [1, 2, 3, 4, 5]) == "(((12)(34))5)"
+    assert tree_util.tree_all({"a": True, "b": [1]})
+    assert not tree_util.tree_all([True, (0,)])
+    with pytest.raises(tree_util.PytreeError, match="no leaves; give an initializer"):
+        tree_util.tree_reduce(operator.add, ())
+
+
+def test_transpose() -> None:
+    outer, inner = tree_util.tree_structure([0, 0]), tree_util.tree_structure({"a": 0, "b": (0, 0)})
+    given = [{"a": 1, "b": (2, 3)}, {"a": 4, "b": (5, 6)}]
+    turned = {"a": [1, 4], "b": ([2, 5], [3, 6])}
+    assert tree_util.tree_transpose(outer, inner, given) == turned
+    assert tree_util.tree_transpose(outer, None, given) == turned
+    with pytest.raises(tree_util.PytreeError, match="an inner tree has the structure"):
+        tree_util.tree_transpose(outer, tree_util.tree_structure([0]), given)
+    with pytest.raises(tree_util.PytreeError, match="does not begin as the outer"):
+        tree_util.tree_transpose(tree_util.tree_structure((0, 0)), inner, given)
+
+
+def test_broadcast() -> None:
+    assert tree_util.tree_broadcast(1, {"a": 0, "b": [0, None]}) == {"a": 1, "b": [1, None]}
+    with pytest.raises(tree_util.PytreeError, match="at .* has 2 elements|At the root"):
+        tree_util.tree_broadcast([1, 2], [0])
+
+
+def test_structures() -> None:
+    treedef = tree_util.tree_structure([1, (2, 3)])
+    assert [tree_util.treedef_is_leaf(t) for t in tree_util.treedef_children(treedef)] == [True, False]
+    assert tree_util.treedef_tuple([treedef]) == tree_util.tree_structure(([1, (2, 3)],))
+    assert tree_util.all_leaves([1, "a"])
+    assert not tree_util.all_leaves([1, []])
+
+
+def test_short_names() -> None:
+    for name in tree.__all__:
+        assert hasattr(jax.tree, name)
+        if name != "static":
+            assert getattr(tree, name) is getattr(tree_util, f"tree_{name}")
+
+
+# --- classes ------------------------------------------------------------------------------------------------------------
+
+
+@tree_util.register_pytree_node_class
+class Scaled:
+    def __init__(self, value: Any, scale: float) -> None:
+        self.value, self.scale = value, scale
+
+    def tree_flatten(self) -> tuple[tuple[Any], float]:
+        return (self.value,), self.scale
+
+    @classmethod
+    def tree_unflatten(cls, scale: float, children: Any) -> Scaled:
+        return cls(*children, scale)
+
+
+@tree_util.register_pytree_with_keys_class
+class Named:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree_flatten_with_keys(self) -> Any:
+        return ((tree_util.GetAttrKey("value"), self.value),), None
+
+    @classmethod
+    def tree_unflatten(cls, rest: None, children: Any) -> Named:
+        return cls(*children)
+
+
+@tree_util.register_dataclass
+@dataclasses.dataclass
+class Layer:
+    weight: Any
+    bias: Any
+    name: str = tree.static(default="layer")
+
+
+@tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Options:
+    width: int
+
+
+def test_registered_classes() -> None:
+    doubled = tree_util.tree_map(lambda x: 2 * x, [Scaled(1, 0.5), Named((2, 3))])
+    assert (doubled[0].value, doubled[0].scale, doubled[1].value) == (2, 0.5, (4, 6))
+    paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path([Scaled(1, 0.5), Named((2, 3))])]
+    assert paths == ["[0][<flat index 0>]", "[1].value[0]", "[1].value[1]"]
+    assert tree_util.tree_structure(Scaled(1, 2.0)) != tree_util.tree_structure(Scaled(1, 3.0))
+
+
+def test_dataclasses() -> None:
+    layer = Layer(1, [2, 3], "first")
+    assert tree_util.tree_leaves(layer) == [1, 2, 3]
+    assert tree_util.tree_map(lambda x: -x, layer) == Layer(-1, [-2, -3], "first")
+    assert [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(layer)] == [".weight", ".bias[0]", ".bias[1]"]
+    assert tree_util.tree_leaves([Options(3), 1]) == [1]
+    assert tree_util.tree_structure(Options(3)) != tree_util.tree_structure(Options(4))
+
+    @dataclasses.dataclass
+    class Other:
+        a: int
+        b: int
+
+    with pytest.raises(ArgumentError, match=r"Other has the fields \['a', 'b'\].*dropped: \['b'\]"):
+        tree_util.register_dataclass(Other, data_fields=["a"], meta_fields=[])
+    with pytest.raises(ArgumentError, match="given together"):
+        tree_util.register_dataclass(Other, data_fields=["a"])
+    with pytest.raises(ArgumentError, match="int is not a dataclass"):
+        tree_util.register_dataclass(int)
+    with pytest.raises(tree_util.PytreeError, match="Layer is registered already"):
+        tree_util.register_dataclass(Layer)
+
+
+def test_partial_is_a_container() -> None:
+    partial = tree_util.Partial(max, 3, key=None)
+    assert tree_util.tree_leaves(partial) == [3]
+    again = tree_util.tree_map(lambda x: x + 1, partial)
+    assert isinstance(again, tree_util.Partial)
+    assert again.func is max
+    assert again(2) == 4
+
+
+def test_registered_classes_pass_through_transformations() -> None:
+    layer = Layer(np.float32(2.0), np.float32(1.0), "first")
+    gradient = tinyxla.grad(lambda p, x: p.weight * x * x + p.bias)(layer, 3.0)
+    assert gradient.name == "first"
+    assert (float(gradient.weight), float(gradient.bias)) == (9.0, 1.0)
+    compiled = tinyxla.jit(lambda p: tree_util.tree_map(lambda x: x + 1, p))(layer)
+    assert (float(compiled.weight), compiled.name) == (3.0, "first")
+
+
+# --- errors -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "message"),
+    [
+        ({"a": 1}, {"b": 1}, r"At the root the other dict lacks the keys \['a'\] and has the further keys \['b'\]"),
+        ([1, (2, 3)], [1, (2,)], r"At \[1\] the first tuple has 2 elements, the other 1\."),
+        ([1, None], [1, 2], r"At \[1\] the first has None, the other has a leaf of type int: 2\."),
+        ([None, {"x": (2,)}], [None, {"x": 2}], r"At \[1\]\['x'\] the first has a tuple, the other has a leaf of type int"),
+        ((1,), [1], "At the root the first has a tuple, the other has a container of type list"),
+        ({"a": (1,)}, collections.OrderedDict(a=(1,)), "a dict, the other has a container of type OrderedDict"),
+        ([Point(1, 2)], [Point(1, (2,)).x], r"At \[0\] the first has a Point, the other has a leaf of type int"),
+        ([Scaled(1, 0.5)], [Scaled(1, 0.25)], r"At \[0\] the two Scaled differ in what is not a leaf: 0.5 and 0.25"),
+    ],
+)
+def test_mismatches_name_the_place(first: Any, other: Any, message: str) -> None:
+    for function in (tree_util.tree_map, tree_util.tree_map_with_path):
+        with pytest.raises(tree_util.PytreeError, match=message):
+            function(lambda *args: None, first, other)
+        with pytest.raises(ValueError, match=function.__name__):
+            function(lambda *args: None, first, other)
+
+
+def test_wrong_number_of_leaves() -> None:
+    with pytest.raises(tree_util.PytreeError, match="has 2 leaves, but 1 were given"):
+        tree_util.tree_unflatten(tree_util.tree_structure([1, 2]), [1])
+
+
+def test_errors_of_the_mapped_function_pass() -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="^mine$"):
+        tree_util.tree_map(fail, [1])
