@@ -33,6 +33,12 @@ functions: dict[str, Callable[..., Any]] = {
     "cosine": lax.cos,
     "count-leading-zeros": lax.clz,
     "divide": lax.div,
+    "dynamic-slice": lambda x, *indices, dynamic_slice_sizes: lax.dynamic_slice(
+        x, indices, dynamic_slice_sizes, allow_negative_indices=False
+    ),
+    "dynamic-update-slice": lambda x, update, *indices: lax.dynamic_update_slice(
+        x, update, indices, allow_negative_indices=False
+    ),
     "erf": lax.erf,
     "erf-inv": lax.erf_inv,
     "exponential": lax.exp,
@@ -174,7 +180,9 @@ def _reduce(*operands: Any, dimensions: Sequence[int], to_apply: Any) -> Any:
 
 @_named("dynamic-slice")
 def _dynamic_slice(x: Any, *starts: Any, dynamic_slice_sizes: Sequence[int]) -> Any:
-    return lax.dynamic_slice(x, [lax.max(s, np.int32(0)) for s in starts], dynamic_slice_sizes)  # where JAX counts from the end
+    return lax.dynamic_slice(
+        x, [lax.max(s, np.int32(0)) for s in starts], dynamic_slice_sizes
+    )  # where JAX counts from the end
 
 
 @_named("dynamic-update-slice")
@@ -233,5 +241,7 @@ def _sort(*operands: Any, dimensions: Sequence[int], to_apply: Any, is_stable: b
         return np.take_along_axis(operands[0], order, dimensions[0])
     if to_apply.name == "less":
         keys = len(operands) if len(to_apply.instructions) > 6 and len(operands) > 1 else 1
-        return lax.sort(operands, dimension=dimensions[0], is_stable=is_stable, num_keys=keys)[slice(None) if len(operands) > 1 else 0]
+        return lax.sort(operands, dimension=dimensions[0], is_stable=is_stable, num_keys=keys)[
+            slice(None) if len(operands) > 1 else 0
+        ]
     return np.flip(lax.sort(operands[0], dimension=dimensions[0]), dimensions[0])

@@ -195,7 +195,11 @@ def test_dataclasses() -> None:
     layer = Layer(1, [2, 3], "first")
     assert tree_util.tree_leaves(layer) == [1, 2, 3]
     assert tree_util.tree_map(lambda x: -x, layer) == Layer(-1, [-2, -3], "first")
-    assert [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(layer)] == [".weight", ".bias[0]", ".bias[1]"]
+    assert [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(layer)] == [
+        ".weight",
+        ".bias[0]",
+        ".bias[1]",
+    ]
     assert tree_util.tree_leaves([Options(3), 1]) == [1]
     assert tree_util.tree_structure(Options(3)) != tree_util.tree_structure(Options(4))
 
@@ -241,7 +245,11 @@ def test_registered_classes_pass_through_transformations() -> None:
         ({"a": 1}, {"b": 1}, r"At the root the other dict lacks the keys \['a'\] and has the further keys \['b'\]"),
         ([1, (2, 3)], [1, (2,)], r"At \[1\] the first tuple has 2 elements, the other 1\."),
         ([1, None], [1, 2], r"At \[1\] the first has None, the other has a leaf of type int: 2\."),
-        ([None, {"x": (2,)}], [None, {"x": 2}], r"At \[1\]\['x'\] the first has a tuple, the other has a leaf of type int"),
+        (
+            [None, {"x": (2,)}],
+            [None, {"x": 2}],
+            r"At \[1\]\['x'\] the first has a tuple, the other has a leaf of type int",
+        ),
         ((1,), [1], "At the root the first has a tuple, the other has a container of type list"),
         ({"a": (1,)}, collections.OrderedDict(a=(1,)), "a dict, the other has a container of type OrderedDict"),
         ([Point(1, 2)], [Point(1, (2,)).x], r"At \[0\] the first has a Point, the other has a leaf of type int"),

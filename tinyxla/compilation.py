@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api import ShapeDtypeStruct, trace_tree
-from tinyxla.backends import Executable, compile_module
+from tinyxla.backends import Executable, compile_module, forget_kernels
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.shapes import Shape
@@ -24,7 +24,7 @@ from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
-from tinyxla.transforms.calls import set_execute
+from tinyxla.transforms.calls import clear_transformed, set_execute
 
 Function = Callable[..., Any]
 
@@ -316,3 +316,5 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
 def clear_caches() -> None:
     """Forget all compiled programs and kernels of this process. (The cache on disk stays.)"""
     compiled.cache_clear()
+    clear_transformed()
+    forget_kernels()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -46,3 +47,10 @@ def compile_module(module: Module, backend: str | None = None) -> Executable:
 
         return CompiledModule(module)
     raise AttributeValueError(f"there is no backend {chosen!r}; there are 'numba' and 'interpreter'.")
+
+
+def forget_kernels() -> None:
+    """Forget the kernels that were compiled in this process. (The cache on disk stays.)"""
+    native = sys.modules.get("tinyxla.backends.numba.native")  # if it is not loaded, there are none
+    if native is not None:
+        native.forget()

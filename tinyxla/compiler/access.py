@@ -25,6 +25,17 @@ def dims_of(coordinates: Sequence[Coordinate]) -> frozenset[int]:
     return frozenset(found)
 
 
+def renumbered(place: Sequence[Coordinate], numbers: Sequence[int]) -> Place:
+    """The same place with other numbers for the loop dimensions."""
+    found: list[Coordinate] = []
+    for c in place:
+        if isinstance(c, frozenset):
+            found.append(frozenset(numbers[d] for d in c))
+        else:
+            found.append(CONSTANT if c == CONSTANT else numbers[c])
+    return tuple(found)
+
+
 def normal(place: Sequence[Coordinate], sizes: Sequence[int]) -> Place:
     """A dimension of size 1 has but one index, wherever it comes from."""
     return tuple(CONSTANT if size == 1 else c for c, size in zip(place, sizes, strict=True))

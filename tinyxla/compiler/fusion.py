@@ -370,7 +370,7 @@ class _Grouping:
         """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
         members = {r for g in group.roots for r in results_of(g, self.users)}
         shared = [x for x in reads if x in members or x in group.reads]
-        if not any(x.array_shape.size > 1 for x in shared) or len(group.reads) + len(reads) > MOST_BUFFERS:
+        if not any(x in members or x.array_shape.size > 1 for x in shared) or len(group.reads) + len(reads) > MOST_BUFFERS:
             return None
         joined = self._joined_kind(group, root, kind, outer)
         if joined is None:

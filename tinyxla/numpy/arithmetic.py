@@ -16,7 +16,7 @@ from tinyxla.numpy.arguments import (
     array_of,
     broadcasted,
     cast,
-    inexact,
+    inexact_array,
     like,
     operand,
     promoted,
@@ -38,6 +38,11 @@ minimum = binary("minimum", ops.min_, "The smaller of x and y; NaN if either is.
 negative = unary("negative", ops.neg, "-x.")
 absolute = unary("absolute", ops.abs_, "The magnitude of x.")
 abs = absolute
+
+
+def fabs(x: ArrayLike, /) -> Array:
+    """The magnitude of real x, in floating point."""
+    return absolute(inexact_array(x, "fabs"))
 
 
 def positive(x: ArrayLike, /) -> Array:

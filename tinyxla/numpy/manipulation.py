@@ -27,7 +27,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.arguments import broadcast_shapes as common_shape
 from tinyxla.numpy.reductions import sum as total
 from tinyxla.ops import elementwise as ops
-from tinyxla.ops import movement
+from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -649,8 +649,6 @@ def _axis_mean(x: Any, d: int) -> Any:
 
 def _axis_extremum(op: str) -> Callable[[Any, int], Any]:
     def apply(x: Any, d: int) -> Any:
-        from tinyxla.ops import reduction
-
         reduce = reduction.reduce_max if op == "maximum" else reduction.reduce_min
         return expand_dims(reduce(x, (d,)), d)
 

@@ -18,6 +18,7 @@ from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
     array_of,
+    broadcast_shapes,
     broadcast_to_shape,
     canonical_axes,
     cast,
@@ -213,6 +214,34 @@ def any(
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements are not zero."""
     return sum(arith.truth(a, "count_nonzero"), axis, keepdims=keepdims)
+
+
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and elements."""
+    x, y = array_of(a1, "array_equal"), array_of(a2, "array_equal")
+    if x.shape != y.shape:
+        return constant(False, np.bool_)
+    same = arith.equal(x, y)
+    if equal_nan:
+        same = arith.bitwise_or(same, arith.bitwise_and(arith.isnan(x), arith.isnan(y)))
+    return all(same)
+
+
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Whether two arrays have the same elements once they are broadcast to one shape."""
+    x, y = array_of(a1, "array_equiv"), array_of(a2, "array_equiv")
+    try:
+        broadcast_shapes("array_equiv", x.shape, y.shape)
+    except ShapeError:
+        return constant(False, np.bool_)
+    return all(arith.equal(x, y))
+
+
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
+) -> Array:
+    """Whether all elements of two arrays are close; see `isclose`."""
+    return all(arith.isclose(a, b, rtol, atol, equal_nan))
 
 
 # --- means --------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ class _Printer:
         return "\n".join([f"{mark}{name} {{", *lines, "}"])
 
     def instruction(self, x: Instruction, names: Mapping[Instruction, str]) -> str:
-        if x.op.name == "pad" and not x.attributes.padding_config:  # which XLA's parser does not take for scalars
+        if x.op.name in _NOT_OF_SCALARS and x.array_shape.rank == 0:
             return f"{x.shape.text()} copy({names[x.operands[0]]})"
         inside = ", ".join(names[o] for o in x.operands)
         if x.op.name == "parameter":
@@ -126,10 +126,11 @@ def attributes_text(x: Instruction, computations: Mapping[Computation, str]) -> 
 
 
 def _group(attributes: Any, computations: Mapping[Computation, str], implied: Sequence[str] = ()) -> dict[str, str]:
-    """The attributes that are not at their defaults; a group inside, such as dimension numbers, is spread out."""
+    """The attributes but for those left empty or false; a group inside, such as dimension numbers, is spread out."""
     found: dict[str, str] = {}
     for name, value in attributes._asdict().items():
-        if name in implied or (name, value) in attributes._field_defaults.items():
+        empty = value == () and attributes._field_defaults.get(name) == ()
+        if name in implied or value is None or value is False or empty:
             continue
         if hasattr(value, "_asdict"):
             found |= _group(value, computations)
@@ -218,6 +219,7 @@ _IMPLIED: dict[str, tuple[str, ...]] = {
     "iota": ("shape",),
     "reshape": ("sizes",),
 }
+_NOT_OF_SCALARS = ("dynamic-slice", "pad")  # XLA does not take them there; they change nothing, so they print as copies
 
 # --- constants --------------------------------------------------------------------------------------------------------
 

@@ -209,6 +209,12 @@ def _batch(size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], *
     return _grouped(to_apply, outputs), _grouped(to_apply, found)
 
 
+def clear_transformed() -> None:
+    """Forget the transformed computations that are kept."""
+    for kept in (_forward, _split, _batched):
+        kept.cache_clear()
+
+
 def _samples(random: np.random.Generator) -> Iterator[Sample]:
     shape = Shape(element_type(np.float32), (2, 3))
     made, _, _ = trace(lambda x, y: [elementwise.mul(elementwise.sin(x), y), x], [shape, shape], "sample")

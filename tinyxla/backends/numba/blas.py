@@ -107,8 +107,8 @@ def matmul_step(
 
     A is stored [m, k], or [k, m] if `transpose_a`; B is stored [k, n], or [n, k] if `transpose_b`; C is [m, n].
     `leading` holds the distances between rows of A, B and C and `steps` those between matrices of a batch, in elements;
-    without them, matrices are dense. A step of 0 uses one A or B throughout. `repeats` says how often the step runs in one call
-    of the program, as far as is known.
+    without them, matrices are dense. A step of 0 uses one A or B throughout. `repeats` says how often the step runs in
+    one call of the program, as far as is known.
     """
     stored_a, stored_b = (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
     stored = (stored_a, stored_b, (m, n))

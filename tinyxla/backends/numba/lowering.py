@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value
-from tinyxla.compiler.access import Place, dims_of, matching
+from tinyxla.compiler.access import Place, dims_of, matching, renumbered
 from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, is_leaf, results_of, walk
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, movement, reduction
@@ -413,14 +413,19 @@ class Axis:
 
 
 def merged(
-    roots: Sequence[Instruction], stored: set[Instruction], sizes: Sequence[int], apart: Sequence[int] = ()
+    roots: Sequence[Instruction],
+    stored: set[Instruction],
+    sizes: Sequence[int],
+    apart: Sequence[int] = (),
+    also: Sequence[tuple[Instruction, Place]] = (),
 ) -> list[Axis]:
-    """The loops of a domain. Neighbours become one where all that is read keeps them together, and no dimension in `apart`
-    begins there. Dimensions of size 1 join any neighbour."""
+    """The loops of a domain. Neighbours become one where all that is read keeps them together, what is in `also` too, and
+    no dimension in `apart` begins there. Dimensions of size 1 join any neighbour."""
     wide = [d for d, size in enumerate(sizes) if size != 1]
     joinable = dict.fromkeys(zip(wide, wide[1:], strict=False), True)
     whole = tuple(range(len(sizes)))
-    for x, place in [*((root, whole) for root in roots), *((x, place) for x, place, _ in walk(roots, stored))]:
+    read = [(x, place) for x, place, _ in walk(roots, stored)]
+    for x, place in [*((root, whole) for root in roots), *read, *also]:
         pure = [c for c in place if c != -1]
         # dimensions under an iota are counted, and those in a function of the index are told apart
         broken = dims_of([c for c in pure if isinstance(c, frozenset)])
@@ -758,7 +763,10 @@ class _Reductions:
         self.arrays = [x for root in self.roots for x in base(root).operands[: len(base(root).operands) // 2]]
         self.partials: list[Partial] = []
         breaks = [d for d in range(1, len(self.sizes)) if (d in self.reduced) != (d - 1 in self.reduced)]
-        self.axes = merged(self.roots, plan.stored, self.sizes, apart=breaks)
+        kept = [d for d in range(len(self.sizes)) if d not in self.reduced]
+        after = [*((x, tuple(range(len(kept)))) for x in self.after), *((x, p) for x, p, _ in walk(self.after, plan.stored))]
+        also = [(x, renumbered(place, kept)) for x, place in after]
+        self.axes = merged(self.roots, plan.stored, self.sizes, apart=breaks, also=also)
         self.work = _cost(self.roots, plan.stored)
 
     def own(self, users: Users) -> list[Instruction]:

@@ -85,10 +85,16 @@ def cache_info() -> CacheInfo:
     return replace(_info, directory=str(directory) if directory else None)
 
 
+def forget() -> None:
+    """Forget what was compiled in this process; the cache on disk stays. Addresses handed out stay valid."""
+    with _lock:
+        _addresses.clear()
+
+
 def clear_cache() -> None:
     """Forget what was compiled, in memory and on disk. Addresses handed out stay valid."""
     with _lock:
-        _addresses.clear()
+        forget()
         for path in _entries():
             path.unlink(missing_ok=True)
 

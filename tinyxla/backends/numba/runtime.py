@@ -1,10 +1,10 @@
 """Running a schedule: one native function, called once from Python, executes all steps of a compiled program.
 
 A *schedule* is an array of 64-bit words, made by `Schedule`; *slots* are the 64-bit words of one call: addresses of
-inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the grain
-at which that may be cut, the slots whose words are its arguments, and words that are arguments themselves; it runs
-`kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule, and
-arithmetic on slots, so that a loop over a sequence advances an address instead of copying.
+inputs, outputs and temporaries, and integers. A kernel step names a kernel, the extent of its outermost index, the
+grain at which that may be cut, the slots whose words are its arguments, and words that are arguments themselves; it
+runs `kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule,
+and arithmetic on slots, so that a loop over a sequence advances an address instead of copying.
 """
 
 from __future__ import annotations

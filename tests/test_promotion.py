@@ -1,0 +1,169 @@
+"""Element types of results, against JAX's."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import tinyxla
+import tinyxla.numpy as jnp
+from tinyxla.errors import DTypeError
+from tinyxla.shapes import element_types
+
+NAMES = [t.dtype.name for t in element_types.values()]
+WEAK: list[Any] = [int, float, complex]
+
+
+@pytest.fixture
+def wide() -> Any:
+    """64-bit defaults, here and in JAX."""
+    tinyxla.config.update("enable_x64", True)
+    with jax.enable_x64(True):
+        yield
+    tinyxla.config.update("enable_x64", False)
+
+
+def outcome(function: Any, *args: Any) -> str:
+    try:
+        return np.dtype(function(*args)).name
+    except (TypeError, ValueError):
+        return "refused"
+
+
+def test_promote_types(wide: None) -> None:
+    for a, b in itertools.product([*NAMES, *WEAK], repeat=2):
+        assert outcome(jnp.promote_types, a, b) == outcome(jax.numpy.promote_types, a, b), (a, b)
+
+
+def values(module: Any, name: str, weak: bool) -> Any:
+    return module.asarray({"i": 1, "f": 1.0, "c": 1j}[np.dtype(name).kind]) if weak else module.ones((), name)
+
+
+OPERANDS = [(name, False) for name in NAMES if np.dtype(name).itemsize < 8 or name == "complex64"]
+OPERANDS += [(name, True) for name in ("int32", "float32", "complex64")]
+
+
+def kind_of(module: Any, function: str, *operands: Any) -> Any:
+    try:
+        result = getattr(module, function)(*operands)
+    except (TypeError, ValueError):
+        return "refused"
+    return result.dtype.name, bool(result.weak_type)
+
+
+@pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "maximum", "equal"])
+def test_types_of_arrays(function: str) -> None:
+    for x, y in itertools.product(OPERANDS, repeat=2):
+        if function != "add" and not {x[0], y[0]} <= {"bool", "int8", "uint16", "int32", "float32", "bfloat16", "float16"}:
+            continue
+        found, expected = (kind_of(m, function, values(m, *x), values(m, *y)) for m in (jnp, jax.numpy))
+        assert found == expected, (function, x, y)
+
+
+SCALARS: list[Any] = [True, 3, 2.5, 1j, np.int64(3), np.float64(2.5), np.float32(2.5), np.int8(3), np.arange(3)]
+NARROW = ["bool", "int8", "uint8", "uint32", "int32", "bfloat16", "float16", "float32", "complex64", "float8_e5m2"]
+
+
+@pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "power", "less"])
+def test_types_with_scalars(function: str) -> None:
+    for name, scalar in itertools.product(NARROW, SCALARS):
+        if function in ("power", "less") and (name == "complex64" or isinstance(scalar, complex)):
+            continue
+        if function == "power" and name == "bool" and not isinstance(scalar, bool):
+            continue
+        found, expected = (kind_of(m, function, m.ones(3, name), scalar) for m in (jnp, jax.numpy))
+        assert found == expected, (function, name, scalar)
+        found, expected = (kind_of(m, function, scalar, m.ones(3, name)) for m in (jnp, jax.numpy))
+        assert found == expected, (function, scalar, name)
+
+
+UNARY = [
+    "abs", "negative", "sign", "square", "sqrt", "sin", "exp", "floor", "rint", "isnan", "logical_not", "real", "imag",
+    "conjugate", "sum", "prod", "mean", "var", "std", "max", "argmax", "any", "cumsum", "cumprod", "reciprocal", "log2",
+    "deg2rad", "signbit", "trunc", "round", "nan_to_num", "sort", "argsort", "median", "ptp", "count_nonzero", "positive",
+    "invert", "sinc", "arcsin", "expm1", "zeros_like", "ones_like", "diff", "unique", "isfinite", "nansum", "nanmax",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", UNARY)
+def test_types_of_functions_of_one_array(function: str) -> None:
+    for name, weak in [*((n, False) for n in NARROW[:-1]), ("int32", True), ("float32", True), ("complex64", True)]:
+        arguments = [m.broadcast_to(values(m, name, weak), (2,)) for m in (jnp, jax.numpy)]
+        found, expected = (kind_of(m, function, x) for m, x in zip((jnp, jax.numpy), arguments, strict=True))
+        assert found == expected or expected == "refused", (function, name, weak, found, expected)
+
+
+def test_defaults() -> None:
+    for make in (
+        lambda m: m.zeros(2), lambda m: m.ones(2), lambda m: m.arange(3), lambda m: m.arange(3.0), lambda m: m.full(2, 1),
+        lambda m: m.full(2, 1.0), lambda m: m.eye(2), lambda m: m.linspace(0, 1, 3), lambda m: m.array([1, 2]),
+        lambda m: m.array([1.0, 2]), lambda m: m.array([1, True]), lambda m: m.array(1), lambda m: m.array(2.0),
+        lambda m: m.array(1j), lambda m: m.asarray(np.arange(3)), lambda m: m.asarray(np.float64(2)), lambda m: m.array([]),
+        lambda m: m.float32(1), lambda m: m.int8(3), lambda m: m.bool_(2), lambda m: m.arange(2, dtype="float16"),
+        lambda m: m.asarray(1.0).astype(float), lambda m: m.asarray(1.0).astype("float32"), lambda m: m.tri(2),
+        lambda m: m.where(True, 1, 2.0), lambda m: m.where(m.arange(2) > 0, m.ones(2, "bfloat16"), 1.0),
+        lambda m: m.stack([m.ones(2), m.ones(2, "int8")]), lambda m: m.concatenate([m.ones(2, bool), m.ones(2, "int8")]),
+        lambda m: m.clip(m.arange(3), 0, 1.5), lambda m: m.arange(3) ** 2, lambda m: 2 ** m.arange(3),
+        lambda m: m.dot(m.ones(2, "int8"), m.ones(2)), lambda m: m.asarray(1.0).at[()].set(2), lambda m: m.identity(2),
+        lambda m: m.full_like(m.asarray(1.0), 2), lambda m: m.full_like(m.arange(2), 2.5), lambda m: m.logspace(0, 1, 3),
+        lambda m: m.zeros_like(m.asarray(1)), lambda m: m.linspace(0, 5, 3, dtype=int), lambda m: m.average(m.arange(3)),
+        lambda m: m.einsum("i,i", m.ones(2, "int8"), m.ones(2, "int8")), lambda m: m.indices((2, 2)),
+    ):  # fmt: skip
+        mine, theirs = make(jnp), make(jax.numpy)
+        assert (mine.dtype, mine.weak_type) == (theirs.dtype, theirs.weak_type), theirs
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), rtol=1e-6)
+
+
+def test_64_bit_types_are_honoured_when_asked_for() -> None:
+    x = jnp.zeros(3, "float64")
+    assert x.dtype == np.float64
+    assert jnp.arange(3).astype("int64").dtype == np.int64
+    assert jnp.float64(0.1) + 0.2 == 0.1 + 0.2
+    assert (x + 0.1).dtype == np.float64
+    assert (x + 0.1)[0] == 0.1
+    assert (jnp.asarray([1], dtype="int64") + 2**40)[0] == 2**40 + 1
+    assert jnp.array(2**40, "int64") == 2**40
+    assert jnp.asarray(np.arange(3), np.int64).dtype == np.int64
+
+
+def test_numbers_that_do_not_fit() -> None:
+    with pytest.raises(OverflowError, match="Python integer 3000000000 does not fit the element type int32"):
+        jnp.arange(3) + 3_000_000_000
+    with pytest.raises(OverflowError, match="Python integer -1 does not fit the element type uint8"):
+        jnp.ones(3, "uint8") * -1
+
+
+def test_no_promotion_between_narrow_floats() -> None:
+    with pytest.raises(DTypeError, match="no implicit promotion between"):
+        jnp.ones(2, "float8_e5m2") + jnp.ones(2, "float8_e4m3fn")
+
+
+def test_types_are_callable_and_equal_dtypes() -> None:
+    assert jnp.float32 == np.float32
+    assert np.dtype(jnp.bfloat16) == jnp.bfloat16
+    assert jnp.zeros(2, jnp.bfloat16).dtype == jnp.bfloat16
+    assert jnp.issubdtype(jnp.bfloat16, jnp.floating)
+    assert not jnp.issubdtype(jnp.int8, jnp.floating)
+    assert jnp.finfo(jnp.bfloat16).bits == 16
+    assert jnp.iinfo("int8").max == 127
+    assert repr(jnp.float32(2)) == "Array(2., dtype=float32)"
+
+
+def test_wide_defaults(wide: None) -> None:
+    for make in (
+        lambda m: m.arange(3),
+        lambda m: m.zeros(2),
+        lambda m: m.sin(m.arange(3, dtype="int8")),
+        lambda m: m.asarray(np.arange(3.0)),
+        lambda m: m.sum(m.ones(2, "int8")),
+        lambda m: m.ones(2, "float32") + 1.0,
+        lambda m: m.arange(3) / 2,
+        lambda m: m.asarray(2) * m.ones(2, "int16"),
+    ):
+        mine, theirs = make(jnp), make(jax.numpy)
+        assert (mine.dtype, mine.weak_type) == (theirs.dtype, theirs.weak_type)

@@ -1,0 +1,308 @@
+"""Numerical calculus, statistics of several variables, polynomials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    canonical_axes,
+    cast,
+    inexact_array,
+    like,
+    operand,
+    promoted,
+    python_dtype,
+)
+from tinyxla.numpy.contractions import dot
+from tinyxla.numpy.creation import zeros
+from tinyxla.numpy.indexing import where
+from tinyxla.numpy.manipulation import (
+    atleast_2d,
+    broadcast_to,
+    concatenate,
+    diff,
+    expand_dims,
+    flip,
+    moveaxis,
+    ravel,
+    stack,
+)
+from tinyxla.numpy.reductions import cumsum, mean, sum
+from tinyxla.numpy.transcendental import sqrt
+from tinyxla.ops import movement
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """The integral along an axis by the trapezoidal rule, of values at places x or dx apart."""
+    values = inexact_array(array_of(y, "trapezoid"), "trapezoid")
+    along = canonical_axis(axis, values.ndim, "trapezoid")
+    length = values.shape[along]
+    middle = arith.add(_part(values, along, 1, length), _part(values, along, 0, length - 1))
+    if x is None:
+        widths: Any = dx
+    else:
+        places = inexact_array(array_of(x, "trapezoid"), "trapezoid")
+        if places.ndim == 1:
+            n = places.shape[0]
+            widths = arith.subtract(_part(places, 0, 1, n), _part(places, 0, 0, n - 1))
+            widths = movement.reshape_to(widths, (n - 1, *(1,) * (values.ndim - along - 1)))
+        else:
+            n = places.shape[along]
+            widths = arith.subtract(_part(places, along, 1, n), _part(places, along, 0, n - 1))
+    return arith.multiply(sum(arith.multiply(middle, widths), along), 0.5)
+
+
+def _part(x: Any, axis: int, start: int, limit: int) -> Any:
+    return movement.slice_axis(x, axis, start, max(start, limit))
+
+
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
+    """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps."""
+    x = inexact_array(array_of(f, "gradient"), "gradient")
+    axes = canonical_axes("gradient", axis, x.ndim)
+    if edge_order not in (None, 1):
+        raise ArgumentError(f"gradient: edge_order is 1, but got {edge_order}.")
+    if len(varargs) not in (0, 1, len(axes)):
+        raise ArgumentError(f"gradient: {len(varargs)} steps do not fit {len(axes)} axes.")
+    steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
+    found = [_along(x, d, step) for d, step in zip(axes, steps, strict=True)]
+    return found[0] if len(found) == 1 and (x.ndim == 1 or axis is not None) else found
+
+
+def _along(x: Any, d: int, step: Any) -> Any:
+    n = x.shape[d]
+    if n < 2:
+        raise ShapeError(f"gradient: axis {d} of shape {x.shape} has {n} elements; at least 2 are needed.")
+    if np.ndim(step) == 1:
+        return _unequal(x, d, inexact_array(array_of(step, "gradient"), "gradient"))
+    ahead = arith.subtract(_part(x, d, 1, 2), _part(x, d, 0, 1))
+    behind = arith.subtract(_part(x, d, n - 1, n), _part(x, d, n - 2, n - 1))
+    inside = arith.multiply(arith.subtract(_part(x, d, 2, n), _part(x, d, 0, n - 2)), 0.5)
+    return arith.true_divide(concatenate([ahead, inside, behind], d), step)
+
+
+def _unequal(x: Any, d: int, places: Any) -> Any:
+    """The difference quotient of second order for unequal steps: each side's quotient counts by the other side's step."""
+    n = x.shape[d]
+    if places.shape != (n,):
+        raise ShapeError(f"gradient: places of shape {places.shape} do not fit axis {d} of shape {x.shape}.")
+    steps = arith.subtract(_part(places, 0, 1, n), _part(places, 0, 0, n - 1))
+    steps = movement.reshape_to(steps, tuple(n - 1 if k == d else 1 for k in range(x.ndim)))
+    slopes = arith.true_divide(arith.subtract(_part(x, d, 1, n), _part(x, d, 0, n - 1)), steps)
+    before, after = _part(steps, d, 0, n - 2), _part(steps, d, 1, n - 1)
+    mixed = arith.add(
+        arith.multiply(_part(slopes, d, 0, n - 2), after), arith.multiply(_part(slopes, d, 1, n - 1), before)
+    )
+    inside = arith.true_divide(mixed, arith.add(before, after))
+    return concatenate([_part(slopes, d, 0, 1), inside, _part(slopes, d, n - 2, n - 1)], d)
+
+
+def cov(
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+) -> Array:
+    """The covariance matrix of variables in rows (columns if not `rowvar`), weighted if there are weights."""
+    (x,), _ = promoted("cov", array_of(m, "cov"), to_inexact=True)
+    if x.ndim > 2:
+        raise ShapeError(f"cov: takes a matrix of observations, but got shape {x.shape}.")
+    rows = atleast_2d(x)
+    if not rowvar and x.ndim == 2:
+        rows = rows.T
+    if y is not None:
+        other = atleast_2d(cast(operand(y, "cov"), x.dtype))
+        rows = concatenate([rows, other if rowvar or other.shape[0] == 1 else other.T], 0)
+    taken = (0 if bias else 1) if ddof is None else ddof
+    weights: Any = None
+    for given in (fweights, aweights):
+        if given is not None:
+            w = cast(operand(given, "cov"), np.dtype(rows.real.dtype))
+            weights = w if weights is None else arith.multiply(weights, w)
+    if weights is None:
+        centered = arith.subtract(rows, mean(rows, 1, keepdims=True))
+        total: Any = rows.shape[1]
+        scaled = centered
+        divisor: Any = total - taken
+    else:
+        total = sum(weights)
+        center = arith.true_divide(sum(arith.multiply(rows, weights), 1, keepdims=True), total)
+        centered = arith.subtract(rows, center)
+        scaled = arith.multiply(centered, weights)
+        extra = 1.0 if aweights is None else arith.true_divide(
+            sum(arith.multiply(weights, cast(operand(aweights, "cov"), weights.dtype))), total
+        )
+        divisor = arith.subtract(total, arith.multiply(taken, extra))
+    product = dot(centered, arith.conjugate(scaled).T)
+    found = arith.true_divide(product, divisor)
+    return movement.reshape_to(found, ()) if found.shape == (1, 1) else found  # type: ignore[return-value]
+
+
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
+    """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`)."""
+    c = cov(x, y, rowvar)
+    if c.ndim == 0:
+        return arith.true_divide(c, c)
+    deviation = sqrt(arith.real(c.diagonal()))
+    return arith.true_divide(arith.true_divide(c, expand_dims(deviation, 1)), expand_dims(deviation, 0))
+
+
+# --- polynomials --------------------------------------------------------------------------------------------------------
+
+
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
+    """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule."""
+    (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
+    result: Any = like(0, at)
+    for k in range(coefficients.shape[0]):
+        result = arith.add(arith.multiply(result, at), coefficients[k])
+    return result
+
+
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
+    """The powers of a vector as columns, highest first unless `increasing`."""
+    values = array_of(x, "vander")
+    if values.ndim != 1:
+        raise ShapeError(f"vander: takes a vector, but got shape {values.shape}.")
+    count = values.shape[0] if N is None else N
+    columns = [arith.power(values, k) for k in range(count)]
+    if not columns:
+        return zeros((values.shape[0], 0), values.dtype)
+    return stack(columns if increasing else columns[::-1], 1)
+
+
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The sum of polynomials given by their coefficients, highest power first."""
+    (x, y), _ = promoted("polyadd", array_of(a1, "polyadd"), array_of(a2, "polyadd"))
+    length = max(x.shape[0], y.shape[0])
+    x, y = (_led(v, length) for v in (x, y))
+    return arith.add(x, y)
+
+
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The difference of polynomials given by their coefficients, highest power first."""
+    return polyadd(a1, arith.negative(a2))
+
+
+def _led(x: Any, length: int) -> Any:
+    return movement.pad(x, movement.full(0, x.dtype), padding_config=((length - x.shape[0], 0, 0),))
+
+
+def polyder(p: ArrayLike, m: int = 1) -> Array:
+    """The m-th derivative of a polynomial given by its coefficients, highest power first."""
+    x = array_of(p, "polyder")
+    for _ in range(m):
+        powers = np.arange(x.shape[0] - 1, 0, -1)
+        x = arith.multiply(_part(x, 0, 0, x.shape[0] - 1), cast(operand(powers, "polyder"), x.dtype))
+    return x
+
+
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
+    """The m-th antiderivative of a polynomial, with the constants k (zero if not given)."""
+    x = inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False)
+    constants = np.broadcast_to(np.asarray(0 if k is None else k), (m,))
+    for c in constants:
+        powers = cast(operand(np.arange(x.shape[0], 0, -1), "polyint"), x.dtype)
+        x = concatenate([arith.true_divide(x, powers), cast(operand(np.atleast_1d(c), "polyint"), x.dtype)])
+    return x
+
+
+# --- products of sequences ----------------------------------------------------------------------------------------------
+
+
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None) -> Array:
+    """The discrete convolution of two vectors: `full`, `same` (as long as the longer) or `valid` (complete overlaps)."""
+    (x, y), (_, weak) = promoted("convolve", array_of(a, "convolve"), array_of(v, "convolve"), to_inexact=True)
+    return _correlated("convolve", x, flip(y), mode).with_weak_type(weak)
+
+
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None) -> Array:
+    """The cross-correlation of two vectors, the second conjugated; modes as for `convolve`."""
+    (x, y), (_, weak) = promoted("correlate", array_of(a, "correlate"), array_of(v, "correlate"), to_inexact=True)
+    y = arith.conjugate(y)
+    if x.ndim == y.ndim == 1 and x.shape[0] < y.shape[0]:  # the longer one is slid over, and the result turned
+        return flip(_correlated("correlate", y, x, mode)).with_weak_type(weak)
+    return _correlated("correlate", x, y, mode).with_weak_type(weak)
+
+
+def _correlated(what: str, x: Any, y: Any, mode: str) -> Any:
+    """Sums of x against y at all shifts: a product with the matrix whose rows are the shifted pieces of x."""
+    if x.ndim != 1 or y.ndim != 1 or not x.shape[0] or not y.shape[0]:
+        raise ShapeError(f"{what}: takes vectors that are not empty, but got shapes {x.shape} and {y.shape}.")
+    if mode not in ("full", "same", "valid"):
+        raise ArgumentError(f"{what}: mode is 'full', 'same' or 'valid', but got {mode!r}.")
+    if x.shape[0] < y.shape[0]:
+        x, y = flip(y), flip(x)
+    n, m = x.shape[0], y.shape[0]
+    before, after = {"full": (m - 1, m - 1), "same": (m // 2, (m - 1) // 2), "valid": (0, 0)}[mode]
+    wide = movement.pad(x, movement.full(0, x.dtype), padding_config=((before, after, 0),))
+    count = n + before + after - m + 1
+    # Rows of length count + m of the repeated sequence are shifted by one against each other.
+    columns = [movement.slice_axis(wide, 0, k, k + count) for k in range(m)]
+    return dot(y, stack(columns, 0))
+
+
+# --- functions of functions ---------------------------------------------------------------------------------------------
+
+
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
+    """A function of vectors, applied to each along an axis."""
+    x = array_of(arr, "apply_along_axis")
+    along = canonical_axis(axis, x.ndim, "apply_along_axis")
+    behind = moveaxis(x, along, -1)
+    outer = behind.shape[:-1]
+    rows = movement.reshape_to(behind, (int(np.prod(outer, dtype=int)), behind.shape[-1]))
+    found = stack([array_of(func1d(rows[k], *args, **kwargs), "apply_along_axis") for k in range(rows.shape[0])])
+    found = movement.reshape_to(found, (*outer, *found.shape[1:]))
+    inner = found.ndim - len(outer)
+    return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))  # type: ignore
+
+
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
+    """A reduction over several axes, one after the other; axes that it removes come back with size 1."""
+    x = array_of(a, "apply_over_axes")
+    for axis in (axes,) if isinstance(axes, int) else axes:
+        along = canonical_axis(axis, x.ndim, "apply_over_axes")
+        found = func(x, along)
+        x = expand_dims(found, along) if found.ndim == x.ndim - 1 else found
+    return x
+
+
+def resize(a: ArrayLike, new_shape: Any) -> Array:
+    """The elements in another shape, repeated from the start as often as needed."""
+    flat = ravel(a)
+    shape = tuple(new_shape) if hasattr(new_shape, "__iter__") else (new_shape,)
+    count = int(np.prod(shape, dtype=int))
+    if flat.size == 0 or count == 0:
+        return zeros(shape, flat.dtype)
+    times = -(-count // flat.size)
+    wide = ravel(broadcast_to(flat, (times, flat.size)))
+    return movement.reshape_to(_part(wide, 0, 0, count), shape)  # type: ignore[return-value]
+
+
+def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
+    """Angles along an axis without jumps of more than half a period."""
+    x = inexact_array(array_of(p, "unwrap"), "unwrap")
+    along = canonical_axis(axis, x.ndim, "unwrap")
+    steps = diff(x, axis=along)
+    half = arith.true_divide(period, 2)
+    limit = half if discont is None else discont
+    shifted = arith.subtract(arith.remainder(arith.add(steps, half), period), half)
+    at_edge = arith.logical_and(arith.equal(shifted, arith.negative(half)), arith.greater(steps, 0))
+    shifted = where(at_edge, half, shifted)
+    correction = where(arith.less(arith.absolute(steps), limit), 0.0, arith.subtract(shifted, steps))
+    later = arith.add(_part(x, along, 1, x.shape[along]), cumsum(correction, along))
+    return cast(concatenate([_part(x, along, 0, 1), later], along), python_dtype(x.dtype))

@@ -1,0 +1,109 @@
+"""Sets of values. How many there are decides shapes, so values must be known (or `size` given)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import ArrayLike, array_of, promoted
+from tinyxla.numpy.manipulation import ravel, reshape
+from tinyxla.numpy.reductions import any
+from tinyxla.ops import movement
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.promotion import default_int
+
+
+def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
+    return np.asarray(x.concrete(f"{what}, whose result's shape depends on values,").numpy())
+
+
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct values in ascending order, and where they are, as in NumPy.
+
+    With `size` the result has that many: what is too many is left out, and what is missing is `fill_value` (or the
+    smallest).
+    """
+    x = _known("unique", array_of(ar, "unique"))
+    values, index, inverse, counts = np.unique(x, True, True, True, axis, equal_nan=equal_nan)
+    along = 0 if axis is None else axis
+    if size is not None:
+        missing = max(size - values.shape[along], 0)
+        first = np.take(values, [0], along) if fill_value is None else np.asarray(fill_value, x.dtype)
+        shape = list(values.shape)
+        shape[along] = missing
+        values = np.concatenate([values, np.broadcast_to(first, shape)], along).take(range(size), along)
+        index = np.concatenate([index, np.full(missing, index[0] if index.size else 0)])[:size]
+        counts = np.concatenate([counts, np.zeros(missing, counts.dtype)])[:size]
+    integer = default_int()
+    parts = [ConcreteArray(values)]
+    for wanted, found in ((return_index, index), (return_inverse, inverse), (return_counts, counts)):
+        if wanted:
+            parts.append(ConcreteArray(found.astype(integer)))
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def unique_values(x: ArrayLike, /) -> Array:
+    """The distinct values in ascending order."""
+    return unique(x, equal_nan=False)
+
+
+def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False) -> Array:
+    """For each element, whether it is among others."""
+    (x, others), _ = promoted("isin", array_of(element, "isin"), array_of(test_elements, "isin"))
+    flat = movement.reshape_to(others, (1,) * x.ndim + (others.size,))
+    found = any(arith.equal(movement.reshape_to(x, (*x.shape, 1)), flat), -1)
+    return arith.logical_not(found) if invert else found
+
+
+def _pair(what: str, ar1: ArrayLike, ar2: ArrayLike) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    (x, y), _ = promoted(what, array_of(ar1, what), array_of(ar2, what))
+    return _known(what, ravel(x)), _known(what, ravel(y))
+
+
+def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
+    """The distinct values of two arrays in ascending order."""
+    return ConcreteArray(np.union1d(*_pair("union1d", ar1, ar2)))
+
+
+def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """The distinct values that two arrays both have, in ascending order, and where they are in each."""
+    x, y = _pair("intersect1d", ar1, ar2)
+    if not return_indices:
+        return ConcreteArray(np.intersect1d(x, y, assume_unique))
+    values, i, j = np.intersect1d(x, y, assume_unique, True)
+    integer = default_int()
+    return ConcreteArray(values), ConcreteArray(i.astype(integer)), ConcreteArray(j.astype(integer))
+
+
+def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
+    """The distinct values of the first array that the second has not, in ascending order."""
+    return ConcreteArray(np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique))
+
+
+def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
+    """The distinct values that one of two arrays has, in ascending order."""
+    return ConcreteArray(np.setxor1d(*_pair("setxor1d", ar1, ar2), assume_unique))
+
+
+def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
+    """A vector without the zeros at its front (`f`) and back (`b`)."""
+    x = array_of(filt, "trim_zeros")
+    if set(trim) - set("fbFB"):
+        raise ArgumentError(f"trim_zeros: trim is made of 'f' and 'b', but got {trim!r}.")
+    places = np.flatnonzero(_known("trim_zeros", x))
+    start = int(places[0]) if places.size and "f" in trim.lower() else 0
+    stop = int(places[-1]) + 1 if places.size and "b" in trim.lower() else x.shape[0]
+    return reshape(x, x.shape)[start:stop] if places.size else x[:0]

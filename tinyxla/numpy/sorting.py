@@ -1,0 +1,421 @@
+"""Sorting, searching, and what is made of order: medians, quantiles, histograms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    canonical_axes,
+    cast,
+    eager,
+    inexact_array,
+    integer_of,
+    like,
+    promoted,
+)
+from tinyxla.numpy.creation import linspace
+from tinyxla.numpy.indexing import Update, take, take_along_axis, where
+from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel
+from tinyxla.numpy.reductions import any, max, min
+from tinyxla.ops import elementwise as ops
+from tinyxla.ops import movement, reduction
+from tinyxla.ops import sorting as sorting_ops
+from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.promotion import default_int
+
+# --- sorting ------------------------------------------------------------------------------------------------------------
+
+
+def _sorted(arrays: Sequence[Any], axis: int, keys: int, descending: bool = False) -> Any:
+    comparator = sorting_ops.order_computation(tuple(x.dtype for x in arrays), keys, descending)
+    return sorting_ops.sort(*arrays, dimensions=(axis,), to_apply=comparator, is_stable=True)
+
+
+def _axis_of(what: str, x: Any, axis: int | None) -> tuple[Any, int]:
+    if axis is None:
+        x, axis = ravel(x), 0
+    if x.ndim == 0:
+        raise ShapeError(f"{what}: an array without dimensions has no order; reshape it to (1,).")
+    return x, canonical_axis(axis, x.ndim, what)
+
+
+def sort(
+    a: ArrayLike,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Array:
+    """The elements in ascending order along an axis (of the flattened array if None), NaN last.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.sort(jnp.array([3, 1, 2]))
+        Array([1, 2, 3], dtype=int32)
+    """
+    x, along = _axis_of("sort", array_of(a, "sort"), axis)
+    return _sorted([x], along, 1, descending)
+
+
+def argsort(
+    a: ArrayLike,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Array:
+    """The indices that sort along an axis (of the flattened array if None); equal elements stay in order."""
+    x, along = _axis_of("argsort", array_of(a, "argsort"), axis)
+    return _sorted([x, _places(x, along)], along, 1, descending)[1]
+
+
+def _places(x: Any, axis: int) -> Any:
+    return movement.iota(shape=Shape(element_type(default_int()), x.shape), iota_dimension=axis)
+
+
+def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
+    """The indices that sort by several keys, of which the last is the first in rank."""
+    arrays = [array_of(k, "lexsort") for k in keys]  # type: ignore[union-attr]
+    if not arrays:
+        raise ArgumentError("lexsort: takes at least one key, but got none.")
+    along = canonical_axis(axis, arrays[0].ndim, "lexsort")
+    operands = [*reversed(arrays), _places(arrays[0], along)]
+    return _sorted(operands, along, len(arrays))[-1]
+
+
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """The elements with the kth in its sorted place, smaller ones before and larger ones after: sorted, here."""
+    x, along = _axis_of("partition", array_of(a, "partition"), axis)
+    canonical_axis(kth, x.shape[along], "partition: kth")
+    return _sorted([x], along, 1)
+
+
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """The indices of `partition`."""
+    x, along = _axis_of("argpartition", array_of(a, "argpartition"), axis)
+    canonical_axis(kth, x.shape[along], "argpartition: kth")
+    return argsort(x, along)
+
+
+# --- searching ----------------------------------------------------------------------------------------------------------
+
+
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str | None = None
+) -> Array:
+    """Where values would be inserted into a sorted array: before equal elements, or behind them if `side="right"`."""
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side is 'left' or 'right', but got {side!r}.")
+    (ordered, values), _ = promoted("searchsorted", array_of(a, "searchsorted"), array_of(v, "searchsorted"))
+    if ordered.ndim != 1:
+        raise ShapeError(f"searchsorted: searches an array of one dimension, but got shape {ordered.shape}.")
+    if sorter is not None:
+        ordered = take(ordered, sorter)
+    if eager(ordered, values) and element_type(ordered.dtype).bits >= 8 and ordered.dtype.kind != "V":
+        found = np.searchsorted(np.asarray(ordered.numpy()), values.numpy(), side)  # type: ignore[attr-defined]
+        return ConcreteArray(np.asarray(found).astype(default_int()))
+    return _bisected(ordered, values, side)
+
+
+def _bisected(ordered: Any, values: Any, side: str) -> Any:
+    """Bisection of all values together: the place grows by falling powers of two, while what is before is smaller."""
+    index = default_int()
+    length = ordered.shape[0]
+    place = movement.full(0, index, values.shape)
+    step = 1 << length.bit_length()
+    while step:
+        further = ops.add(place, movement.full(step, index, values.shape))
+        inside = ops.le(further, movement.full(length, index, values.shape))
+        before = take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip") if length else values
+        comes = _before(before, values) if side == "left" else ops.not_(_before(values, before))
+        place = ops.select(ops.and_(inside, comes), further, place)
+        step //= 2
+    return place
+
+
+def _before(x: Any, y: Any) -> Any:
+    """Whether x comes before y in the order of sort, NaN last."""
+    if element_type(x.dtype).kind != "float":
+        return ops.lt(x, y)
+    return ops.or_(ops.lt(x, y), ops.and_(ops.eq(x, x), ops.ne(y, y)))
+
+
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
+    """The number of the bin of each value, between edges that ascend or descend."""
+    edges = array_of(bins, "digitize")
+    if edges.ndim != 1:
+        raise ShapeError(f"digitize: edges have one dimension, but got shape {edges.shape}.")
+    if edges.shape[0] == 0:
+        return movement.full(0, default_int(), array_of(x, "digitize").shape)  # type: ignore[return-value]
+    side = "right" if not right else "left"
+    other = "left" if not right else "right"
+    ascending = arith.greater_equal(take(edges, -1), take(edges, 0))
+    count = edges.shape[0]
+    down = arith.subtract(count, searchsorted(flip(edges), x, other))
+    return where(ascending, searchsorted(edges, x, side), down)
+
+
+def interp(
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Array:
+    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending; constant outside."""
+    (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), array_of(fp, "interp"), to_inexact=True)
+    if points.ndim != 1 or points.shape != values.shape or points.shape[0] == 0:
+        raise ShapeError(f"interp: xp and fp are vectors of one length, but got {points.shape} and {values.shape}.")
+    if period is not None:
+        at, points = arith.remainder(at, period), arith.remainder(points, period)
+        order = argsort(points)
+        points, values = take(points, order, mode="clip"), take(values, order, mode="clip")
+        points = concatenate([arith.subtract(points[-1:], period), points, arith.add(points[:1], period)])
+        values = concatenate([values[-1:], values, values[:1]])
+    place = arith.clip(searchsorted(points, at, "right"), 1, builtin_max(points.shape[0] - 1, 1))
+    last = points.shape[0] - 1
+    low, high = (arith.clip(p, 0, last) for p in (arith.subtract(place, 1), place))
+    x0, x1, f0, f1 = (take(v, p, mode="clip") for v in (points, values) for p in (low, high))
+    width = arith.subtract(x1, x0)
+    flat = arith.equal(width, 0)
+    slope = where(flat, 0, arith.true_divide(arith.subtract(f1, f0), where(flat, 1, width)))
+    found = arith.add(f0, arith.multiply(slope, arith.subtract(at, x0)))
+    found = where(arith.less(at, points[0]), values[0] if left is None or period is not None else left, found)
+    return where(arith.greater(at, points[-1]), values[-1] if right is None or period is not None else right, found)
+
+
+def builtin_max(a: int, b: int) -> int:
+    return a if a >= b else b
+
+
+# --- quantiles ----------------------------------------------------------------------------------------------------------
+
+
+def median(
+    a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
+    """The middle of the sorted elements over axes, or the mean of the two in the middle."""
+    return quantile(a, 0.5, axis, keepdims=keepdims)
+
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """What a share q of the elements over axes is below; between two of them by `method`.
+
+    `method` is one of linear, lower, higher, midpoint, nearest.
+    """
+    return _quantile("quantile", a, q, axis, method, keepdims, ignore_nan=False)
+
+
+def nanquantile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """As `quantile`, of what is not NaN."""
+    return _quantile("nanquantile", a, q, axis, method, keepdims, ignore_nan=True)
+
+
+def nanmedian(
+    a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
+    """As `median`, of what is not NaN."""
+    return nanquantile(a, 0.5, axis, keepdims=keepdims)
+
+
+def percentile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """What q percent of the elements over axes are below."""
+    share = arith.true_divide(inexact_array(q, "percentile"), 100)
+    return _quantile("percentile", a, share, axis, method, keepdims, ignore_nan=False)
+
+
+def nanpercentile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """As `percentile`, of what is not NaN."""
+    share = arith.true_divide(inexact_array(q, "nanpercentile"), 100)
+    return _quantile("nanpercentile", a, share, axis, method, keepdims, ignore_nan=True)
+
+
+def _quantile(
+    what: str, a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: bool, ignore_nan: bool
+) -> Array:
+    if method not in _METHODS:
+        raise ArgumentError(f"{what}: method is one of {', '.join(_METHODS)}, but got {method!r}.")
+    (x, share), (dtype, _) = promoted(what, array_of(a, what), q, to_inexact=True)
+    if x.dtype.kind == "c":
+        raise DTypeError(f"{what}: complex numbers have no order.")
+    if share.ndim > 1:
+        raise ShapeError(f"{what}: q is a number or a vector, but got shape {share.shape}.")
+    axes = canonical_axes(what, axis, x.ndim)
+    kept = tuple(n for d, n in enumerate(x.shape) if d not in axes)
+    rows = moveaxis(x, axes, tuple(range(x.ndim - len(axes), x.ndim)))
+    count = math.prod(x.shape[d] for d in axes)
+    if count == 0:
+        raise ShapeError(f"{what}: the axes {axes} of shape {x.shape} are empty and have no quantile.")
+    wide = np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+    rows = cast(movement.reshape_to(rows, (*kept, count)), wide, False)
+    ordered = _sorted([rows], len(kept), 1)
+    bad = arith.isnan(rows)
+    number = movement.full(count - 1, wide, kept)
+    if ignore_nan:
+        valid = cast(arith.invert(bad), wide)
+        total = _row_sum(valid)
+        number = arith.maximum(arith.subtract(total, 1), 0)
+    spread = (*share.shape, *kept)
+    position = arith.multiply(
+        movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept))), number
+    )
+    position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
+    low, high = ops.floor(position), ops.ceil(position)
+    at_low, at_high = (_pick(ordered, p, share.ndim) for p in (low, high))
+    result = _between(method, position, low, high, at_low, at_high)
+    missing = arith.equal(_row_sum(cast(arith.invert(bad), wide)), 0) if ignore_nan else any(bad, -1)
+    result = where(missing, np.nan, result)
+    result = cast(result, dtype, False)
+    if keepdims:
+        shape = (*share.shape, *(1 if d in axes else n for d, n in enumerate(x.shape)))
+        result = movement.reshape_to(result, shape)
+    return result  # type: ignore[return-value]
+
+
+def _row_sum(x: Any) -> Any:
+    return reduction.reduce_sum(x, (x.ndim - 1,))
+
+
+def _pick(ordered: Any, position: Any, leading: int) -> Any:
+    """Elements of sorted rows; positions may have one more axis in front."""
+    place = cast(position, np.dtype(np.int32))
+    if leading == 0:
+        return movement.reshape_to(take_along_axis(ordered, expand_dims(place, -1), -1, mode="clip"), position.shape)
+    behind = moveaxis(place, 0, -1)
+    return moveaxis(take_along_axis(ordered, behind, -1, mode="clip"), -1, 0)
+
+
+def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_high: Any) -> Any:
+    if method == "lower":
+        return at_low
+    if method == "higher":
+        return at_high
+    if method == "midpoint":
+        return arith.multiply(arith.add(at_low, at_high), 0.5)
+    if method == "nearest":  # halves go to the even neighbour
+        return where(arith.equal(ops.round_nearest_even(position), low), at_low, at_high)
+    share = ops.sub(position, low)
+    # A convex combination: infinities at an end with no weight do not matter.
+    left = where(arith.equal(share, 1), 0, arith.multiply(at_low, arith.subtract(1, share)))
+    right = where(arith.equal(share, 0), 0, arith.multiply(at_high, share))
+    return arith.add(left, right)
+
+
+# --- counting -----------------------------------------------------------------------------------------------------------
+
+
+def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
+    """How often each integer from 0 on occurs, or the sum of its weights.
+
+    The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not count.
+    """
+    values = array_of(x, "bincount")
+    if values.ndim != 1 or not (element_type(values.dtype).is_integer or values.dtype.kind == "b"):
+        raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")
+    if length is None:
+        known = np.asarray(values.concrete("bincount, whose result's shape depends on values (or give `length`),").numpy())
+        length = builtin_max(int(known.max()) + 1 if known.size else 0, integer_of("bincount", "minlength", minlength))
+    counted = array_of(1 if weights is None else weights, "bincount").with_weak_type(False)
+    zeros: Any = movement.full(0, counted.dtype, (length,))
+    if length == 0:
+        return zeros
+    places = arith.maximum(values, 0) if values.dtype.kind != "b" else cast(values, default_int())
+    return Update(zeros, places).add(counted, mode="drop")
+
+
+def histogram_bin_edges(
+    a: ArrayLike, bins: ArrayLike = 10, range: Any = None, weights: ArrayLike | None = None
+) -> Array:
+    """The edges of so many equal bins over the values or a range; edges that are given are themselves."""
+    if isinstance(bins, str):
+        raise ArgumentError(f"histogram: bins is a number or edges, but got {bins!r}.")
+    edges = array_of(np.asarray(bins) if isinstance(bins, (list, tuple)) else bins, "histogram")
+    if edges.ndim == 1:
+        return inexact_array(edges, "histogram").with_weak_type(False)
+    x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
+    count = integer_of("histogram", "bins", bins)
+    if range is not None:
+        low, high = (inexact_array(v, "histogram") for v in range)
+    elif x.size:
+        low, high = min(x), max(x)
+    else:
+        low, high = like(0, x[:1].sum()), like(1, x[:1].sum())
+    equal = arith.equal(low, high)
+    low = arith.subtract(low, where(equal, 0.5, 0.0))
+    high = arith.add(high, where(equal, 0.5, 0.0))
+    return linspace(low, high, count + 1, dtype=x.dtype)
+
+
+def histogram(
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Any = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Array, Array]:
+    """How many values (or how much weight) each bin has, and the edges; the last bin has its upper edge too."""
+    x = ravel(array_of(a, "histogram"))
+    edges = histogram_bin_edges(x, bins, range, weights)
+    x, edges = promoted("histogram", x, edges, to_inexact=True)[0]
+    count = edges.shape[0] - 1
+    place = arith.subtract(searchsorted(edges, x, "right"), 1)
+    place = where(arith.equal(x, edges[-1]), count - 1, place)
+    inside = arith.logical_and(arith.greater_equal(place, 0), arith.less(place, count))
+    counted = like(1, x) if weights is None else cast(ravel(array_of(weights, "histogram")), x.dtype)
+    zeros: Any = movement.full(0, x.dtype, (count,))
+    found = Update(zeros, where(inside, place, count)).add(counted, mode="drop")
+    if density:
+        total = arith.multiply(found.sum(), diff(edges))
+        found = arith.true_divide(found, total)
+    return found, edges
