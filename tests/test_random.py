@@ -46,7 +46,7 @@ def assert_near(ours: Any, theirs: Any, tolerance: float) -> None:
     np.testing.assert_allclose(found.astype(as_wide), wanted.astype(as_wide), rtol=tolerance, atol=tolerance)
 
 
-# --- the cipher ---------------------------------------------------------------------------------------------------------
+# --- the cipher -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_blocks_join_without_a_seam() -> None:
     assert_same(found, jax.random.bits(jax.random.PRNGKey(7), (count,)))
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 2**31, 2**32, 2**40 + 5, -(2**40), True, np.int8(-1), np.uint32(5)])
@@ -109,7 +109,7 @@ def test_keys_under_transformations() -> None:
     )
 
 
-# --- exact distributions ------------------------------------------------------------------------------------------------
+# --- exact distributions ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -198,7 +198,7 @@ def test_bernoulli_and_rademacher() -> None:
     assert_same(random.rademacher(ours, (20,), "float32"), jax.random.rademacher(theirs, (20,), "float32"))
 
 
-# --- distributions with transcendental functions ------------------------------------------------------------------------
+# --- distributions with transcendental functions ----------------------------------------------------------------------
 
 # In 16-bit types XLA rounds once where op by op there are several roundings; near a singularity that shows.
 COARSE = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
@@ -256,7 +256,7 @@ def test_under_transformations() -> None:
     assert float(tinyxla.grad(shifted(random))(2.0, ours)) == float(jax.grad(shifted(jax.random))(2.0, theirs))
 
 
-# --- orders and choices -------------------------------------------------------------------------------------------------
+# --- orders and choices -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 10, 1700, 4001])
@@ -317,7 +317,7 @@ def test_categorical() -> None:
     assert set(np.asarray(random.categorical(ours, certain, shape=(50,))).tolist()) == {1}
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 KEY = np.array([0, 42], np.uint32)
 
@@ -329,12 +329,12 @@ KEY = np.array([0, 42], np.uint32)
         (
             lambda: random.uniform(np.zeros(3, np.float32)),
             ArgumentError,
-            r"a key is a u32\[2\] array.*but got f32\[3\]",
+            r"a key is a u32\[2\].*got f32\[3\]",
         ),
         (
             lambda: random.uniform(np.zeros((3, 2), np.uint32)),
             ShapeError,
-            r"single key u32\[2\], but got u32\[3,2\]; use vmap",
+            r"single key.*u32\[3,2\]; use vmap",
         ),
         (lambda: random.uniform(KEY, (2,), "int32"), DTypeError, "but got dtype int32"),
         (lambda: random.uniform(KEY, (2, -1)), ShapeError, r"\(2, -1\) has a negative size"),

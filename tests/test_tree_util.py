@@ -49,7 +49,7 @@ trees = st.recursive(
 )
 
 
-# --- against JAX --------------------------------------------------------------------------------------------------------
+# --- against JAX ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("example", TREES, ids=repr)
@@ -121,7 +121,7 @@ def test_transpose() -> None:
 
 def test_broadcast() -> None:
     assert tree_util.tree_broadcast(1, {"a": 0, "b": [0, None]}) == {"a": 1, "b": [1, None]}
-    with pytest.raises(tree_util.PytreeError, match="at .* has 2 elements|At the root"):
+    with pytest.raises(tree_util.PytreeError, match="At the root the first list has 2 elements, the other 1"):
         tree_util.tree_broadcast([1, 2], [0])
 
 
@@ -140,7 +140,7 @@ def test_short_names() -> None:
             assert getattr(tree, name) is getattr(tree_util, f"tree_{name}")
 
 
-# --- classes ------------------------------------------------------------------------------------------------------------
+# --- classes ----------------------------------------------------------------------------------------------------------
 
 
 @tree_util.register_pytree_node_class
@@ -236,7 +236,7 @@ def test_registered_classes_pass_through_transformations() -> None:
     assert (float(compiled.weight), compiled.name) == (3.0, "first")
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_registered_classes_pass_through_transformations() -> None:
         (
             [None, {"x": (2,)}],
             [None, {"x": 2}],
-            r"At \[1\]\['x'\] the first has a tuple, the other has a leaf of type int",
+            r"At \[1\]\['x'\] the first has a tuple, the other has a leaf",
         ),
         ((1,), [1], "At the root the first has a tuple, the other has a container of type list"),
         ({"a": (1,)}, collections.OrderedDict(a=(1,)), "a dict, the other has a container of type OrderedDict"),
@@ -273,5 +273,5 @@ def test_errors_of_the_mapped_function_pass() -> None:
     def fail(x: Any) -> Any:
         raise ValueError("mine")
 
-    with pytest.raises(ValueError, match="^mine$"):
+    with pytest.raises(ValueError, match=r"^mine$"):
         tree_util.tree_map(fail, [1])

@@ -169,12 +169,11 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(mode: Any) -> GatherScatterMode:
-        """A mode from its name; None is FILL_OR_DROP."""
+        """A mode from its name."""
         if isinstance(mode, GatherScatterMode):
             return mode
-        names = {None: "fill", "drop": "fill"}
         try:
-            return GatherScatterMode(names.get(mode, mode))
+            return GatherScatterMode("fill" if mode == "drop" else mode)
         except ValueError:
             raise AttributeValueError(
                 f"a mode is 'clip', 'fill', 'drop' or 'promise_in_bounds', but got {mode!r}."
@@ -262,7 +261,7 @@ def gather(
         dimension_numbers: which dimensions are which.
         slice_sizes: of each slice, for each dimension of the operand.
         unique_indices, indices_are_sorted: promises.
-        mode: what becomes of slices that reach outside: "clip" moves them inside, "fill", the default, fills them.
+        mode: what becomes of slices that reach outside: "clip", the default, moves them inside, "fill" fills them.
         fill_value: with what; NaN, or the smallest (unsigned: largest) integer unless given.
 
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
@@ -288,7 +287,7 @@ def gather(
         start_indices_batching_dims=numbers.start_indices_batching_dims,
         indices_are_sorted=bool(indices_are_sorted),
     )
-    if GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
+    if GatherScatterMode.from_any(mode or "clip") is not GatherScatterMode.FILL_OR_DROP:
         return result
     inside = _inside(indices, _limits(x, dict(enumerate(sizes)), numbers.start_index_map))
     batch = tuple(d for d in range(result.ndim) if d not in numbers.offset_dims)
@@ -311,7 +310,7 @@ def _scatter(
     x, new = of_one_type(what, operand, updates)
     indices = _index_vectors(what, scatter_indices)
     numbers = ScatterDimensionNumbers(*(tuple(v) for v in dimension_numbers))
-    if GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP:
+    if GatherScatterMode.from_any(mode or "drop") is GatherScatterMode.CLIP:
         left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         window = [d for d in range(x.ndim) if d not in left_out]
         sizes = {d: new.shape[u] for d, u in zip(window, sorted(numbers.update_window_dims), strict=True)}

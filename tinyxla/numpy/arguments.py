@@ -87,8 +87,8 @@ def python_dtype(dtype: Any) -> np.dtype[Any]:
         return default_float()
     if dtype is complex:
         return default_complex()
-    kind = getattr(dtype, "dtype", dtype)  # a scalar constructor, such as tinyxla.numpy.float32
-    return element_type(kind).dtype
+    kind = getattr(dtype, "dtype", None)  # a scalar constructor, such as tinyxla.numpy.float32, has one
+    return element_type(kind if isinstance(kind, np.dtype) else dtype).dtype
 
 
 def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[list[Array], Type]:
