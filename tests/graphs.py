@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import Op, calls, contraction, elementwise, indexing, movement, ops, reduction
+from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, ops, reduction, sorting
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 from tinyxla.transforms.calls import call
 
@@ -605,6 +605,47 @@ def _dynamic(b: _Builder, x: Node) -> Made:
     return part if b.below(2) else b.emit(indexing.dynamic_update_slice, x, part, *starts)
 
 
+def _rows(b: _Builder, x: Node) -> Made:
+    """Rows that a vector of integers names: taken, or added to."""
+    shape = x.array_shape
+    vectors = [y for y in b.usable if y.array_shape.rank == 1 and y.array_shape.element_type is S32]
+    if not shape.rank or not vectors or not shape.dimensions[0] or not shape.size:
+        return None
+    index = b.choose(vectors)
+    count = index.array_shape.dimensions[0]
+    if count * shape.size // shape.dimensions[0] > LARGEST:
+        return None
+    vector = b.emit(movement.reshape, index, sizes=(count, 1))
+    inner = tuple(range(1, shape.rank))
+    sizes = (1, *shape.dimensions[1:])
+    taken = b.emit(indexing.gather, x, vector, **indexing.Gather(inner, (0,), (0,), 1, sizes)._asdict())
+    b.bounds[taken] = b.bounds[x]
+    if x in b.exact:
+        b.exact.add(taken)
+    if b.below(2) or shape.element_type is PRED:
+        return taken
+    body = reduction.scalar_computation("maximum" if shape.element_type is not C64 else "add", shape.dtype)
+    attributes = indexing.Scatter(inner, (0,), (0,), 1, body)._asdict()
+    return b.emit(indexing.scatter, x, vector, taken, gain=count, fresh=count, **attributes)
+
+
+def _sort(b: _Builder, x: Node) -> Made:
+    shape = x.array_shape
+    if x not in b.exact or not shape.rank or shape.element_type is C64:
+        return None
+    body = sorting.order_computation((shape.dtype,), descending=bool(b.below(2)))
+    return b.emit(sorting.sort, x, dimensions=(b.below(shape.rank),), to_apply=body)
+
+
+def _bits(b: _Builder, x: Node) -> Made:
+    """As another type of the same width, and a change there that keeps floats away from NaN."""
+    kind = x.array_shape.element_type
+    if x not in b.exact or kind is not F32:
+        return None
+    number = b.emit(bits.bitcast_convert, x, new_element_type=S32)
+    return number if b.below(2) else b.emit(bits.bitcast_convert, number, new_element_type=F32)
+
+
 _STEPS: list[Callable[[_Builder, Node], Made]] = [
     *(_arithmetic, _arithmetic, _arithmetic, _arithmetic, _smooth, _smooth, _exact_unary, _roots_and_logarithms),
     *(
@@ -622,5 +663,5 @@ _STEPS: list[Callable[[_Builder, Node], Made]] = [
         _center,
     ),
     *(_center, _softmax, _softmax, _transpose, _transpose, _reshape, _reshape, _broadcast, _reverse, _slice, _pad),
-    *(_concatenate, _iota, _constant, _neutral, _dot, _dot, _call, _dynamic),
+    *(_concatenate, _iota, _constant, _neutral, _dot, _dot, _call, _dynamic, _rows, _sort, _bits),
 ]

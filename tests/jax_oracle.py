@@ -33,12 +33,6 @@ functions: dict[str, Callable[..., Any]] = {
     "cosine": lax.cos,
     "count-leading-zeros": lax.clz,
     "divide": lax.div,
-    "dynamic-slice": lambda x, *indices, dynamic_slice_sizes: lax.dynamic_slice(
-        x, indices, dynamic_slice_sizes, allow_negative_indices=False
-    ),
-    "dynamic-update-slice": lambda x, update, *indices: lax.dynamic_update_slice(
-        x, update, indices, allow_negative_indices=False
-    ),
     "erf": lax.erf,
     "erf-inv": lax.erf_inv,
     "exponential": lax.exp,

@@ -229,9 +229,19 @@ def unlisted_instruction(c: Computation) -> None:
     del c.instructions[2]
 
 
+def missing_operand(c: Computation) -> None:
+    c.instructions[3].operands = c.instructions[3].operands[:1]
+
+
+def forgotten_parameter(c: Computation) -> None:
+    del c.parameters[1]
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (missing_operand, "is not a valid instruction"),
+        (forgotten_parameter, "is not among the parameters"),
         (use_before_definition, "comes before its operand"),
         (foreign_operand, "or that is of another computation"),
         (listed_twice, "is listed twice"),
@@ -242,9 +252,9 @@ def unlisted_instruction(c: Computation) -> None:
         (bad_attribute, "is not a valid instruction: reduce: dimensions"),
         (wrong_computation, "is not a valid instruction: reduce: the computation maps"),
         (broken_computation, "comes before its operand"),
-        (unlisted_parameter, "parameter 1 is not a parameter among the instructions"),
+        (unlisted_parameter, "is not among the parameters"),
         (parameters_out_of_order, "parameter 0 has the number 1"),
-        (no_parameter, "parameter 0 is not a parameter among the instructions"),
+        (no_parameter, "is not among the parameters"),
         (unlisted_root, "the root .* is not among the instructions"),
         (unlisted_instruction, "comes before its operand"),
     ],

@@ -568,6 +568,7 @@ def check(actual: np.ndarray, expected: np.ndarray, k: int) -> None:
         (1, 3, 4, 5),
         (2, 40, 30, 20),
         (1, 300, 280, 260),  # tiles
+        (1, 2000, 60, 100),
         (3, 200, 250, 130),
         (2, 1, 9, 7),  # vectors
         (2, 9, 1, 7),

@@ -6,13 +6,15 @@ All take functions of pytrees of arrays and give such functions, and nest in any
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Module
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
@@ -56,17 +58,43 @@ def _check_callable(what: str, function: Any) -> None:
         raise ArgumentError(f"{what} takes a function, but got {function!r} of type {type(function).__name__}.")
 
 
-def arrays_of(tree: Any, what: str) -> tuple[list[Array], pytrees.TreeDef]:
+def arrays_of(tree: Any, what: str, names: Sequence[str] | None = None) -> tuple[list[Array], pytrees.TreeDef]:
     """The leaves of a pytree as arrays; an error that names the leaf which is none."""
     leaves, treedef = pytrees.flatten(tree)
     arrays: list[Array] = []
     for k, leaf in enumerate(leaves):
         try:
-            arrays.append(as_array(leaf, what))
-        except TypeError as error:
-            name = pytrees.leaf_names(tree)[k]
-            raise ArgumentError(f"{what}: the leaf {name or 'itself'} is not an array: {error}") from None
+            arrays.append(as_array(leaf))
+        except TypeError:
+            where = (names or [f" at {name}" if name else "" for name in pytrees.leaf_names(tree)])[k]
+            raise ArgumentError(f"{what}{where} {no_array(leaf)}.") from None
     return arrays, treedef
+
+
+def no_array(leaf: Any) -> str:
+    """What is wrong with a leaf that is no array."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is not None:
+        return f"has the element type {dtype}, which arrays cannot have"
+    return f"is {reprlib.repr(leaf)} of type {type(leaf).__name__}, which is not an array or a number"
+
+
+def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """How to speak of each leaf among the arguments: `0['w'][1]`, `scale`."""
+    given = [*enumerate(args), *sorted(kwargs.items())]
+    return [f"{where}{name}" for where, x in given for name in pytrees.leaf_names(x)]
+
+
+def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
+    """One integer, or several, as a tuple."""
+    try:
+        return tuple(map(operator.index, given if isinstance(given, Iterable) else (given,)))
+    except TypeError:
+        raise ArgumentError(f"{what} must be an integer or a tuple of integers, but is {given!r}.") from None
+
+
+def _structure(treedef: pytrees.TreeDef) -> str:
+    return str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
 
 
 # --- reverse mode -------------------------------------------------------------------------------------------------------
@@ -91,7 +119,7 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
         (Array(1., dtype=float32, weak_type=True),)
     """
     _check_callable("vjp", function)
-    inputs, treedef = arrays_of(primals, f"vjp of {_name(function)}")
+    inputs, treedef = _arguments(primals, f"vjp of {_name(function)}")
     found: dict[str, Any] = {}
 
     def flat(*leaves: Any) -> list[Any]:
@@ -105,13 +133,8 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
     result = pytrees.unflatten(found["tree"], outputs)
 
     def pullback(cotangent: Any) -> Any:
-        seeds, tree = arrays_of(cotangent, "A cotangent")
-        if tree != found["tree"]:
-            raise ArgumentError(f"The cotangent has the structure {tree}, but the result has {found['tree']}.")
-        for seed, output in zip(seeds, outputs, strict=True):
-            if seed.shape != output.shape:
-                raise ShapeError(f"A cotangent has shape {seed.shape}, but the result it belongs to has {output.shape}.")
-        typed = [_as_type(s, o.dtype) for s, o in zip(seeds, outputs, strict=True)]
+        seeds, tree = arrays_of(cotangent, "The cotangent")
+        typed = _matched("cotangent", seeds, tree, f"result of {_name(function)}", outputs, found["tree"])
         return pytrees.unflatten(treedef, _with_zeros(flat_pullback(typed), inputs))
 
     return (result, pullback, _lowered(found["aux"])) if has_aux else (result, pullback)
@@ -119,7 +142,10 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
 
 def _pair(result: Any, what: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
-        raise ArgumentError(f"{what} with has_aux=True: the function returns (result, auxiliary), but got {result!r}.")
+        raise ArgumentError(
+            f"{what} with has_aux=True: the function must return a pair (result, auxiliary), but returned "
+            f"{reprlib.repr(result)}."
+        )
     return result  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -133,14 +159,45 @@ def _lowered(aux: Any) -> Any:
     return pytrees.map_tree(lower, aux)
 
 
-def _as_type(x: Array, dtype: Any) -> Any:
-    return x if x.dtype == dtype else elementwise.convert(x, new_element_type=element_type(dtype))
+def _arguments(args: tuple[Any, ...], what: str) -> tuple[list[Array], pytrees.TreeDef]:
+    return arrays_of(args, f"{what}: argument ", argument_names(args, {}))
+
+
+def _matched(
+    what: str,
+    given: Sequence[Array],
+    given_tree: pytrees.TreeDef,
+    where: str,
+    templates: Sequence[Array],
+    tree: pytrees.TreeDef,
+) -> list[Array]:
+    """Tangents or cotangents in the types of what they belong to."""
+    if given_tree != tree:
+        raise ArgumentError(
+            f"The {what} must have the structure of the {where}, which is {_structure(tree)} where * stands for an array; "
+            f"but it has the structure {_structure(given_tree)}."
+        )
+    found: list[Array] = []
+    for x, template in zip(given, templates, strict=True):
+        if x.shape != template.shape:
+            raise ShapeError(
+                f"A {what} must have the shape of the {where}, {Shape.of(template)}, but has the shape {Shape.of(x)}."
+            )
+        if element_type(x.dtype).kind == "complex" and element_type(template.dtype).kind != "complex":
+            raise DTypeError(f"A {what} is complex, {Shape.of(x)}, but the {where} is not: {Shape.of(template)}.")
+        if x.dtype != template.dtype:
+            x = elementwise.convert(x, new_element_type=element_type(template.dtype))  # type: ignore[assignment]
+        found.append(x)
+    return found
 
 
 def _with_zeros(cotangents: Sequence[Any], inputs: Sequence[Array]) -> list[Any]:
-    return [
-        movement.full(0, x.dtype, x.shape) if c is None else c for c, x in zip(cotangents, inputs, strict=True)
-    ]
+    return [_zeros_like(x) if c is None else c for c, x in zip(cotangents, inputs, strict=True)]
+
+
+def _zeros_like(x: Array) -> Array:
+    zeros: Any = movement.full(0, x.dtype, x.shape)
+    return zeros.with_weak_type(x.weak_type)
 
 
 def grad(
@@ -188,70 +245,84 @@ def value_and_grad(
         (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
     _check_callable("grad", function)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = as_integers(argnums, f"grad of {_name(function)}: argnums")
+    single = not isinstance(argnums, Iterable)
 
     @functools.wraps(function)
     def both(*args: Any, **kwargs: Any) -> Any:
-        chosen = [_argument_number(n, args, function) for n in numbers]
-
-        def of_chosen(*values: Any) -> Any:
-            whole = list(args)
-            for n, value in zip(chosen, values, strict=True):
-                whole[n] = value
-            return function(*whole, **kwargs)
-
-        for n in chosen:
-            _check_differentiable(args[n], n, function, holomorphic)
-        result = vjp(of_chosen, *(args[n] for n in chosen), has_aux=has_aux)
+        of_chosen, chosen = _partial("grad", function, numbers, args, kwargs, holomorphic)
+        result = vjp(of_chosen, *chosen, has_aux=has_aux)
         value, pullback = result[0], result[1]
         _check_scalar(value, function, holomorphic)
-        found = pullback(_one(value))
-        gradient = found[0] if isinstance(argnums, int) else found
+        found = pullback(ConcreteArray(np.ones((), value.dtype), value.weak_type))
+        gradient = found[0] if single else found
         return ((value, result[2]) if has_aux else value), gradient
 
     return both
 
 
-def _argument_number(number: int, args: tuple[Any, ...], function: Function) -> int:
-    if not -len(args) <= number < len(args):
-        raise ArgumentError(
-            f"grad of {_name(function)}: argnums names argument {number}, but the call has {len(args)} positional arguments."
+def _partial(
+    what: str,
+    function: Function,
+    numbers: tuple[int, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    holomorphic: bool,
+) -> tuple[Function, tuple[Any, ...]]:
+    """The function of its chosen arguments alone, and these, which must have a derivative."""
+    what = f"{what} of {_name(function)}"
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise ArgumentError(
+                f"{what}: argnums names argument {n}, but the call has {len(args)} positional arguments."
+            )
+    chosen = [n % len(args) for n in numbers]
+    for n in chosen:
+        names = [f"{n}{name}" for name in pytrees.leaf_names(args[n])]
+        leaves, _ = arrays_of(args[n], f"{what}: argument ", names)
+        for leaf, name in zip(leaves, names, strict=True):
+            _check_differentiable(leaf, f"{what}: argument {name}", holomorphic)
+
+    @functools.wraps(function)
+    def of_chosen(*values: Any) -> Any:
+        whole = list(args)
+        for n, value in zip(chosen, values, strict=True):
+            whole[n] = value
+        return function(*whole, **kwargs)
+
+    return of_chosen, tuple(args[n] for n in chosen)
+
+
+def _check_differentiable(x: Array, what: str, holomorphic: bool) -> None:
+    kind = element_type(x.dtype).kind
+    where = f"{what} is {Shape.of(x)}, of element type {x.dtype.name}"
+    if kind not in ("float", "complex"):
+        raise DifferentiationError(
+            f"{where}, by which there is no derivative; convert it to a floating type, or choose another argument by argnums."
         )
-    return number % len(args)
-
-
-def _check_differentiable(argument: Any, number: int, function: Function, holomorphic: bool) -> None:
-    leaves, _ = arrays_of(argument, f"grad of {_name(function)}")
-    names = pytrees.leaf_names(argument)
-    for leaf, name in zip(leaves, names, strict=True):
-        kind = element_type(leaf.dtype).kind
-        where = f"grad of {_name(function)}: argument {number}{name} has element type {leaf.dtype.name}"
-        if kind not in ("float", "complex"):
-            raise DifferentiationError(f"{where}, which has no derivative; use a floating type, or another argnums.")
-        if kind == "complex" and not holomorphic:
-            raise DifferentiationError(f"{where}; pass holomorphic=True, or differentiate by real and imaginary parts.")
-        if kind == "float" and holomorphic:
-            raise DifferentiationError(f"{where}, but holomorphic=True takes complex arguments.")
+    if kind == "complex" and not holomorphic:
+        raise DifferentiationError(
+            f"{where}; if the function is complex-differentiable pass holomorphic=True, else make it a function of real "
+            "and imaginary part."
+        )
+    if kind == "float" and holomorphic:
+        raise DifferentiationError(f"{where}, but with holomorphic=True it must be complex.")
 
 
 def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
+    what = f"grad of {_name(function)}: the function must return one "
+    wanted = "complex number" if holomorphic else "floating-point number"
     if not isinstance(value, Array):
         raise DifferentiationError(
-            f"grad of {_name(function)}: the result is a scalar, but got {type(value).__name__}; "
-            "use has_aux=True for further results, or vjp."
+            f"{what}{wanted}, but returned a {type(value).__name__}. For further results return (result, auxiliary) and "
+            "pass has_aux=True; for derivatives of several results use jacrev or vjp."
         )
     if value.shape != ():
         raise DifferentiationError(
-            f"grad of {_name(function)}: the result is a scalar, but got {Shape.of(value)}; sum it, or use jacrev or vjp."
+            f"{what}{wanted}, but returned {Shape.of(value)}. Return its sum or mean, or use jacrev or vjp."
         )
-    kind = element_type(value.dtype).kind
-    if kind != ("complex" if holomorphic else "float"):
-        wanted = "complex" if holomorphic else "of a floating type"
-        raise DifferentiationError(f"grad of {_name(function)}: the result is {wanted}, but got {Shape.of(value)}.")
-
-
-def _one(value: Array) -> Any:
-    return ConcreteArray(np.ones((), value.dtype))
+    if element_type(value.dtype).kind != ("complex" if holomorphic else "float"):
+        raise DifferentiationError(f"{what}{wanted}, but returned {Shape.of(value)}, of element type {value.dtype.name}.")
 
 
 # --- forward mode and Jacobians -----------------------------------------------------------------------------------------
@@ -269,13 +340,14 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any], has
         Array(1., dtype=float32, weak_type=True)
     """
     _check_callable("jvp", function)
-    inputs, treedef = arrays_of(tuple(primals), f"jvp of {_name(function)}")
-    directions, tangent_tree = arrays_of(tuple(tangents), "A tangent")
-    if tangent_tree != treedef:
-        raise ArgumentError(f"jvp: the tangents have the structure {tangent_tree}, but the arguments have {treedef}.")
-    for x, t in zip(inputs, directions, strict=True):
-        if x.shape != t.shape:
-            raise ShapeError(f"jvp: a tangent has shape {t.shape}, but its argument has {x.shape}.")
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise ArgumentError(
+                f"jvp of {_name(function)}: {name} must be a tuple with an entry for each argument, but got {given!r}."
+            )
+    inputs, treedef = _arguments(tuple(primals), f"jvp of {_name(function)}")
+    directions, tangent_tree = arrays_of(tuple(tangents), "The tangent")
+    typed = _matched("tangent", directions, tangent_tree, f"argument of {_name(function)}", inputs, treedef)
     found: dict[str, Any] = {}
 
     def flat(*leaves: Any) -> list[Any]:
@@ -285,15 +357,22 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any], has
         outputs, found["tree"] = arrays_of(result, f"The result of {_name(function)}")
         return outputs
 
-    typed = [_as_type(t, x.dtype) for t, x in zip(directions, inputs, strict=True)]
     values, moves = jvp_flat(flat, inputs, typed)
     tree = found["tree"]
     pair = pytrees.unflatten(tree, values), pytrees.unflatten(tree, _with_zeros(moves, values))
     return (*pair, _lowered(found["aux"])) if has_aux else pair
 
 
-def jacfwd(function: Function, argnums: int | Sequence[int] = 0) -> Function:
+def jacfwd(
+    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """The Jacobian by forward mode, one column at a time (batched): cheap for functions of few numbers.
+
+    Args:
+        function: of floating arrays, with floating arrays as its result.
+        argnums: the argument to differentiate by, or several.
+        has_aux: the function gives `(result, auxiliary)`; the Jacobian function then gives `(jacobian, auxiliary)`.
+        holomorphic: arguments and result are complex, and the function is complex-differentiable.
 
     Returns:
         A function whose result has, for every leaf of `function`'s result, the structure of the argument; each array has
@@ -305,51 +384,62 @@ def jacfwd(function: Function, argnums: int | Sequence[int] = 0) -> Function:
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
+    _check_callable("jacfwd", function)
+    numbers = as_integers(argnums, f"jacfwd of {_name(function)}: argnums")
+    single = not isinstance(argnums, Iterable)
 
     @functools.wraps(function)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = _partial(function, argnums, args, kwargs)
-        inputs, treedef = arrays_of(chosen, f"jacfwd of {_name(function)}")
+        of_chosen, chosen = _partial("jacfwd", function, numbers, args, kwargs, holomorphic)
+        inputs, treedef = arrays_of(chosen, "")
 
         def push(*directions: Any) -> Any:
-            return jvp(of_chosen, chosen, pytrees.unflatten(treedef, directions))[1]
+            result = jvp(of_chosen, chosen, pytrees.unflatten(treedef, directions), has_aux=has_aux)
+            return result[1:]
 
-        columns = vmap(push, out_axes=-1)(*_basis(inputs))
-        return pytrees.map_tree(lambda x: _in_parts(x, inputs, treedef, -1, argnums), columns)
+        columns, *aux = vmap(push, out_axes=(-1, None) if has_aux else -1)(*_basis(inputs))
+        found = pytrees.map_tree(lambda x: _in_parts(x, inputs, treedef, single), columns)
+        return (found, *aux) if has_aux else found
 
     return jacobian
 
 
-def jacrev(function: Function, argnums: int | Sequence[int] = 0) -> Function:
+def jacrev(
+    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """The Jacobian by reverse mode, one row at a time (batched): cheap for functions with few results.
 
-    Returns:
-        As `jacfwd`.
+    Arguments and result are as for `jacfwd`.
 
     Example:
         >>> import tinyxla as tx
         >>> tx.jacrev(lambda x: x.sum())(tx.numpy.ones(2))
         Array([1., 1.], dtype=float32)
     """
+    _check_callable("jacrev", function)
+    numbers = as_integers(argnums, f"jacrev of {_name(function)}: argnums")
+    single = not isinstance(argnums, Iterable)
 
     @functools.wraps(function)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = _partial(function, argnums, args, kwargs)
-        result, pullback = vjp(of_chosen, *chosen)
-        outputs, treedef = arrays_of(result, f"jacrev of {_name(function)}")
+        of_chosen, chosen = _partial("jacrev", function, numbers, args, kwargs, holomorphic)
+        result, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
+        outputs, treedef = arrays_of(result, "")
+        for output in outputs:
+            _check_differentiable(output, f"jacrev of {_name(function)}: the result", holomorphic)
         rows = vmap(lambda *seeds: pullback(pytrees.unflatten(treedef, seeds)))(*_basis(outputs))
-        found = rows[0] if isinstance(argnums, int) else rows
-        parts = pytrees.map_tree(lambda x: _split_rows(x, outputs), found)
-        leaves, inner = pytrees.flatten(found)
-        lists = pytrees.flatten(parts, is_leaf=lambda x: isinstance(x, list))[0] if leaves else []
-        return pytrees.unflatten(
-            treedef, [pytrees.unflatten(inner, [of[k] for of in lists]) for k in range(len(outputs))]
-        )
+        leaves, inner = pytrees.flatten(rows[0] if single else rows)
+        parts = [_split_rows(x, outputs) for x in leaves]
+        of_outputs = [pytrees.unflatten(inner, [of[k] for of in parts]) for k in range(len(outputs))]
+        found = pytrees.unflatten(treedef, of_outputs)
+        return (found, *aux) if has_aux else found
 
     return jacobian
 
 
-def hessian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
+def hessian(
+    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """The matrix of second derivatives of a function, forward over reverse mode; structured as `jacfwd` of `jacrev`.
 
     Example:
@@ -358,24 +448,7 @@ def hessian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
         Array([[ 6.,  0.],
                [ 0., 12.]], dtype=float32)
     """
-    return jacfwd(jacrev(function, argnums), argnums)
-
-
-def _partial(
-    function: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Function, tuple[Any, ...]]:
-    """The function of its chosen arguments alone, and these."""
-    _check_callable("A Jacobian", function)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    chosen = [_argument_number(n, args, function) for n in numbers]
-
-    def of_chosen(*values: Any) -> Any:
-        whole = list(args)
-        for n, value in zip(chosen, values, strict=True):
-            whole[n] = value
-        return function(*whole, **kwargs)
-
-    return of_chosen, tuple(args[n] for n in chosen)
+    return jacfwd(jacrev(function, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def _basis(arrays: Sequence[Array]) -> list[Any]:
@@ -390,7 +463,7 @@ def _basis(arrays: Sequence[Array]) -> list[Any]:
     return found
 
 
-def _in_parts(columns: Any, inputs: Sequence[Array], treedef: Any, axis: int, argnums: int | Sequence[int]) -> Any:
+def _in_parts(columns: Any, inputs: Sequence[Array], treedef: Any, single: bool) -> Any:
     """The last axis, which runs over all elements of the inputs, as a pytree of arrays with the inputs' dimensions."""
     start = 0
     parts: list[Any] = []
@@ -399,7 +472,7 @@ def _in_parts(columns: Any, inputs: Sequence[Array], treedef: Any, axis: int, ar
         parts.append(movement.reshape_to(part, (*columns.shape[:-1], *x.shape)))
         start += x.size
     tree = pytrees.unflatten(treedef, parts)
-    return tree[0] if isinstance(argnums, int) else tree
+    return tree[0] if single else tree
 
 
 def _split_rows(rows: Any, outputs: Sequence[Array]) -> list[Any]:
@@ -440,11 +513,19 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int
     def mapped(*args: Any, **kwargs: Any) -> Any:
         what = f"vmap of {_name(function)}"
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]
-            raise ArgumentError(f"{what}: in_axes {in_axes} has {len(in_axes)} entries, but got {len(args)} arguments.")  # pyright: ignore[reportUnknownArgumentType]
-        inputs, treedef = arrays_of((args, kwargs), what)
-        axes = pytrees.broadcast_prefix((in_axes, 0), (args, kwargs), f"{what}: in_axes")
-        axes = [None if a is None else canonical_axis(a, x.ndim, what) for a, x in zip(axes, inputs, strict=True)]
-        size = _batch_size(inputs, axes, axis_size, what)
+            raise ArgumentError(
+                f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
+                f"and the call has {len(args)}."
+            )
+        names = argument_names(args, kwargs)
+        inputs, treedef = arrays_of((args, kwargs), f"{what}: argument ", names)
+        wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
+        wanted += [0] * (len(inputs) - len(wanted))
+        axes = [
+            None if a is None else canonical_axis(a, x.ndim, f"{what}: in_axes for argument {name}")
+            for a, x, name in zip(wanted, inputs, names, strict=True)
+        ]
+        size = _batch_size(inputs, axes, names, axis_size, what)
         found: dict[str, Any] = {}
 
         def flat(*leaves: Any) -> list[Any]:
@@ -455,29 +536,39 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int
 
         results = batch_flat(flat, size, inputs, axes)
         whole = pytrees.unflatten(found["tree"], [value for value, _ in results])
-        wanted = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
-        placed = [_placed(v, a, to, size, what) for (v, a), to in zip(results, wanted, strict=True)]
+        targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
+        placed = [_placed(v, a, to, size, what) for (v, a), to in zip(results, targets, strict=True)]
         return pytrees.unflatten(found["tree"], placed)
 
     return mapped
 
 
-def _batch_size(inputs: Sequence[Array], axes: Sequence[int | None], given: int | None, what: str) -> int:
-    sizes = {x.shape[a] for x, a in zip(inputs, axes, strict=True) if a is not None}
+def _batch_size(
+    inputs: Sequence[Array], axes: Sequence[int | None], names: Sequence[str], given: int | None, what: str
+) -> int:
+    mapped = [(x, a, name) for x, a, name in zip(inputs, axes, names, strict=True) if a is not None]
+    sizes = {x.shape[a] for x, a, _ in mapped}
     if given is not None:
-        sizes.add(given)
+        (size,) = as_integers((given,), f"{what}: axis_size")
+        if size < 0:
+            raise ShapeError(f"{what}: axis_size must not be negative, but is {size}.")
+        sizes.add(size)
     if not sizes:
-        raise ArgumentError(f"{what}: no argument has an axis to map over; name one in in_axes, or pass axis_size.")
+        raise ArgumentError(f"{what}: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
     if len(sizes) > 1:
-        shapes = ", ".join(f"{Shape.of(x)} over axis {a}" for x, a in zip(inputs, axes, strict=True) if a is not None)
-        raise ShapeError(f"{what}: the mapped axes have different sizes, {sorted(sizes)}: {shapes}.")
+        told = [f"argument {name} is {Shape.of(x)} and mapped over its axis {a}" for x, a, name in mapped]
+        told += [f"axis_size is {given}"] if given is not None else []
+        raise ShapeError(f"{what}: the mapped axes must have one size, but have {sorted(sizes)}: {', '.join(told)}.")
     return sizes.pop()
 
 
 def _placed(value: Any, axis: int | None, to: int | None, size: int, what: str) -> Any:
     if to is None:
         if axis is not None:
-            raise ArgumentError(f"{what}: out_axes is None for a result that differs between examples.")
+            raise ArgumentError(
+                f"{what}: out_axes is None for a result that differs between examples; give the axis along which to stack "
+                "them."
+            )
         return value
     rank = value.ndim + (axis is None)
     return movement.align_axis(value, axis, canonical_axis(to, rank, f"{what}: out_axes"), size)
@@ -506,9 +597,9 @@ def make_graph(function: Function) -> Callable[..., Module]:
 def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[bool], Any]:
     """The computation of a function on pytrees: it, what it captured, which results are weak, and their structure."""
     leaves, treedef = pytrees.flatten((args, kwargs))
-    leaves = [
-        x if isinstance(x, ShapeDtypeStruct) else as_array(x, f"An argument of {_name(function)}") for x in leaves
-    ]
+    for k, leaf in enumerate(leaves):
+        if not isinstance(leaf, (Array, ShapeDtypeStruct)):
+            leaves[k] = arrays_of(leaf, f"{_name(function)}: argument ", argument_names(args, kwargs)[k:])[0][0]
     shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]
     found: dict[str, Any] = {}
 
@@ -549,7 +640,7 @@ def block_until_ready(tree: Any) -> Any:
 
 def device_put(tree: Any, device: Any = None) -> Any:
     """The leaves of a pytree as arrays; there is one device."""
-    arrays, treedef = arrays_of(tree, "device_put")
+    arrays, treedef = arrays_of(tree, "device_put: the value")
     return pytrees.unflatten(treedef, arrays)
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import reprlib
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, trace_tree
+from tinyxla import text
+from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, no_array, trace_tree
 from tinyxla.backends import Executable, compile_module, forget_kernels
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.shapes import Shape
-from tinyxla import text
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
 from tinyxla.tracing.core import Tracer, state
@@ -30,10 +32,13 @@ Function = Callable[..., Any]
 
 
 class Program:
-    """A traced function: its computation, what it captured, and how results are put together."""
+    """A traced function: its computation, what it captured, and how arguments and results are put together."""
 
-    def __init__(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], structure: pytrees.TreeDef
+    ) -> None:
         made, captured, weak, tree = trace_tree(function, args, kwargs)
+        self.structure = structure  # of the arguments
         self.computation: Computation = made
         self.captured: list[Tracer] = captured
         self.weak: list[bool] = weak
@@ -84,6 +89,7 @@ class Jitted:
         self._static_names = static_names
         self._programs: dict[Any, Program] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for calls with arrays, and nothing else, as arguments
+        _functions.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.staging is None and not (kwargs or self._static or self._static_names):
@@ -107,6 +113,11 @@ class Jitted:
         program, leaves = self._program(args, kwargs)
         if state.staging is None and all(isinstance(x, ConcreteArray) for x in leaves) and not program.captured:
             return program.run(leaves)
+        for x in leaves:
+            if isinstance(x, ShapeDtypeStruct):
+                raise ArgumentError(
+                    f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or eval_shape."  # type: ignore[attr-defined]
+                )
         return program.apply(leaves)
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
@@ -119,7 +130,7 @@ class Jitted:
         program = self._programs.get(key)
         if program is None:
             whole = pytrees.unflatten(treedef, arrays)
-            program = Program(function, whole, {}) if not kwargs else Program(function, *whole)
+            program = Program(function, *(whole if kwargs else (whole, {})), treedef)
             if not program.captured:  # what it captured belongs to a trace that will end
                 self._programs[key] = program
                 if not static and not kwargs and all(type(x) is ConcreteArray for x in args):
@@ -153,11 +164,10 @@ class Jitted:
         try:
             return as_array(leaf)
         except TypeError:
-            tree = (args, kwargs) if kwargs else args
-            name = pytrees.leaf_names(tree)[number]
+            name = argument_names(args, kwargs)[number]
             raise ArgumentError(
-                f"jit of {self.__name__}: the argument {name} is {leaf!r} of type {type(leaf).__name__}, which is no array; "  # type: ignore[attr-defined]
-                "pass it by static_argnums or static_argnames if the function depends on it as a Python value."
+                f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a Python value, "  # type: ignore[attr-defined]
+                "mark it with static_argnums or static_argnames."
             ) from None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -174,6 +184,18 @@ class Jitted:
         self._by_signatures.clear()
 
 
+_functions: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+def _forget_programs() -> None:
+    """Options decide what a trace records, and whether there is one."""
+    for function in list(_functions):
+        function.clear_cache()
+
+
+config.watch(_forget_programs)
+
+
 def _signature(x: Any) -> Any:
     if type(x) is ConcreteArray:
         return x.signature()
@@ -185,8 +207,8 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
         hash(value)
     except TypeError:
         raise ArgumentError(
-            f"jit of {name}: the static argument {where!r} is {value!r} of type {type(value).__name__}, which cannot be "
-            "hashed; pass a tuple instead of a list, or an array as an ordinary argument."
+            f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, which "
+            "cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static."
         ) from None
 
 
@@ -218,6 +240,12 @@ class Compiled:
     """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for."""
 
     def __init__(self, program: Program) -> None:
+        if program.captured:
+            names = ", ".join(x.described() for x in program.captured)
+            raise ArgumentError(
+                f"{program.computation.name} closes over traced values of a function around it ({names}), so it is not "
+                "compiled by itself; call it, or pass them as arguments."
+            )
         self._program = program
         self._executable = program.executable
 
@@ -231,12 +259,16 @@ class Compiled:
         return self._executable.as_text()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, _ = pytrees.flatten((args, kwargs) if kwargs else args)
+        leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
+        if structure != self._program.structure:
+            raise ArgumentError(
+                f"A program compiled for arguments of the structure {self._program.structure} was called with {structure}."
+            )
         arrays = [as_array(x) for x in leaves]
         shapes = [Shape.of(x) for x in arrays]
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
-            raise ArgumentError(f"A compiled program for {wanted} was called with {shapes}; lower it for these shapes.")
+            raise ArgumentError(f"A program compiled for {wanted} was called with {shapes}; lower it for these shapes.")
         concrete = [x.concrete("A compiled program") for x in arrays]
         for x in concrete:
             x.signature()
@@ -284,7 +316,7 @@ def jit(
         )
     if not callable(function):
         raise ArgumentError(f"jit takes a function, but got {function!r} of type {type(function).__name__}.")
-    numbers = set(() if static_argnums is None else (static_argnums,) if isinstance(static_argnums, int) else static_argnums)
+    numbers = set(as_integers(() if static_argnums is None else static_argnums, "jit: static_argnums"))
     names = set(() if static_argnames is None else (static_argnames,) if isinstance(static_argnames, str) else static_argnames)
     if numbers or names:
         _complete(function, numbers, names)
@@ -315,6 +347,7 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
 
 def clear_caches() -> None:
     """Forget all compiled programs and kernels of this process. (The cache on disk stays.)"""
+    _forget_programs()
     compiled.cache_clear()
     clear_transformed()
     forget_kernels()

@@ -53,6 +53,14 @@ class AttributeValueError(TinyxlaError, ValueError):
     """An attribute or option of an operation with a value that it cannot have."""
 
 
+class NumberRangeError(TinyxlaError, OverflowError):
+    """A Python number that is outside the range of an element type."""
+
+
+class SizeError(TinyxlaError, MemoryError):
+    """An array that no memory can hold."""
+
+
 class ArgumentError(TinyxlaError, TypeError):
     """An argument that is not of a kind the function takes."""
 

@@ -3,10 +3,8 @@
 Each reduces its argument to a short interval and evaluates a minimax polynomial there. The polynomials were fitted for
 this file with the Remez exchange in 200-bit arithmetic, minimising the relative error of the result (not of the
 polynomial) and rounding the coefficients one by one, lowest first, with the rest fitted anew after each. The comment at
-a table gives what it approximates, where, and the relative error that the rounded coefficients leave.
-
-Accuracies are the largest errors found by `tests/test_scalar_math.py` and larger samples, rounded up, in units in the
-last place of the exact result.
+a table gives what it approximates, where, and the relative error that the rounded coefficients leave. How accurate the
+functions are is in `elementary.ACCURACY`.
 """
 
 from __future__ import annotations
@@ -132,7 +130,7 @@ def exp_of_remainder(r: Scalar, form: FloatFormat) -> Scalar:
 
 
 def exp(x: Scalar) -> Scalar:
-    """e to the x: 1.0 ulp in f32 and f64, subnormal results included."""
+    """e to the x."""
     form = format_of(x)
     n, r = split_by_ln_2(x, form)
     # The exponent is added to the bits of the polynomial's value. A result that may be subnormal is made too large by

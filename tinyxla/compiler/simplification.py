@@ -14,6 +14,7 @@ from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import Shape, TupleShape
 
 Operands = tuple[Instruction, ...]
+Ints = tuple[int, ...]
 Rule = Callable[[Rewriter, Instruction, Operands], Instruction | None]
 
 
@@ -217,7 +218,7 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
         moved = tuple(permutation[d] for d in free)
         if moved != tuple(sorted(moved)):  # the order of the result's dimensions would change
             continue
-        if batch and not _is_matrix(operand.operands[0], permutation, batch, contracting, free):
+        if batch and not _is_matrix(permutation, batch, contracting, free):
             continue
         new = dims._replace(
             **{
@@ -230,12 +231,12 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
     return None
 
 
-def _is_matrix(source: Instruction, permutation: Any, batch: Any, contracting: Any, free: Any) -> bool:
-    """Whether the product can be a strided batch of matrices without a copy: one batch dimension, and one of the other two
-    innermost."""
-    return (
-        len(batch) == 1 and len(contracting) == 1 and len(free) == 1 and permutation[batch[0]] != len(permutation) - 1
-    )
+def _is_matrix(permutation: Ints, batch: Ints, contracting: Ints, free: Ints) -> bool:
+    """Whether what is transposed is a strided batch of matrices without a copy: in it, the dimensions of each kind lie
+    together and in order, and the batch is not innermost."""
+    places = [[permutation[d] for d in dims] for dims in (batch, contracting, free)]
+    together = all(p == list(range(p[0], p[0] + len(p))) for p in places if p)
+    return together and places[0][-1] != len(permutation) - 1
 
 
 def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:

@@ -24,6 +24,8 @@ def _verify_computation(computation: Computation) -> None:
                 raise VerificationError(
                     f"{where} comes before its operand {operand!r}, or that is of another computation."
                 )
+        if instruction.op.name == "parameter" and instruction not in computation.parameters:
+            raise VerificationError(f"{where} is not among the parameters of {computation.name}.")
         _verify_shape(instruction, where)
         seen.add(instruction)
     for number, parameter in enumerate(computation.parameters):
@@ -42,7 +44,7 @@ def _verify_computation(computation: Computation) -> None:
 def _verify_shape(instruction: Instruction, where: str) -> None:
     try:
         shape = instruction.op.shape(*(x.shape for x in instruction.operands), **instruction.attributes._asdict())
-    except TinyxlaError as error:
+    except (TinyxlaError, TypeError) as error:  # a TypeError: too few or too many operands
         raise VerificationError(f"{where} is not a valid instruction: {error}") from error
     if shape != instruction.shape:
         raise VerificationError(f"{where} has a wrong shape: its operands give {shape}.")

@@ -370,10 +370,32 @@ def _combining(op: str) -> Callable[[Any], Any]:
 
 scatter = _scatterer("scatter", ops.replacement, "replaced by updates")
 scatter_add = _scatterer("scatter_add", _combining("add"), "and updates added")
-scatter_sub = _scatterer("scatter_sub", _combining("subtract"), "from which updates are subtracted")
 scatter_mul = _scatterer("scatter_mul", _combining("multiply"), "multiplied by updates")
 scatter_min = _scatterer("scatter_min", _combining("minimum"), "that are the smaller of themselves and updates")
 scatter_max = _scatterer("scatter_max", _combining("maximum"), "that are the larger of themselves and updates")
+
+
+def scatter_sub(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | GatherScatterMode | None = None,
+) -> Array:
+    """The array with slices at computed places from which updates are subtracted: their negatives are added."""
+    x, new = of_one_type("lax.scatter_sub", operand, updates)
+    return scatter_add(
+        x,
+        scatter_indices,
+        elementwise.neg(new),
+        dimension_numbers,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=mode,
+    )
 
 
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:

@@ -26,7 +26,7 @@ def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
             f"{what}: the operands have different element types, {described(given)}; convert them with "
             f"lax.convert_element_type, or use the function of tinyxla.numpy, which promotes."
         )
-    return [cast(x, common) for x in given]
+    return [cast(x, common, type_of(x)[1]) for x in given]
 
 
 def described(values: list[Any]) -> str:

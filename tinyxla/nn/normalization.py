@@ -69,8 +69,8 @@ def logsumexp(
         return_sign: give the logarithm of the magnitude, and the sign, of a sum that may be negative.
         where: elements where it is false are left out.
 
-    >>> logsumexp(np.array([1000.0, 1000.0]))
-    Array(1000.6931, dtype=float32)
+    >>> logsumexp(np.array([1000.0, -np.inf]))
+    Array(1000., dtype=float32)
     """
     value = inexact_array(a, "nn.logsumexp")
     if b is not None:

@@ -180,7 +180,7 @@ def integer_of(what: str, name: str, value: Any) -> int:
 
 def shape_of(what: str, shape: Any) -> tuple[int, ...]:
     """A shape argument: an integer, or several."""
-    if isinstance(shape, (Array, np.ndarray)) and shape.ndim == 0 or not isinstance(shape, Iterable):
+    if (isinstance(shape, (Array, np.ndarray)) and shape.ndim == 0) or not isinstance(shape, Iterable):
         shape = (shape,)
     sizes = tuple(integer_of(what, "a size", n) for n in shape)
     if any(n < 0 for n in sizes):

@@ -260,7 +260,7 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     for term, rank in zip(terms, ranks, strict=True):
         names = term.replace("...", "")
         hidden = rank - len(names)
-        if not all(c.isalpha() for c in names) or hidden < 0 or hidden and "..." not in term:
+        if not all(c.isalpha() for c in names) or hidden < 0 or (hidden and "..." not in term):
             raise ShapeError(f"einsum: {term!r} in {subscripts!r} does not fit an array of {rank} dimensions.")
         dots = "".join(spare[k] for k in reversed(range(hidden)))
         widest = max(widest, dots, key=len)
@@ -333,7 +333,7 @@ def _path(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], opti
     present = {c for labels, _ in named for c in labels}
     result = "".join(letters[c] for c in output if c in present)
     shapes = [np.broadcast_to(np.float32(0), x.shape) for _, x in named]
-    strategy = "greedy" if optimize is True or len(named) > 6 and optimize == "optimal" else optimize
+    strategy = "greedy" if optimize is True or (len(named) > 6 and optimize == "optimal") else optimize
     path = np.einsum_path(",".join(terms) + "->" + result, *shapes, optimize=strategy)[0]
     return [tuple(pair) for pair in path[1:]]
 

@@ -302,7 +302,7 @@ def _layout(x: Any, entries: list[_Entry]) -> _Layout:
 def _places(x: Any, layout: _Layout, mode: str | None) -> list[Any]:
     """The picked places as arrays of one integer type; negative ones count from the end."""
     wide = any(
-        x.shape[d] > np.iinfo(np.int32).max or p.places.dtype.itemsize == 8 and not p.known
+        x.shape[d] > np.iinfo(np.int32).max or (p.places.dtype.itemsize == 8 and not p.known)
         for d, p in zip(layout.axes, layout.picked, strict=True)
     )
     dtype = np.dtype(np.int64 if wide else np.int32)
@@ -419,7 +419,7 @@ _BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 def take_index(x: Array, index: Any) -> Array:
     """`x[index]`."""
     if type(x) is ConcreteArray and state.staging is None:
-        if type(index) in _BASIC or type(index) is tuple and _BASIC.issuperset(map(type, index)):
+        if type(index) in _BASIC or (type(index) is tuple and _BASIC.issuperset(map(type, index))):
             try:
                 return ConcreteArray(x.numpy()[index], x.weak_type)
             except (IndexError, TypeError, ValueError):
@@ -1010,7 +1010,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     x = array_of(a, "fill_diagonal")
     if inplace:
         raise ArgumentError("fill_diagonal: arrays are immutable; pass inplace=False and use the result.")
-    if wrap or x.ndim < 2 or x.ndim > 2 and len(set(x.shape)) != 1:
+    if wrap or x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):
         raise ShapeError(f"fill_diagonal: takes a matrix, or an array with axes of one size, but got shape {x.shape}.")
     places = np.arange(min(x.shape))
     values = array_of(np.asarray(val) if isinstance(val, (list, tuple)) else val, "fill_diagonal")

@@ -41,7 +41,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     `order="F"` takes and puts the elements with the first index varying fastest.
     """
     x = array_of(a, "reshape")
-    if isinstance(shape, Array) and shape.ndim == 0 or not isinstance(shape, Iterable):
+    if (isinstance(shape, Array) and shape.ndim == 0) or not isinstance(shape, Iterable):
         shape = (shape,)
     sizes = [integer_of("reshape", "a size", n) for n in shape]
     if sizes.count(-1) > 1 or any(n < -1 for n in sizes):
@@ -299,7 +299,7 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
         bounds = [0, *(min(max(k + length if k < 0 else k, 0), length) for k in given), length]
     else:
         count = integer_of(what, "the number of sections", sections)
-        if count < 1 or equal and length % count:
+        if count < 1 or (equal and length % count):
             raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
         small, rest = builtin_divmod(length, count)
         bounds = [k * small + min(k, rest) for k in range(count + 1)]
@@ -377,7 +377,7 @@ def repeat(
         x, axis = ravel(x), 0
     along = canonical_axis(axis, x.ndim, "repeat")
     counts = np.asarray(_concrete("repeat", repeats))
-    if counts.ndim > 1 or counts.ndim == 1 and counts.size not in (1, x.shape[along]):
+    if counts.ndim > 1 or (counts.ndim == 1 and counts.size not in (1, x.shape[along])):
         raise ShapeError(f"repeat: {counts.size} counts do not fit axis {along} of size {x.shape[along]}.")
     if (counts < 0).any():
         raise ShapeError("repeat: counts are not negative.")

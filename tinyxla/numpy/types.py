@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyxla.errors import ShapeError
 from tinyxla.numpy.arguments import ArrayLike, cast, operand, python_dtype, type_of
 from tinyxla.numpy.creation import array
-from tinyxla.errors import ShapeError
 from tinyxla.ops import bits, movement
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -190,7 +190,7 @@ def view(x: ArrayLike, dtype: Any = None) -> Array:
 
 def isscalar(element: Any) -> bool:
     """Whether it is a number or an array without dimensions."""
-    return np.isscalar(element) or isinstance(element, Array) and element.ndim == 0
+    return np.isscalar(element) or (isinstance(element, Array) and element.ndim == 0)
 
 
 def iscomplexobj(x: Any) -> bool:

@@ -70,10 +70,10 @@ def entr(x: ArrayLike) -> Array:
     """-x log(x) of positive x, 0 at 0, and -inf below.
 
     >>> entr(np.array([0.0, 1.0, -1.0]))
-    Array([  0.,  -0., -inf], dtype=float32)
+    Array([  0.,   0., -inf], dtype=float32)
     """
     value = inexact_array(x, "scipy.special.entr")
-    return tnp.where(value < 0, -tnp.inf, -xlogy(value, value))
+    return tnp.where(value < 0, -tnp.inf, 0.0 - xlogy(value, value))
 
 
 __all__ = ["entr", "erf", "erfinv", "expit", "log_softmax", "logit", "logsumexp", "softmax", "xlog1py", "xlogy"]

@@ -68,7 +68,7 @@ def element_type(dtype: Any) -> ElementType:
     if isinstance(dtype, str) and dtype in element_types:
         return element_types[dtype]
     try:
-        return _BY_DTYPE[np.dtype(dtype)]
+        return _BY_DTYPE[np.dtype(dtype).newbyteorder("=")]
     except (KeyError, TypeError):
         names = ", ".join(t.dtype.name for t in element_types.values())
         raise DTypeError(f"{dtype!r} is not an element type of an array; the types are {names}.") from None

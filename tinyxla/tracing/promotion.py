@@ -6,12 +6,13 @@ least type that all operands reach. Python scalars are weak: they stand below ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import DTypeError
+from tinyxla.errors import AttributeValueError, DTypeError, NumberRangeError
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 
@@ -23,16 +24,29 @@ class Config:
     """
 
     def __init__(self) -> None:
+        self._watchers: list[Callable[[], None]] = []
         self.enable_x64 = False
         self.disable_jit = False
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = vars(self)
+        if "disable_jit" in known:  # the options are all there
+            options = [option for option in known if not option.startswith("_")]
+            if name not in options:
+                raise AttributeValueError(f"There is no option {name!r}; the options are {', '.join(options)}.")
+            if not isinstance(value, bool):
+                raise AttributeValueError(f"The option {name!r} is True or False, but got {value!r}.")
+        super().__setattr__(name, value)
+        for watcher in self._watchers:
+            watcher()
+
     def update(self, name: str, value: Any) -> None:
         """Set an option; accepts JAX's names (`jax_enable_x64`)."""
-        short = name.removeprefix("jax_")
-        if not hasattr(self, short):
-            known = ", ".join(vars(self))
-            raise AttributeError(f"there is no option {name!r}; the options are {known}")
-        setattr(self, short, value)
+        setattr(self, name.removeprefix("jax_"), value)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have a function called after every change."""
+        self._watchers.append(watcher)
 
 
 config = Config()
@@ -79,8 +93,10 @@ _NARROW = {
 
 
 def default_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What an array of that dtype becomes when no type is asked for: 32-bit, unless `enable_x64`."""
-    return dtype if config.enable_x64 else _NARROW.get(dtype, dtype)
+    """What an array of that dtype becomes when no type is asked for: 32-bit, unless `enable_x64`, and in the machine's byte
+    order."""
+    native = dtype if dtype.isnative else dtype.newbyteorder("=")
+    return native if config.enable_x64 else _NARROW.get(native, native)
 
 
 def _node(dtype: np.dtype[Any], weak: bool) -> str:
@@ -140,12 +156,12 @@ def as_array(value: Any, what: str = "An operation") -> Array:
     typed)."""
     if isinstance(value, Array):
         return value
-    if isinstance(value, (bool, int, float, complex)):
-        return ConcreteArray(checked_scalar(value, scalar_dtype(value)), not isinstance(value, bool))
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic)):  # first: NumPy's float64 is a Python float too
         dtype = default_dtype(value.dtype)
         element_type(dtype)
         return ConcreteArray(value.astype(dtype) if isinstance(value, np.generic) else np.array(value, dtype))
+    if isinstance(value, (bool, int, float, complex)):
+        return ConcreteArray(checked_scalar(value, scalar_dtype(value)), not isinstance(value, bool))
     convert = getattr(value, "__jax_array__", None) or getattr(value, "__tinyxla_array__", None)
     if convert is not None:
         return as_array(convert(), what)
@@ -163,5 +179,5 @@ def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         return dtype.type(value)
     except OverflowError:
         if isinstance(value, int) and element_type(dtype).is_integer:
-            raise OverflowError(f"Python integer {value} does not fit the element type {dtype.name}.") from None
+            raise NumberRangeError(f"The Python integer {value} does not fit the element type {dtype.name}.") from None
         return dtype.type(np.inf if value > 0 else -np.inf)

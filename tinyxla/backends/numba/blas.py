@@ -263,8 +263,8 @@ class _Guard:
     """Words that `enter` and `leave` share: a lock, how many kernels are inside the BLAS, its number of threads before
     the first entered, and its functions to read and to set that number.
 
-    A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy of
-    the BLAS's locks as they are during a product, and nobody to open them.
+    A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy
+    of the BLAS's locks as they are during a product, and nobody to open them.
     """
 
     def __init__(self, get_threads: int, set_threads: int) -> None:

@@ -174,9 +174,9 @@ class Builder:
             return _FOLD[op](left, right)
         if isinstance(left, int) and op in ("add", "multiply"):
             left, right = right, left
-        if right == 0 and op in ("add", "subtract") or right == 1 and op in ("multiply", "divide"):
+        if (right == 0 and op in ("add", "subtract")) or (right == 1 and op in ("multiply", "divide")):
             return left
-        if right == 0 and op == "multiply" or right == 1 and op == "remainder":
+        if (right == 0 and op == "multiply") or (right == 1 and op == "remainder"):
             return 0
         if left == 0 and op in ("divide", "remainder"):
             return 0
