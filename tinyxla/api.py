@@ -192,12 +192,9 @@ def _matched(
 
 
 def _with_zeros(cotangents: Sequence[Any], inputs: Sequence[Array]) -> list[Any]:
-    return [_zeros_like(x) if c is None else c for c, x in zip(cotangents, inputs, strict=True)]
-
-
-def _zeros_like(x: Array) -> Array:
-    zeros: Any = movement.full(0, x.dtype, x.shape)
-    return zeros.with_weak_type(x.weak_type)
+    """Derivatives as arrays, as weakly typed as what they belong to."""
+    found = [movement.full(0, x.dtype, x.shape) if c is None else c for c, x in zip(cotangents, inputs, strict=True)]
+    return [c.with_weak_type(x.weak_type) for c, x in zip(found, inputs, strict=True)]  # type: ignore[attr-defined]
 
 
 def grad(

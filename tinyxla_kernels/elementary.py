@@ -86,14 +86,14 @@ class Accuracy:
 
 
 ACCURACY = {
-    "atan2": Accuracy(1.5, 1.8),
+    "atan2": Accuracy(1.5, 1.5),
     "cbrt": Accuracy(0.51, 0.51),
     "cos": Accuracy(1.8, 1.8),
     "cosh": Accuracy(1.5, 1.5),
     "erf": Accuracy(1.2, 1.2),
-    "erf_inv": Accuracy(2.1, 2.3),
+    "erf_inv": Accuracy(2.1, 2.1),
     "exp": Accuracy(1.1, 1.1),
-    "expm1": Accuracy(1.5, 2.0),
+    "expm1": Accuracy(1.5, 1.9),
     "log": Accuracy(0.9, 1.0),
     "log1p": Accuracy(1.2, 1.2),
     "logistic": Accuracy(1.6, 1.6),

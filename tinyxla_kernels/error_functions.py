@@ -236,5 +236,4 @@ def erf_inv(x: Scalar) -> Scalar:
 
 
 def _value_of(piece: _Piece, w: Scalar, root: Scalar) -> Scalar:
-    t = (root if piece.rooted else w) - piece.middle
-    return t.fma(polynomial(t, piece.coefficients[1:]), piece.coefficients[0])
+    return polynomial((root if piece.rooted else w) - piece.middle, piece.coefficients)

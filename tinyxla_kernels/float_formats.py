@@ -56,17 +56,16 @@ def format_of(x: Scalar) -> FloatFormat:
 def polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     """The sum of coefficients[k] x^k. There must be two at least.
 
-    Long ones are evaluated as an even and an odd part, which halves the chain of operations that wait for each other.
+    The upper part of a long one is evaluated as an even and an odd polynomial, which nearly halves the chain of operations
+    that wait for each other. The first coefficients are left out of that: even and odd part may cancel there.
     """
-    if len(coefficients) > 9:
+    if len(coefficients) <= 10:
+        *lower, before_last, last = coefficients
+        result = x.fma(last, before_last)
+    else:
+        lower, upper = coefficients[:3], coefficients[3:]
         square = x * x
-        return x.fma(_horner(square, coefficients[1::2]), _horner(square, coefficients[0::2]))
-    return _horner(x, coefficients)
-
-
-def _horner(x: Scalar, coefficients: Sequence[float]) -> Scalar:
-    *lower, before_last, last = coefficients
-    result = x.fma(last, before_last)
+        result = x.fma(polynomial(square, upper[1::2]), polynomial(square, upper[0::2]))
     for coefficient in reversed(lower):
         result = result.fma(x, coefficient)
     return result

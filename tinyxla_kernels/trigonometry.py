@@ -303,5 +303,7 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
     axis = steep.where(pi / 2, left.where(pi, constant(x, 0.0)))
     q = (steep ^ left).where(-q, q)
     square = q * q
-    bend = (q * square).fma(polynomial(square, ATAN[form.type]), axis * (pi_low / pi))
-    return (axis + (q + bend)).copysign(y)
+    chord = axis + q
+    chord_low = q - (chord - axis)
+    bend = (q * square).fma(polynomial(square, ATAN[form.type]), axis.fma(pi_low / pi, chord_low))
+    return (chord + bend).copysign(y)

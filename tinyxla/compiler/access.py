@@ -1,7 +1,7 @@
 """Which elements of its operands an instruction reads for one of its own: fusion is decided by this.
 
-The element of an array is named by a *place*: for each dimension a dimension number of the loops around it, `CONSTANT` if
-there is but one index, or a frozenset of loop dimensions if the index is some other function of these.
+The element of an array is named by a *place*: for each dimension a dimension number of the loops around it, `CONSTANT`
+if there is but one index, or a frozenset of loop dimensions if the index is some other function of these.
 """
 
 from __future__ import annotations

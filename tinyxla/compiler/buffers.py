@@ -13,8 +13,8 @@ Key = TypeVar("Key", bound=Hashable)
 def arena_offsets(lives: Mapping[Key, tuple[int, int]], sizes: Mapping[Key, int]) -> tuple[dict[Key, int], int]:
     """An offset for each temporary, and the size of the arena.
 
-    `lives` has the first and the last step that touch it, `sizes` its bytes. Largest first, each goes to the lowest place
-    that is free while it lives.
+    `lives` has the first and the last step that touch it, `sizes` its bytes. Largest first, each goes to the lowest
+    place that is free while it lives.
     """
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
     offsets: dict[Key, int] = {}

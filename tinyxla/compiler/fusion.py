@@ -1,14 +1,14 @@
 """Fusion: which instructions become which loop nests, products and calls, in which order.
 
-*Inlined* instructions (element-wise, data movement, scalar constants) have no memory of their own: they are computed where
-they are read. *Stored* ones are: results, operands and results of products, reductions that are read elsewhere, and what
-is too costly to compute twice. Every stored instruction and every reduction is a *root* of one loop nest. Nests join where they
-share data, have the same outer dimensions, and need of each other only what belongs to the same outer index. There are
-four kinds:
+*Inlined* instructions (element-wise, data movement, scalar constants) have no memory of their own: they are computed
+where they are read. *Stored* ones are: results, operands and results of products, reductions that are read elsewhere,
+and what is too costly to compute twice. Every stored instruction and every reduction is a *root* of one loop nest.
+Nests join where they share data, have the same outer dimensions, and need of each other only what belongs to the same
+outer index. There are four kinds:
 
 - `loop`: element-wise over one space;
-- `row`: for each outer index, loops over the inner dimensions one after the other, with reductions in between, such as the
-  whole of a softmax;
+- `row`: for each outer index, loops over the inner dimensions one after the other, with reductions in between, such as
+  the whole of a softmax;
 - `column`: reductions whose innermost dimension is kept: a row of accumulators;
 - `split`: reductions to few elements: pieces are reduced on their own and then together.
 
@@ -142,8 +142,8 @@ def base(x: Instruction) -> Instruction:
 
 
 def plan(computation: Computation) -> Plan:
-    """Decide what is stored, and join loop nests; where something costly would be computed by several, store it and decide
-    again."""
+    """Decide what is stored, and join loop nests; where something costly would be computed by several, store it and
+    decide again."""
     stored = _first_stored(computation)
     while True:
         groups = _Grouping(computation, stored).steps()
@@ -370,7 +370,10 @@ class _Grouping:
         """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
         members = {r for g in group.roots for r in results_of(g, self.users)}
         shared = [x for x in reads if x in members or x in group.reads]
-        if not any(x in members or x.array_shape.size > 1 for x in shared) or len(group.reads) + len(reads) > MOST_BUFFERS:
+        if (
+            not any(x in members or x.array_shape.size > 1 for x in shared)
+            or len(group.reads) + len(reads) > MOST_BUFFERS
+        ):
             return None
         joined = self._joined_kind(group, root, kind, outer)
         if joined is None:

@@ -58,8 +58,8 @@ def fold_constants(computation: Computation) -> Computation:
 def canonicalize_dots(computation: Computation) -> Computation:
     """Leave to the BLAS what it can do: products of f32, f64, c64 and c128 with something to contract.
 
-    Narrow floats are widened first. What remains - integers, outer products - becomes a multiplication that fuses with the
-    sum over it, so nothing of that size is ever in memory.
+    Narrow floats are widened first. What remains - integers, outer products - becomes a multiplication that fuses with
+    the sum over it, so nothing of that size is ever in memory.
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:

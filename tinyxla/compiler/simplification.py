@@ -1,4 +1,5 @@
-"""Algebraic simplification: a table of identities. Each row is tried on every instruction; the first that applies wins."""
+"""Algebraic simplification: a table of identities. Each row is tried on every instruction; the first that applies wins.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +213,7 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
     for side, operand in enumerate(o):
         if operand.op is not movement.transpose:
             continue
-        contracting, batch = (dims[side], dims[side + 2])
+        contracting, batch = dims.contracting(side), dims.batch(side)
         free = contraction.free_dimensions(operand.array_shape.rank, contracting, batch)
         permutation = operand.attributes.permutation
         moved = tuple(permutation[d] for d in free)
@@ -220,12 +221,7 @@ def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction |
             continue
         if batch and not _is_matrix(permutation, batch, contracting, free):
             continue
-        new = dims._replace(
-            **{
-                ("lhs", "rhs")[side] + "_contracting_dims": tuple(permutation[d] for d in contracting),
-                ("lhs", "rhs")[side] + "_batch_dims": tuple(permutation[d] for d in batch),
-            }
-        )
+        new = dims.with_side(side, tuple(permutation[d] for d in contracting), tuple(permutation[d] for d in batch))
         operands = [operand.operands[0] if k == side else other for k, other in enumerate(o)]
         return r.emit(contraction.dot, *operands, **new._asdict())
     return None

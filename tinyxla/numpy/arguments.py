@@ -76,7 +76,11 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
 def inexact(found: Type) -> Type:
     """The floating or complex type in which functions of real numbers compute for that type."""
     dtype, weak = found
-    return found if element_type(dtype).is_inexact else (default_float(), weak)
+    if element_type(dtype).is_inexact:
+        return found
+    if weak:
+        return default_float(), True
+    return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32), False
 
 
 def python_dtype(dtype: Any) -> np.dtype[Any]:

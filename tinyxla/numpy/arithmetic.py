@@ -36,7 +36,15 @@ divide = true_divide
 maximum = binary("maximum", ops.max_, "The larger of x and y; NaN if either is.")
 minimum = binary("minimum", ops.min_, "The smaller of x and y; NaN if either is.")
 negative = unary("negative", ops.neg, "-x.")
-absolute = unary("absolute", ops.abs_, "The magnitude of x.")
+_absolute = unary("absolute", ops.abs_, "")
+
+
+def absolute(x: ArrayLike, /) -> Array:
+    """The magnitude of x."""
+    x = array_of(x, "absolute")
+    return x if element_type(x.dtype).kind in ("pred", "unsigned") else _absolute(x)
+
+
 abs = absolute
 
 
@@ -53,7 +61,7 @@ def positive(x: ArrayLike, /) -> Array:
 def square(x: ArrayLike, /) -> Array:
     """x * x."""
     x = array_of(x, "square")
-    return multiply(x, x)
+    return power(x, 2)
 
 
 # --- division -----------------------------------------------------------------------------------------------------------
@@ -120,15 +128,17 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x to the power of y. An exponent that is a Python integer is worked off by multiplications."""
-    if isinstance(y, int) and not isinstance(y, (bool, np.generic)):
-        base = operand(x, "power")
-        dtype, weak = promote_types(type_of(base), type_of(y))
-        if y >= 0 or element_type(dtype).is_inexact:
-            return integer_power(cast(base, dtype), y).with_weak_type(weak)
+    base, exponent = operand(x, "power"), operand(y.item() if isinstance(y, np.integer) else y, "power")
+    dtype, weak = promote_types(type_of(base), type_of(exponent))
+    if type(exponent) is int:
+        weak = type_of(base)[1]
+        if exponent >= 0 or element_type(dtype).is_inexact:
+            return integer_power(cast(base, dtype), exponent).with_weak_type(weak)
         raise DTypeError(
             f"power: an integer array to the negative power {y} is not an integer; convert it with astype(float)."
         )
-    return _power(x, y)
+    of, is_weak = type_of(exponent)
+    return _power(base, exponent).with_weak_type(weak and (is_weak or not element_type(of).is_integer))
 
 
 _power = binary("power", ops.pow_, "x to the power of y.", to_integer=True)
@@ -156,11 +166,17 @@ float_power = binary("float_power", ops.pow_, "x to the power of y, in floating 
 
 def _comparison(name: str, direction: str, text: str) -> Binary:
     def attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
-        if dtype.kind == "c" and direction not in ("EQ", "NE"):
-            raise DTypeError(f"{name}: complex numbers have no order; compare their real parts or magnitudes.")
         return {"direction": direction, "type": ops.comparison_type(dtype)}
 
-    return binary(name, ops.compare, text, attributes=attributes)
+    def by_parts(x: Any, y: Any) -> Any:
+        """Complex numbers are ordered by their real parts, and where these are equal by the imaginary ones."""
+        strict = getattr(ops, direction[0].lower() + "t")
+        last = getattr(ops, direction.lower())
+        same = ops.eq(ops.real(x), ops.real(y))
+        return ops.or_(strict(ops.real(x), ops.real(y)), ops.and_(same, last(ops.imag(x), ops.imag(y))))
+
+    ordered = direction not in ("EQ", "NE")
+    return binary(name, ops.compare, text, attributes=attributes, of_complex=by_parts if ordered else None)
 
 
 equal = _comparison("equal", "EQ", "Whether x equals y, element by element.")
@@ -230,7 +246,7 @@ def real(x: ArrayLike, /) -> Array:
 def imag(x: ArrayLike, /) -> Array:
     """The imaginary part: zero for real numbers."""
     x = array_of(x, "imag")
-    return ops.imag(x) if x.dtype.kind == "c" else _zero(x)  # type: ignore[arg-type, return-value]
+    return ops.imag(x) if x.dtype.kind == "c" else _zero(x).with_weak_type(x.weak_type)  # type: ignore
 
 
 def conjugate(x: ArrayLike, /) -> Array:
@@ -281,7 +297,17 @@ def _rounding(name: str, op: Any, text: str) -> Any:
 
 floor = _rounding("floor", ops.floor, "The largest integer not above x.")
 ceil = _rounding("ceil", ops.ceil, "The smallest integer not below x.")
-rint = unary("rint", ops.round_nearest_even, "The nearest integer; halves go to the even one.", to_inexact=True)
+
+
+def rint(x: ArrayLike, /) -> Array:
+    """The nearest integer, in floating point; halves go to the even one."""
+    weak = element_type(array_of(x, "rint").dtype).is_inexact
+    x = inexact_array(x, "rint")
+    x = x if weak else x.with_weak_type(False)
+    if x.dtype.kind == "c":
+        return ops.complex_(rint(real(x)), rint(imag(x))).with_weak_type(x.weak_type)
+    return ops.round_nearest_even(x)
+
 
 
 def trunc(x: ArrayLike, /) -> Array:
@@ -289,7 +315,7 @@ def trunc(x: ArrayLike, /) -> Array:
     x = array_of(x, "trunc")
     if not element_type(x.dtype).is_inexact:
         return x
-    return ops.select(ops.lt(x, _zero(x)), ops.ceil(x), ops.floor(x))
+    return ops.select(ops.lt(x, _zero(x)), ops.ceil(x), ops.floor(x)).with_weak_type(x.weak_type)
 
 
 fix = trunc

@@ -94,8 +94,12 @@ def binary(
     to_inexact: bool = False,
     to_integer: bool = False,
     attributes: Callable[[np.dtype[Any]], dict[str, Any]] | None = None,
+    of_complex: Callable[[Any, Any], Any] | None = None,
 ) -> Binary:
-    """The function that applies an op to two arrays of one type and shape, with attributes that depend on that type."""
+    """The function that applies an op to two arrays of one type and shape, with attributes that depend on that type.
+
+    `of_complex` replaces the op for complex numbers.
+    """
     plans: dict[Any, tuple[_Plan, Callable[..., Any]]] = {}
 
     def common(x: Any, y: Any) -> Type:
@@ -117,6 +121,8 @@ def binary(
         x, y = operand(x, name), operand(y, name)
         dtype, weak = common(x, y)
         pair = broadcasted(name, [cast(x, dtype), cast(y, dtype)])
+        if of_complex is not None and dtype.kind == "c":
+            return of_complex(*pair)
         result = op(*pair, **(attributes(dtype) if attributes else {})).with_weak_type(weak)
         if key is not None:
             plans[key] = plan_for(x, y, dtype, weak)

@@ -24,6 +24,7 @@ from tinyxla.numpy.arguments import (
     cast,
     constant,
     eager,
+    inexact,
     like,
     operand,
     promoted,
@@ -35,7 +36,7 @@ from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.promotion import default_float, default_int, promote_types
+from tinyxla.tracing.promotion import default_int, promote_types
 
 
 def _masked(what: str, x: Array, where: ArrayLike | None, value: Any) -> Array:
@@ -153,8 +154,6 @@ def _extremum(
     what: str, op: str, a: ArrayLike, axis: Axis, keepdims: bool, initial: ArrayLike | None, where: ArrayLike | None
 ) -> Array:
     x = array_of(a, what)
-    if x.dtype.kind == "c":
-        raise DTypeError(f"{what}: complex numbers have no order; reduce their real parts or magnitudes.")
     if where is not None and initial is None:
         raise ArgumentError(f"{what}: with `where`, everything may be masked out; give `initial`, the result for nothing.")
     axes = canonical_axes(what, axis, x.ndim)
@@ -258,7 +257,7 @@ def _count(what: str, x: Array, axes: tuple[int, ...], keepdims: bool, where: Ar
 def _mean_type(x: Array, dtype: Any) -> np.dtype[Any]:
     if dtype is not None:
         return python_dtype(dtype)
-    return x.dtype if element_type(x.dtype).is_inexact else default_float()
+    return inexact((x.dtype, False))[0]
 
 
 def mean(

@@ -40,7 +40,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
 def _scaled(name: str, op: Any, factor: float, text: str) -> Any:
     def apply(x: ArrayLike, /) -> Array:
         x = inexact_array(x, name)
-        return op(x, like(factor, x)).with_weak_type(x.weak_type)
+        return op(x, like(factor, x))
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = text
@@ -54,13 +54,13 @@ rad2deg = degrees = _scaled("rad2deg", ops.mul, 180 / math.pi, "Radians in degre
 def log2(x: ArrayLike, /) -> Array:
     """The logarithm to base 2."""
     x = inexact_array(x, "log2")
-    return ops.div(ops.log(x), like(math.log(2), x)).with_weak_type(x.weak_type)
+    return ops.div(ops.log(x), like(math.log(2), x))
 
 
 def log10(x: ArrayLike, /) -> Array:
     """The logarithm to base 10."""
     x = inexact_array(x, "log10")
-    return ops.div(ops.log(x), like(math.log(10), x)).with_weak_type(x.weak_type)
+    return ops.div(ops.log(x), like(math.log(10), x))
 
 
 def exp2(x: ArrayLike, /) -> Array:
@@ -244,7 +244,7 @@ def sinc(x: ArrayLike, /) -> Array:
     # Around zero the series, so that derivatives exist there: sinc(x) = 1 - (pi x)^2 / 6 + ...
     square = ops.mul(x, x)
     series = ops.sub(_one(x), ops.mul(like(math.pi**2 / 6, x), square))
-    return ops.select(zero, series, ops.div(ops.sin(angle), angle)).with_weak_type(x.weak_type)
+    return ops.select(zero, series, ops.div(ops.sin(angle), angle))
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:

@@ -28,6 +28,19 @@ class Dot(NamedTuple):
     rhs_batch_dims: Ints = ()
     preferred_element_type: ElementType | None = None
 
+    def contracting(self, side: int) -> Ints:
+        """Of the left operand (side 0) or the right (1)."""
+        return self.rhs_contracting_dims if side else self.lhs_contracting_dims
+
+    def batch(self, side: int) -> Ints:
+        return self.rhs_batch_dims if side else self.lhs_batch_dims
+
+    def with_side(self, side: int, contracting: Ints, batch: Ints) -> Dot:
+        """The same with other dimension numbers for one operand."""
+        if side:
+            return self._replace(rhs_contracting_dims=contracting, rhs_batch_dims=batch)
+        return self._replace(lhs_contracting_dims=contracting, lhs_batch_dims=batch)
+
 
 def free_dimensions(rank: int, contracting: Ints, batch: Ints) -> Ints:
     return tuple(d for d in range(rank) if d not in contracting and d not in batch)
@@ -156,21 +169,21 @@ def _dot_batch(
 
 
 def _dot_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for lhs, rhs, *dims in (
-        ((3,), (3,), (0,), (0,), (), ()),
-        ((2, 3), (3,), (1,), (0,), (), ()),
-        ((2, 3), (3, 4), (1,), (0,), (), ()),
-        ((3, 2), (4, 3), (0,), (1,), (), ()),
-        ((2, 3, 4), (2, 4, 5), (2,), (1,), (0,), (0,)),
-        ((3, 2, 4), (4, 5, 2), (2,), (0,), (1,), (2,)),
-        ((2, 3, 4), (4, 3, 5), (2, 1), (0, 1), (), ()),
-        ((2, 3), (4, 2), (), (), (0,), (1,)),
-        ((2, 0), (0, 3), (1,), (0,), (), ()),
-        ((), (), (), (), (), ()),
+    for lhs, rhs, dims in (
+        ((3,), (3,), Dot((0,), (0,))),
+        ((2, 3), (3,), Dot((1,), (0,))),
+        ((2, 3), (3, 4), Dot((1,), (0,))),
+        ((3, 2), (4, 3), Dot((0,), (1,))),
+        ((2, 3, 4), (2, 4, 5), Dot((2,), (1,), (0,), (0,))),
+        ((3, 2, 4), (4, 5, 2), Dot((2,), (0,), (1,), (2,))),
+        ((2, 3, 4), (4, 3, 5), Dot((2, 1), (0, 1))),
+        ((2, 3), (4, 2), Dot((), (), (0,), (1,))),
+        ((2, 0), (0, 3), Dot((1,), (0,))),
+        ((), (), Dot((), ())),
     ):
         for dtype in (np.float32, np.complex64, np.int32, element_type("bf16").dtype, np.float64):
             x, y = (elementwise.sample_array(random, dtype, shape, -3, 3) for shape in (lhs, rhs))
-            yield Sample((x, y), Dot(*dims)._asdict())
+            yield Sample((x, y), dims._asdict())
     x, y = (elementwise.sample_array(random, np.int8, shape, -100, 100) for shape in ((2, 3), (3, 4)))
     yield Sample((x, y), Dot((1,), (0,), preferred_element_type=element_type("s32"))._asdict())
 

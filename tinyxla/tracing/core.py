@@ -84,6 +84,29 @@ _ADVICE = (
 )
 
 
+class CarryingTracer(Tracer):
+    """Carries a value of the enclosing level: a concrete array, or a tracer of an outer trace."""
+
+    __slots__ = ("value",)
+
+    value: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.value.dtype
+
+    @property
+    def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.value.weak_type
+
+    def concrete(self, wanted: str) -> ConcreteArray:
+        return self.value.concrete(wanted)
+
+
 class GraphTracer(Tracer):
     """The result of an instruction."""
 

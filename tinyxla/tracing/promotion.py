@@ -120,7 +120,7 @@ _promoted: dict[Any, tuple[np.dtype[Any], bool]] = {}
 
 
 def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
-    """The dtype and weakness that (dtype, weak) pairs have in common."""
+    """The dtype and weakness that (dtype, weak) pairs have in common; 64-bit only if one is, unless `enable_x64`."""
     key = (types, config.enable_x64)
     found = _promoted.get(key)
     if found is None:
@@ -139,7 +139,10 @@ def _promote(types: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[An
     if not least:
         names = " and ".join(sorted(nodes))
         raise DTypeError(f"There is no implicit promotion between {names}; convert one of them with astype.")
-    return _of_node(least[0])
+    dtype, weak = _of_node(least[0])
+    if all(t[0].itemsize < 8 or t[0].kind == "c" for t in types):  # int32 and uint32 meet in 64 bits, which nobody asked for
+        dtype = default_dtype(dtype)
+    return dtype, weak
 
 
 def scalar_dtype(value: Any) -> np.dtype[Any]:

@@ -37,11 +37,17 @@ def leaf_names(tree: Any) -> list[str]:
 
 
 def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
-    """A value for each leaf of `tree`, from a tree that may stop early (None counts as a value)."""
+    """A value for each leaf of `tree`, from a tree that may stop early. There None counts as a value, in `tree` it is an
+    empty container."""
+    marked = map_tree(lambda x: _NONE if x is None else x, prefix, is_leaf=lambda x: x is None)
     try:
-        return optree.broadcast_prefix(prefix, tree, is_leaf=lambda x: x is None, namespace=NAMESPACE)
+        found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
     except ValueError as error:
         raise ArgumentError(f"{what} {prefix!r} does not fit the structure of the value: {error}") from None
+    return [None if x is _NONE else x for x in found]
+
+
+_NONE = object()
 
 
 def check_same_structure(trees: Sequence[TreeDef], what: str) -> None:

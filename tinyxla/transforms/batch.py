@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tinyxla.ops import Op, calls
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import Trace, Tracer, infer_shape
+from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, infer_shape
 
 
-class BatchTracer(Tracer):
+class BatchTracer(CarryingTracer):
     """`value` has the mapped dimension at `axis`."""
 
-    __slots__ = ("axis", "value")
+    __slots__ = ("axis",)
 
     def __init__(self, trace: BatchTrace, value: Array, axis: int) -> None:
         self.owner = trace
@@ -28,13 +26,7 @@ class BatchTracer(Tracer):
         whole = self.value.shape
         return whole[: self.axis] + whole[self.axis + 1 :]
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.value.dtype
-
-    @property
-    def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.value.weak_type
+    concrete = Tracer.concrete  # the value is that of all examples
 
 
 class BatchTrace(Trace):

@@ -5,38 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tinyxla.errors import DifferentiationError
 from tinyxla.ops import Op, elementwise
 from tinyxla.ops.op import Bilinear, Decomposition, Linear, NotDifferentiable, Partials, Rules, Zero
-from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import CarryingTracer, Trace
 from tinyxla.transforms.reverse import derivative_of, is_inexact, zeros_like
 
 
-class TangentTracer(Tracer):
-    __slots__ = ("tangent", "value")
+class TangentTracer(CarryingTracer):
+    __slots__ = ("tangent",)
 
     def __init__(self, trace: TangentTrace, value: Array, tangent: Array) -> None:
         self.owner = trace
         self.value = value
         self.tangent = tangent
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.value.dtype
-
-    @property
-    def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.value.weak_type
-
-    def concrete(self, wanted: str) -> ConcreteArray:
-        return self.value.concrete(wanted)
 
 
 class TangentTrace(Trace):

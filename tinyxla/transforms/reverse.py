@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tinyxla.errors import DifferentiationError
 from tinyxla.ops import Op, elementwise, movement
 from tinyxla.ops.op import (
@@ -25,8 +23,8 @@ from tinyxla.ops.op import (
     Zero,
 )
 from tinyxla.shapes import element_type
-from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import CarryingTracer, Trace
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
 
@@ -41,28 +39,13 @@ class Node(NamedTuple):
     single: bool
 
 
-class TapeTracer(Tracer):
-    __slots__ = ("number", "value")
+class TapeTracer(CarryingTracer):
+    __slots__ = ("number",)
 
     def __init__(self, trace: TapeTrace, value: Array, number: int) -> None:
         self.owner = trace
         self.value = value
         self.number = number
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.value.dtype
-
-    @property
-    def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.value.weak_type
-
-    def concrete(self, wanted: str) -> ConcreteArray:
-        return self.value.concrete(wanted)
 
 
 class TapeTrace(Trace):

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, lower
+from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.memory import pool
 from tinyxla.backends.numba.native import compile_kernel
+from tinyxla.backends.numba.nests import lower
 from tinyxla.backends.numba.products import operand_order, product_step
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.backends.numba.runtime import Schedule, launch
@@ -29,7 +30,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """A fused loop nest, for reading: its name, its source as Python, how often it runs, and the user's lines it serves."""
+    """A fused loop nest, for reading: its name, its source as Python, how often it runs, and the user's lines it
+    serves."""
 
     name: str
     source: str
@@ -63,18 +65,13 @@ def copy_operands(computation: Computation) -> Computation:
             return None
         dims: contraction.Dot = x.attributes
         inputs = list(operands)
-        for side, name in enumerate(("lhs", "rhs")):
+        for side in (0, 1):
             order = operand_order(x, side)
-            if order is None:
-                continue
-            inputs[side] = rewriter.emit(movement.transpose, operands[side], permutation=order)
-            place = {d: k for k, d in enumerate(order)}
-            dims = dims._replace(
-                **{
-                    f"{name}_contracting_dims": tuple(place[d] for d in dims[side]),
-                    f"{name}_batch_dims": tuple(place[d] for d in dims[side + 2]),
-                }
-            )
+            if order is not None:
+                inputs[side] = rewriter.emit(movement.transpose, operands[side], permutation=order)
+                place = {d: k for k, d in enumerate(order)}
+                contracting, batch = dims.contracting(side), dims.batch(side)
+                dims = dims.with_side(side, tuple(place[d] for d in contracting), tuple(place[d] for d in batch))
         return rewriter.emit(contraction.dot, *inputs, **dims._asdict()) if inputs != list(operands) else None
 
     return rewrite(computation, visit)
@@ -133,7 +130,8 @@ class CompiledModule:
         self._plain = self._results == [(inputs + k, None, None) for k in range(len(self._allocators))]
 
     def _result(self, x: Instruction) -> tuple[int, Array | None, tuple[int, ...] | None]:
-        """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others there."""
+        """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others
+        there."""
         source = buffer_of(x)
         sizes = None if source is x else x.array_shape.dimensions
         if source.op is movement.constant:
@@ -274,8 +272,8 @@ def _bytes(shape: Shape) -> int:
 
 def _view(address: int, shape: Shape) -> Array:
     """Memory at an address as an array."""
-    memory = (ctypes.c_char * _bytes(shape)).from_address(address)
-    return np.frombuffer(memory, shape.dtype, shape.size).reshape(shape.dimensions)
+    memory: Any = (ctypes.c_char * _bytes(shape)).from_address(address)
+    return np.ndarray(shape.dimensions, shape.dtype, memory)
 
 
 def _touched(work: LoweredKernel | Product | HostCall, users: dict[Instruction, list[Instruction]]) -> list[Storage]:

@@ -1,0 +1,425 @@
+"""The identities of simplification: for each one graphs where it applies, and graphs that it must leave alone.
+
+A case says which operations are left. The value is checked too, at places where careless identities go wrong: signed
+zeros, infinities, NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinyxla.compiler import passes, simplification
+from tinyxla.compiler.rewriting import Rewriter
+from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
+from tinyxla.ops import Op, bits, calls, contraction, elementwise, movement, reduction
+from tinyxla.shapes import Shape, TupleShape, element_type
+
+Array = np.ndarray[Any, Any]
+Make = Callable[..., Any]
+
+F32, S32, PRED, C64 = (element_type(name) for name in ("f32", "s32", "pred", "c64"))
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5], np.float32)
+
+
+class Graph:
+    """Emits instructions for a case."""
+
+    def __init__(self, operands: Sequence[Array]) -> None:
+        self.rewriter = Rewriter()
+        self.parameters = [
+            self(movement.parameter, parameter_number=k, shape=Shape.of(x)) for k, x in enumerate(operands)
+        ]
+
+    def __call__(self, op: Op, *operands: Instruction, **attributes: Any) -> Instruction:
+        return self.rewriter.emit(op, *operands, **attributes)
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> Instruction:
+        return self(movement.constant, literal=Literal(np.asarray(value, dtype)))
+
+    def full(self, value: Any, like: Instruction) -> Instruction:
+        shape = like.array_shape
+        return self(movement.broadcast, self.constant(value, shape.dtype), sizes=shape.dimensions, dimensions=())
+
+    def reduce(self, op: str, x: Instruction, start: float, dimensions: tuple[int, ...]) -> Instruction:
+        body = reduction.scalar_computation(op, x.array_shape.dtype)
+        first = self.constant(start, x.array_shape.dtype)
+        return self(reduction.reduce, x, first, dimensions=dimensions, to_apply=body)
+
+
+def left(make: Make, operands: Sequence[Array]) -> list[str]:
+    """The operations that simplification leaves, in order, without parameters and constants. It keeps the value."""
+    graph = Graph(operands)
+    root = make(graph, *graph.parameters)
+    rewriter = graph.rewriter
+    before = Computation("case", graph.parameters, rewriter.instructions, root)
+    after = passes.simplify(before)
+    verify(Module("case", after))
+    expected, found = (calls.evaluate(c, operands) for c in (before, after))
+    parts = zip(found, expected, strict=True) if isinstance(root.shape, TupleShape) else [(found, expected)]
+    for x, y in parts:
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+        if np.asarray(y).dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(x) & ~np.isnan(x), np.signbit(y) & ~np.isnan(y))
+    return [x.op.name for x in after.instructions if x.op not in (movement.parameter, movement.constant)]
+
+
+def _values(*sizes: int, dtype: Any = np.float32) -> Array:
+    return movement.sample_values(sizes, dtype)
+
+
+def _unary(op: Op, **attributes: Any) -> Make:
+    return lambda g, x: g(op, x, **attributes)
+
+
+def _with_scalar(op: Op, value: Any, swapped: bool = False) -> Make:
+    def make(g: Graph, x: Instruction) -> Instruction:
+        operands = [x, g.full(value, x)]
+        return g(op, *(operands[::-1] if swapped else operands))
+
+    return make
+
+
+def _twice(first: tuple[Op, dict[str, Any]], second: tuple[Op, dict[str, Any]]) -> Make:
+    return lambda g, x: g(second[0], g(first[0], x, **first[1]), **second[1])
+
+
+def _select(pred: bool) -> Make:
+    return lambda g, x, y: g(elementwise.select, g.full(pred, g(elementwise.compare, x, y, **EQUAL)), x, y)
+
+
+def _dot(lhs: int, rhs: int, batch: tuple[int, int] | None = None) -> dict[str, Any]:
+    batches = ((batch[0],), (batch[1],)) if batch else ((), ())
+    return contraction.Dot((lhs,), (rhs,), *batches)._asdict()
+
+
+def _transposed(op_operands: Callable[[Graph, Instruction, Instruction], Instruction], *permutation: int) -> Make:
+    return lambda g, x, y: g(movement.transpose, op_operands(g, x, y), permutation=permutation)
+
+
+EQUAL = {"direction": "EQ", "type": "FLOAT"}
+INTEGERS = np.array([0, 3, -7], np.int32)
+COMPLEX = np.array([1 + 2j, 0, -1j], np.complex64)
+
+# Rule, what makes the graph, its operands, the operations that are left.
+APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
+    ("_multiply_by_one", _with_scalar(elementwise.mul, 1), [SPECIAL], []),
+    ("_multiply_by_one", _with_scalar(elementwise.mul, 1, swapped=True), [INTEGERS], []),
+    ("_multiply_by_one", _with_scalar(elementwise.mul, 1), [COMPLEX], []),
+    ("_divide_by_one", _with_scalar(elementwise.div, 1), [SPECIAL], []),
+    ("_add_zero", _with_scalar(elementwise.add, 0), [INTEGERS], []),
+    ("_add_zero", _with_scalar(elementwise.add, -0.0), [SPECIAL], []),
+    ("_add_zero", _with_scalar(elementwise.add, -0.0, swapped=True), [SPECIAL], []),
+    ("_subtract_zero", _with_scalar(elementwise.sub, 0.0), [SPECIAL], []),
+    ("_subtract_zero", _with_scalar(elementwise.sub, 0), [INTEGERS], []),
+    ("_negate_twice", _twice((elementwise.neg, {}), (elementwise.neg, {})), [SPECIAL], []),
+    ("_square", _with_scalar(elementwise.pow_, 2), [SPECIAL], ["multiply"]),
+    ("_square", _with_scalar(elementwise.pow_, 1), [SPECIAL], []),
+    ("_square", _with_scalar(elementwise.pow_, 2), [INTEGERS], ["multiply"]),
+    ("_convert_nothing", _unary(elementwise.convert, new_element_type=F32), [SPECIAL], []),
+    ("_bitcast", _unary(bits.bitcast_convert, new_element_type=F32), [SPECIAL], []),
+    (
+        "_bitcast",
+        _twice((bits.bitcast_convert, {"new_element_type": S32}), (bits.bitcast_convert, {"new_element_type": F32})),
+        [SPECIAL],
+        [],
+    ),
+    ("_select_same", lambda g, p, x: g(elementwise.select, p, x, x), [SPECIAL > 0, SPECIAL], []),
+    ("_select_same", _select(True), [SPECIAL, _values(6)], []),
+    ("_select_same", _select(False), [SPECIAL, _values(6)], []),
+    ("_reshape", _unary(movement.reshape, sizes=(2, 3)), [_values(2, 3)], []),
+    (
+        "_reshape",
+        _twice((movement.reshape, {"sizes": (6,)}), (movement.reshape, {"sizes": (3, 2)})),
+        [_values(2, 3)],
+        ["reshape"],
+    ),
+    (
+        "_reshape",
+        _twice((movement.broadcast, {"sizes": (6,), "dimensions": ()}), (movement.reshape, {"sizes": (3, 2)})),
+        [_values()],
+        ["broadcast"],
+    ),
+    ("_transpose", _unary(movement.transpose, permutation=(0, 1)), [_values(2, 3)], []),
+    (
+        "_transpose",
+        _twice((movement.transpose, {"permutation": (1, 2, 0)}), (movement.transpose, {"permutation": (2, 0, 1)})),
+        [_values(2, 3, 4)],
+        [],
+    ),
+    (
+        "_transpose",
+        _twice((movement.transpose, {"permutation": (1, 2, 0)}), (movement.transpose, {"permutation": (1, 2, 0)})),
+        [_values(2, 3, 4)],
+        ["transpose"],
+    ),
+    (
+        "_transpose",
+        _twice(
+            (movement.broadcast, {"sizes": (2, 3, 4), "dimensions": (1,)}),
+            (movement.transpose, {"permutation": (2, 0, 1)}),
+        ),
+        [_values(3)],
+        ["broadcast"],
+    ),
+    ("_transpose", _unary(movement.transpose, permutation=(1, 0, 2)), [_values(3, 1, 4)], ["reshape"]),
+    (
+        "_transpose_of_dot",
+        _transposed(lambda g, x, y: g(contraction.dot, x, y, **_dot(1, 0)), 1, 0),
+        [_values(2, 3), _values(3, 4)],
+        ["dot"],
+    ),
+    (
+        "_transpose_of_dot",
+        _transposed(lambda g, x, y: g(contraction.dot, x, y, **_dot(2, 1, (0, 0))), 0, 2, 1),
+        [_values(5, 2, 3), _values(5, 3, 4)],
+        ["dot"],
+    ),
+    ("_broadcast", _unary(movement.broadcast, sizes=(2, 3), dimensions=(0, 1)), [_values(2, 3)], []),
+    (
+        "_broadcast",
+        _twice(
+            (movement.broadcast, {"sizes": (3, 4), "dimensions": (0,)}),
+            (movement.broadcast, {"sizes": (4, 2, 3), "dimensions": (2, 0)}),
+        ),
+        [_values(3)],
+        ["broadcast"],
+    ),
+    (
+        "_broadcast",
+        _twice((movement.reshape, {"sizes": (3, 1)}), (movement.broadcast, {"sizes": (3, 1, 2), "dimensions": (0, 1)})),
+        [_values(3)],
+        ["broadcast"],
+    ),
+    (
+        "_slice_all",
+        _unary(movement.slice_, start_indices=(0, 0), limit_indices=(2, 3), strides=(1, 1)),
+        [_values(2, 3)],
+        [],
+    ),
+    (
+        "_pad_nothing",
+        lambda g, x: g(movement.pad, x, g.constant(1), padding_config=((0, 0, 0), (0, 0, 0))),
+        [_values(2, 3)],
+        [],
+    ),
+    ("_concatenate_one", _unary(movement.concatenate, dimension=0), [_values(2, 3)], []),
+    (
+        "_concatenate_one",
+        lambda g, x, y, z: g(movement.concatenate, x, y, z, dimension=0),
+        [_values(2, 3), _values(0, 3), _values(4, 3)],
+        ["concatenate"],
+    ),
+    (
+        "_concatenate_one",
+        lambda g, x, y: g(movement.concatenate, x, y, dimension=1),
+        [_values(2, 3), _values(2, 0)],
+        [],
+    ),
+    ("_reverse_nothing", _unary(movement.reverse, dimensions=(1,)), [_values(2, 1)], []),
+    ("_reverse_nothing", _unary(movement.reverse, dimensions=()), [_values(2, 3)], []),
+    ("_reduce", lambda g, x: g.reduce("add", x, 0, (1,)), [_values(2, 1, 3)], ["reshape"]),
+    ("_reduce", lambda g, x: g.reduce("maximum", x, -np.inf, ()), [SPECIAL], []),
+    (
+        "_dot_of_transpose",
+        lambda g, x, y: g(contraction.dot, g(movement.transpose, x, permutation=(1, 0)), y, **_dot(1, 0)),
+        [_values(3, 2), _values(3, 4)],
+        ["dot"],
+    ),
+    (
+        "_dot_of_transpose",
+        lambda g, x, y: g(
+            contraction.dot,
+            g(movement.transpose, x, permutation=(0, 2, 1)),
+            g(movement.transpose, y, permutation=(0, 2, 1)),
+            **_dot(2, 1, (0, 0)),
+        ),
+        [_values(5, 3, 2), _values(5, 4, 3)],
+        ["dot"],
+    ),
+    (
+        "_dot_of_transpose",
+        lambda g, x, y: g(
+            contraction.dot,
+            x,
+            g(movement.transpose, y, permutation=(0, 1, 3, 2)),
+            **contraction.Dot((3,), (2,), (0, 1), (0, 1))._asdict(),
+        ),
+        [_values(2, 3, 4, 5), _values(2, 3, 6, 5)],
+        ["dot"],
+    ),
+    ("_empty", lambda g, x: g(elementwise.exp, x), [_values(0, 3)], []),
+    ("_empty", lambda g, x: g.reduce("add", x, 2, (1,)), [_values(3, 0)], ["broadcast"]),
+    (
+        "_empty",
+        lambda g, x: g(movement.pad, x, g.constant(1), padding_config=((1, 2, 0),)),
+        [_values(0)],
+        ["broadcast"],
+    ),
+    (
+        "_empty",
+        lambda g, x, y: g(contraction.dot, x, y, **_dot(1, 0)),
+        [_values(2, 0), _values(0, 3)],
+        ["broadcast"],
+    ),
+    (
+        "_element",
+        lambda g, x, y: g(calls.get_tuple_element, g(calls.tuple_, x, y), index=1),
+        [_values(2), _values(3)],
+        [],
+    ),
+]
+
+KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
+    ("_multiply_by_one", _with_scalar(elementwise.mul, 0), [SPECIAL], ["broadcast", "multiply"]),
+    ("_multiply_by_one", _with_scalar(elementwise.mul, 1j), [COMPLEX], ["broadcast", "multiply"]),
+    ("_divide_by_one", _with_scalar(elementwise.div, 1, swapped=True), [SPECIAL], ["broadcast", "divide"]),
+    ("_divide_by_one", _with_scalar(elementwise.div, -1), [SPECIAL], ["broadcast", "divide"]),
+    ("_add_zero", _with_scalar(elementwise.add, 0.0), [SPECIAL], ["broadcast", "add"]),
+    ("_add_zero", _with_scalar(elementwise.add, 0.0, swapped=True), [SPECIAL], ["broadcast", "add"]),
+    ("_subtract_zero", _with_scalar(elementwise.sub, -0.0), [SPECIAL], ["broadcast", "subtract"]),
+    ("_subtract_zero", _with_scalar(elementwise.sub, 0, swapped=True), [INTEGERS], ["broadcast", "subtract"]),
+    ("_negate_twice", _twice((elementwise.abs_, {}), (elementwise.neg, {})), [SPECIAL], ["abs", "negate"]),
+    ("_square", _with_scalar(elementwise.pow_, 0.5), [SPECIAL], ["broadcast", "power"]),
+    ("_square", _with_scalar(elementwise.pow_, 2, swapped=True), [SPECIAL], ["broadcast", "power"]),
+    ("_convert_nothing", _unary(elementwise.convert, new_element_type=element_type("f64")), [SPECIAL], ["convert"]),
+    (
+        "_convert_nothing",
+        _twice((elementwise.convert, {"new_element_type": S32}), (elementwise.convert, {"new_element_type": F32})),
+        [SPECIAL],
+        ["convert", "convert"],
+    ),
+    ("_bitcast", _unary(bits.bitcast_convert, new_element_type=S32), [SPECIAL], ["bitcast-convert"]),
+    (
+        "_bitcast",
+        _twice(
+            (bits.bitcast_convert, {"new_element_type": S32}),
+            (bits.bitcast_convert, {"new_element_type": element_type("u32")}),
+        ),
+        [SPECIAL],
+        ["bitcast-convert", "bitcast-convert"],
+    ),
+    (
+        "_select_same",
+        lambda g, p, x, y: g(elementwise.select, p, x, y),
+        [SPECIAL > 0, SPECIAL, _values(6)],
+        ["select"],
+    ),
+    ("_reshape", _unary(movement.reshape, sizes=(3, 2)), [_values(2, 3)], ["reshape"]),
+    (
+        "_reshape",
+        _twice((movement.broadcast, {"sizes": (2, 3), "dimensions": (1,)}), (movement.reshape, {"sizes": (3, 2)})),
+        [_values(3)],
+        ["broadcast", "reshape"],
+    ),
+    ("_transpose", _unary(movement.transpose, permutation=(1, 0)), [_values(3, 3)], ["transpose"]),
+    (
+        "_transpose_of_dot",
+        _transposed(lambda g, x, y: g(contraction.dot, x, y, **_dot(2, 1, (0, 0))), 1, 0, 2),
+        [_values(5, 2, 3), _values(5, 3, 4)],
+        ["dot", "transpose"],
+    ),
+    (
+        "_transpose_of_dot",
+        _transposed(lambda g, x, y: g(elementwise.mul, x, y), 1, 0),
+        [_values(2, 3), _values(2, 3)],
+        ["multiply", "transpose"],
+    ),
+    ("_broadcast", _unary(movement.broadcast, sizes=(3, 3), dimensions=(1,)), [_values(3)], ["broadcast"]),
+    ("_broadcast", _unary(movement.broadcast, sizes=(3, 3), dimensions=(1, 0)), [_values(3, 3)], ["broadcast"]),
+    (
+        "_broadcast",
+        _twice((movement.reshape, {"sizes": (3, 2)}), (movement.broadcast, {"sizes": (3, 2, 2), "dimensions": (0, 1)})),
+        [_values(6)],
+        ["reshape", "broadcast"],
+    ),
+    (
+        "_slice_all",
+        _unary(movement.slice_, start_indices=(1,), limit_indices=(4,), strides=(1,)),
+        [_values(4)],
+        ["slice"],
+    ),
+    (
+        "_pad_nothing",
+        lambda g, x: g(movement.pad, x, g.constant(1), padding_config=((1, -1, 0),)),
+        [_values(4)],
+        ["pad"],
+    ),
+    (
+        "_concatenate_one",
+        lambda g, x: g(movement.concatenate, x, x, dimension=0),
+        [_values(4)],
+        ["concatenate"],
+    ),
+    ("_reverse_nothing", _unary(movement.reverse, dimensions=(0, 1)), [_values(2, 1)], ["reverse"]),
+    ("_reduce", lambda g, x: g.reduce("add", x, 1, (1,)), [_values(2, 1)], ["reduce"]),
+    ("_reduce", lambda g, x: g.reduce("maximum", x, 0, (0,)), [_values(1, 3)], ["reduce"]),
+    ("_reduce", lambda g, x: g.reduce("add", x, 0, (1,)), [_values(1, 3)], ["reduce"]),
+    (
+        "_dot_of_transpose",
+        lambda g, x, y: g(contraction.dot, g(movement.transpose, x, permutation=(1, 0, 2)), y, **_dot(2, 0)),
+        [_values(3, 2, 4), _values(4, 5)],
+        ["transpose", "dot"],
+    ),
+    (
+        "_dot_of_transpose",
+        lambda g, x, y: g(contraction.dot, g(movement.transpose, x, permutation=(2, 0, 1)), y, **_dot(2, 1, (0, 0))),
+        [_values(3, 4, 5), _values(5, 4, 2)],
+        ["transpose", "dot"],
+    ),
+    ("_empty", lambda g, x: g(elementwise.exp, x), [_values(1, 3)], ["exponential"]),
+    (
+        "_element",
+        lambda g, x, y: g(calls.tuple_, y, x),
+        [_values(2), _values(3)],
+        ["tuple"],
+    ),
+]
+
+
+def _names(case: Any) -> str:
+    return case if isinstance(case, str) else ""
+
+
+@pytest.mark.parametrize(("rule", "make", "operands", "expected"), APPLIES, ids=_names)
+def test_an_identity_applies(rule: str, make: Make, operands: list[Array], expected: list[str]) -> None:
+    assert left(make, operands) == expected
+
+
+@pytest.mark.parametrize(("rule", "make", "operands", "expected"), KEEPS, ids=_names)
+def test_an_identity_leaves_alone_what_is_something_else(
+    rule: str, make: Make, operands: list[Array], expected: list[str]
+) -> None:
+    assert left(make, operands) == expected
+
+
+def test_every_identity_has_cases() -> None:
+    rules = {rule.__name__ for row in simplification.RULES.values() for rule in row} | {"_empty"}
+    assert {name for name, *_ in APPLIES} == rules
+    assert {name for name, *_ in KEEPS} == rules
+
+
+@pytest.mark.parametrize("name", sorted({name for name, *_ in APPLIES}))
+def test_cases_notice_a_missing_identity(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {op: tuple(r for r in row if r.__name__ != name) for op, row in simplification.RULES.items()}
+    monkeypatch.setattr(simplification, "RULES", rules)
+    if name == "_empty":
+        monkeypatch.setattr(simplification, "_empty", lambda r, x, o: None)
+    assert any(left(make, operands) != expected for case, make, operands, expected in APPLIES if case == name)
+
+
+# --- the other passes -------------------------------------------------------------------------------------------------
+
+
+def test_constants_are_folded_unless_they_are_large() -> None:
+    graph = Graph([_values(3)])
+    small = graph(elementwise.exp, graph.constant([1.0, 2.0, 3.0]))
+    large = graph(elementwise.exp, graph.constant(np.ones(2000)))
+    root = graph(calls.tuple_, graph(elementwise.add, small, graph.parameters[0]), large)
+    folded = passes.fold_constants(Computation("case", graph.parameters, graph.rewriter.instructions, root))
+    verify(Module("case", folded))
+    assert [x.op.name for x in folded.instructions if x.operands] == ["exponential", "add", "tuple"]
+    np.testing.assert_allclose(calls.evaluate(folded, [_values(3)])[0], np.exp([1, 2, 3]) + _values(3), 1e-6)

@@ -1,0 +1,90 @@
+"""The loops around a fusion: which dimensions are one loop, and how loops are cut into pieces of work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tinyxla.backends.numba.loops import Index
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
+from tinyxla.compiler.access import Place, dims_of
+from tinyxla.compiler.fusion import is_costly, walk
+from tinyxla.hlo import Instruction
+from tinyxla.ops import movement
+
+CHUNK = 1 << 14  # elements of a long loop that make one piece of work
+COSTLY_WORK = 8  # of an exponential, say, in simple operations
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop: consecutive dimensions of the domain, `first` to `last`, together of `size` indices."""
+
+    first: int
+    last: int
+    size: int
+
+
+def merged(
+    roots: Sequence[Instruction],
+    stored: set[Instruction],
+    sizes: Sequence[int],
+    apart: Sequence[int] = (),
+    also: Sequence[tuple[Instruction, Place]] = (),
+) -> list[Axis]:
+    """The loops of a domain. Neighbours become one where all that is read keeps them together, what is in `also` too,
+    and no dimension in `apart` begins there. Dimensions of size 1 join any neighbour."""
+    wide = [d for d, size in enumerate(sizes) if size != 1]
+    joinable = dict.fromkeys(pairwise(wide), True)
+    whole = tuple(range(len(sizes)))
+    read = [(x, place) for x, place, _ in walk(roots, stored)]
+    for x, place in [*((root, whole) for root in roots), *read, *also]:
+        pure = [c for c in place if c != -1]
+        # dimensions under an iota are counted, and those in a function of the index are told apart
+        broken = dims_of([c for c in pure if isinstance(c, frozenset)])
+        if x.op is movement.iota:
+            broken |= dims_of([place[x.attributes.iota_dimension]])
+        follows = set(pairwise(pure))
+        for pair in joinable:
+            present = (pair[0] in pure, pair[1] in pure)
+            if broken & set(pair) or (any(present) and pair not in follows):
+                joinable[pair] = False
+    axes: list[Axis] = []
+    for k, d in enumerate(wide):
+        if k and joinable[wide[k - 1], d] and not any(wide[k - 1] < a <= d for a in apart):
+            axes[-1] = Axis(axes[-1].first, d, axes[-1].size * sizes[d])
+        else:
+            axes.append(Axis(d, d, sizes[d]))
+    return axes
+
+
+def spread(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordinates:
+    """The coordinates in the domain: a merged loop's index belongs to its last dimension."""
+    found: list[Index] = [0] * rank
+    for axis, index in zip(axes, indices, strict=True):
+        found[axis.last] = index
+    return tuple(found)
+
+
+def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
+    """Work for one element, in simple operations."""
+    seen = {x for x, _, _ in walk(roots, stored)} | set(roots)
+    return sum(COSTLY_WORK if is_costly(x) else 1 for x in seen)
+
+
+def finished(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
+    """`work` is that of one index of the outermost loop."""
+    grain = max(1, CHUNK * COSTLY_WORK // max(1, work))
+    return LoweredKernel(low.builder.kernel, low.arguments, extent, grain, list(roots))
+
+
+def piece_of(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index, Index, Index]:
+    """Which row, and from where to where in it, for an index that counts pieces of rows."""
+    b = low.builder
+    if pieces == 1:
+        return index, 0, size
+    length = -(-size // pieces)
+    start = b.index("multiply", b.index("remainder", index, pieces), length)
+    start = b.index("minimum", start, size)
+    return b.index("divide", index, pieces), start, b.index("minimum", b.index("add", start, length), size)

@@ -1,0 +1,180 @@
+"""Reductions that keep the innermost dimension, or keep little: the `column` and `split` kinds of nests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, finished, merged, piece_of, spread
+from tinyxla.backends.numba.loops import Index, Operand
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Users
+from tinyxla.compiler.access import renumbered
+from tinyxla.compiler.fusion import Fusion, Plan, base, domain, results_of, walk
+from tinyxla.hlo import Instruction
+from tinyxla.ops import reduction
+from tinyxla.shapes import Shape
+
+COLUMNS = 1 << 9  # accumulators of a column reduction
+FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
+
+
+def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """Blocks of columns; for each a row of accumulators, over which the other dimensions run."""
+    space = _Reductions(fusion, plan)
+    roots, work = space.roots, space.work
+    *others, columns = space.axes
+    over = [a for a in others if a.first in space.reduced]
+    kept = [a for a in others if a.first not in space.reduced]
+    width = min(columns.size, COLUMNS)
+    blocks = -(-columns.size // COLUMNS)
+    independent = math.prod(a.size for a in kept) * blocks
+    long = over[0].size if over else 1
+    each = math.prod(a.size for a in over[1:]) * width * work
+    pieces = max(1, min(64, long * each // (CHUNK * COSTLY_WORK))) if independent < FEW_COLUMNS else 1
+    low = Lowering("column", plan, space.own(users))
+    b = low.builder
+    rows = [b.scratch(x.array_shape.element_type.name, width) for x in space.arrays]
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        piece = b.index("remainder", index, pieces)
+        index = b.index("divide", index, pieces)
+        begin = b.index("multiply", b.index("remainder", index, blocks), COLUMNS)
+        outer = low.split_index(b.index("divide", index, blocks), [a.size for a in kept])
+        left = columns.size if blocks == 1 else b.index("subtract", columns.size, begin)
+        here = b.index("minimum", left, COLUMNS)
+        initial = [value for root in roots for value in low.initial(base(root))]
+        with low.loop(0, here) as (j, _):
+            for row, value in zip(rows, initial, strict=True):
+                b.store(row, j, value)
+
+        def accumulate(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            with low.loop(0, here) as (j, _):
+                place = space.place([*kept, *over, columns], [*outer, *indices, b.index("add", begin, j)])
+                updated = space.accumulate(low, [b.load(row, j) for row in rows], place)
+                for row, value in zip(rows, updated, strict=True):
+                    b.store(row, j, value)
+            return values
+
+        bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
+        if pieces > 1:
+            bounds[0] = piece_of(low, piece, pieces, long)[1:]
+        low.nest(bounds, (), accumulate, sequential=True)
+        with low.loop(0, here) as (j, _):
+            place = space.place([*kept, columns], [*outer, b.index("add", begin, j)])
+            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
+            space.deliver(low, [b.load(row, j) for row in rows], result, piece, pieces, users)
+    first = finished(low, independent * pieces, each * max(1, long // pieces), roots)
+    return [first] if pieces == 1 else [first, _combine(space, plan, users, pieces)]
+
+
+class _Reductions:
+    """What `column` and `split` nests have in common: reductions over one space, and what is made of their results."""
+
+    def __init__(self, fusion: Fusion, plan: Plan) -> None:
+        self.roots = [root for root in fusion.roots if base(root).op is reduction.reduce]
+        self.after = [root for root in fusion.roots if root not in self.roots]
+        self.sizes = domain(self.roots[0])
+        self.reduced: tuple[int, ...] = base(self.roots[0]).attributes.dimensions
+        self.results = fusion.outer
+        self.arrays = [x for root in self.roots for x in base(root).operands[: len(base(root).operands) // 2]]
+        self.partials: list[Partial] = []
+        breaks = [d for d in range(1, len(self.sizes)) if (d in self.reduced) != (d - 1 in self.reduced)]
+        kept = [d for d in range(len(self.sizes)) if d not in self.reduced]
+        after = [
+            *((x, tuple(range(len(kept)))) for x in self.after),
+            *((x, p) for x, p, _ in walk(self.after, plan.stored)),
+        ]
+        also = [(x, renumbered(place, kept)) for x, place in after]
+        self.axes = merged(self.roots, plan.stored, self.sizes, apart=breaks, also=also)
+        self.work = cost(self.roots, plan.stored)
+
+    def own(self, users: Users) -> list[Instruction]:
+        return [*self.after, *(part for root in self.roots for part in results_of(root, users))]
+
+    def place(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
+        by_axis = dict(zip(axes, indices, strict=True))
+        given = [a for a in self.axes if a in by_axis]
+        return spread(given, [by_axis[a] for a in given], len(self.sizes))
+
+    def accumulate(self, low: Lowering, values: Sequence[Operand], place: Coordinates) -> list[Operand]:
+        updated: list[Operand] = []
+        for root in self.roots:
+            count = len(base(root).operands) // 2
+            updated += low.accumulate(base(root), values[len(updated) : len(updated) + count], place)
+        return updated
+
+    def deliver(
+        self,
+        low: Lowering,
+        values: Sequence[Operand],
+        result: Coordinates,
+        piece: Index,
+        pieces: int,
+        users: Users,
+    ) -> None:
+        """Put away what was reduced: as one of several pieces, or as the results and what is made of them."""
+        if pieces > 1:
+            if not self.partials:
+                self.partials = [
+                    Partial(Shape(x.array_shape.element_type, (pieces, *self.results))) for x in self.arrays
+                ]
+            for partial, value in zip(self.partials, values, strict=True):
+                low.store(partial, (piece, *result), value)
+            return
+        rest = list(values)
+        for root in self.roots:
+            count = len(base(root).operands) // 2
+            mine, rest = rest[:count], rest[count:]
+            for part in results_of(root, users):
+                low.finish(part, result, mine[part.attributes.index if part is not base(root) else 0])
+        for root in self.after:
+            low.define(root, result)
+
+
+def _combine(space: _Reductions, plan: Plan, users: Users, pieces: int) -> LoweredKernel:
+    """Reduce over the pieces, which are the first dimension of the partial results."""
+    low = Lowering("combine", plan, space.own(users))
+    b = low.builder
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        result = low.split_index(index, space.results)
+        initial = [value for root in space.roots for value in low.initial(base(root))]
+
+        def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            elements = [low.load(partial, (*indices, *result)) for partial in space.partials]
+            updated: list[Operand] = []
+            for root in space.roots:
+                span = slice(len(updated), len(updated) + len(base(root).operands) // 2)
+                updated += low.apply(base(root).attributes.to_apply, [*values[span], *elements[span]])
+            return updated
+
+        found = low.nest([(0, pieces)], initial, body)
+        space.deliver(low, found, result, 0, 1, users)
+    return finished(low, math.prod(space.results), pieces, space.roots)
+
+
+def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """Reductions to few elements: fixed pieces of the first reduced dimension, and then these together."""
+    space = _Reductions(fusion, plan)
+    over = [a for a in space.axes if a.first in space.reduced]
+    kept = [a for a in space.axes if a.first not in space.reduced]
+    inner = math.prod(a.size for a in over[1:])
+    pieces = max(1, min(over[0].size, over[0].size * inner // CHUNK))
+    low = Lowering("split", plan, space.own(users))
+    b = low.builder
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        piece = b.index("remainder", index, pieces)
+        outer = low.split_index(b.index("divide", index, pieces), [a.size for a in kept])
+        initial = [value for root in space.roots for value in low.initial(base(root))]
+        bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
+        if pieces > 1:
+            bounds[0] = piece_of(low, piece, pieces, over[0].size)[1:]
+
+        def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            return space.accumulate(low, values, space.place([*kept, *over], [*outer, *indices]))
+
+        found = low.nest(bounds, initial, body)
+        whole = space.place(kept, outer)
+        result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
+        space.deliver(low, found, result, piece, pieces, users)
+    rows = math.prod(a.size for a in kept)
+    first = finished(low, rows * pieces, space.work * inner * -(-over[0].size // pieces), space.roots)
+    return [first] if pieces == 1 else [first, _combine(space, plan, users, pieces)]
