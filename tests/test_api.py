@@ -470,7 +470,7 @@ def test_in_axes_as_a_prefix(generator: np.random.Generator) -> None:
     y = generator.normal(size=3).astype(np.float32)
 
     def function(tree: Any, y: Any) -> Any:
-        return {"product": tree["w"] * y, "sum": tree["b"][0] + tree["b"][1] + y}
+        return {"product": tree["w"] * y.sum(), "sum": tree["b"][0] + tree["b"][1] + y.sum()}
 
     for in_axes in (
         ({"w": 0, "b": (None, 1)}, 0),
@@ -622,7 +622,7 @@ def test_device_functions(x: np.ndarray[Any, Any]) -> None:
 
 
 def modules() -> Iterator[str]:
-    """All modules but those that need an argument or a compiler to be imported."""
+    """All modules but those that need a compiler to be imported."""
     for found in pkgutil.walk_packages(tx.__path__, "tinyxla."):
         if not found.name.startswith("tinyxla.backends.numba"):
             yield found.name
@@ -645,5 +645,6 @@ def test_public_functions_are_documented() -> None:
     for module in (tx, tx.lax, tx.nn, tx.random, tx.tree_util):
         for name in getattr(module, "__all__", dir(module)):
             found = getattr(module, name)
-            if not name.startswith("_") and callable(found):
+            ours = str(getattr(found, "__module__", "")).startswith("tinyxla")
+            if ours and not name.startswith("_") and callable(found):
                 assert found.__doc__, f"{module.__name__}.{name} has no docstring"

@@ -71,7 +71,14 @@ SCALARS: list[Any] = [True, 3, 2.5, 1j, np.int64(3), np.float64(2.5), np.float32
 NARROW = ["bool", "int8", "uint8", "uint32", "int32", "bfloat16", "float16", "float32", "complex64", "float8_e5m2"]
 
 
-@pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "power", "less"])
+BINARY = [
+    "add", "multiply", "true_divide", "power", "less", "subtract", "floor_divide", "remainder", "fmod", "left_shift",
+    "arctan2", "hypot", "logaddexp", "copysign", "heaviside", "maximum", "fmax", "bitwise_and", "logical_or", "float_power",
+    "logaddexp2", "right_shift", "nextafter", "isclose",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", BINARY)
 def test_types_with_scalars(function: str) -> None:
     for name, scalar in itertools.product(NARROW, SCALARS):
         found, expected = (kind_of(m, function, m.ones(3, name), scalar) for m in (jnp, jax.numpy))

@@ -86,7 +86,7 @@ class Accuracy:
 
 
 ACCURACY = {
-    "atan2": Accuracy(1.5, 1.5),
+    "atan2": Accuracy(1.6, 1.6),
     "cbrt": Accuracy(0.51, 0.51),
     "cos": Accuracy(1.8, 1.8),
     "cosh": Accuracy(1.5, 1.5),

@@ -56,8 +56,8 @@ def format_of(x: Scalar) -> FloatFormat:
 def polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     """The sum of coefficients[k] x^k. There must be two at least.
 
-    The upper part of a long one is evaluated as an even and an odd polynomial, which nearly halves the chain of operations
-    that wait for each other. The first coefficients are left out of that: even and odd part may cancel there.
+    The upper part of a long one is evaluated as an even and an odd polynomial, which nearly halves the chain of
+    operations that wait for each other. The first coefficients are left out of that: there the two parts may cancel.
     """
     if len(coefficients) <= 10:
         *lower, before_last, last = coefficients

@@ -80,6 +80,18 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
             yield operand, place
 
 
+def compared(x: Instruction, place: Place) -> list[Coordinate]:
+    """The coordinates that matter by themselves, wherever operands are read: those that an iota counts, and those that a
+    padding or a concatenation compares with its edges."""
+    if x.op is movement.iota:
+        return [place[x.attributes.iota_dimension]]
+    if x.op is movement.concatenate:
+        return [place[x.attributes.dimension]]
+    if x.op is movement.pad:
+        return [c for c, edges in zip(place, x.attributes.padding_config, strict=True) if edges != (0, 0, 0)]
+    return []
+
+
 def _through_reshape(x: Instruction, place: Place) -> Place:
     result = x.array_shape.dimensions
     source = x.operands[0].array_shape.dimensions

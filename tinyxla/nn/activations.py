@@ -147,7 +147,10 @@ def softplus(x: ArrayLike) -> Array:
     >>> softplus(np.array([-np.inf, 100.0]))
     Array([  0., 100.], dtype=float32)
     """
-    return tnp.logaddexp(x, 0.0)
+    value = inexact_array(x, "nn.softplus")
+    positive = value > 0
+    size = tnp.where(positive, value, -value)  # not abs, whose derivatives at 0 are those of neither side
+    return tnp.where(positive, value, tnp.zeros_like(value)) + tnp.log1p(tnp.exp(-size))
 
 
 def log_sigmoid(x: ArrayLike) -> Array:

@@ -137,8 +137,9 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
         raise DTypeError(
             f"power: an integer array to the negative power {y} is not an integer; convert it with astype(float)."
         )
-    of, is_weak = type_of(exponent)
-    return _power(base, exponent).with_weak_type(weak and (is_weak or not element_type(of).is_integer))
+    strong_integer = element_type(type_of(exponent)[0]).is_integer and not type_of(exponent)[1]
+    of_booleans = element_type(dtype).is_integer and not (type_of(base)[1] and type_of(exponent)[1])
+    return _power(base, exponent).with_weak_type(weak and not strong_integer and not of_booleans)
 
 
 _power = binary("power", ops.pow_, "x to the power of y.", to_integer=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -347,14 +347,16 @@ def average(
 
 def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdims: bool) -> Array:
     x = array_of(a, what)
-    if x.dtype.kind == "c":
-        raise DTypeError(f"{what}: complex numbers have no order; compare their real parts or magnitudes.")
     ranks = x.ndim
     if axis is None:
         x = movement.reshape_to(x, (x.size,))  # type: ignore[assignment]
     along = 0 if axis is None else canonical_axis(axis, x.ndim, what)
     if x.shape[along] == 0:
         raise ShapeError(f"{what}: axis {along} of shape {x.shape} is empty, so no element is the largest or smallest.")
+    if x.dtype.kind == "c":  # ordered by real parts, then by imaginary ones: the first that is the extremum, or NaN
+        extreme = (max if direction == "GT" else min)(x, along, keepdims=True)
+        x = arith.logical_or(arith.equal(x, extreme), arith.isnan(x))
+        direction = "GT"
     index = default_int()
     if eager(x):
         function = np.argmax if direction == "GT" else np.argmin

@@ -8,10 +8,9 @@ from itertools import pairwise
 
 from tinyxla.backends.numba.loops import Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
-from tinyxla.compiler.access import Place, dims_of
+from tinyxla.compiler.access import Place, compared, dims_of
 from tinyxla.compiler.fusion import is_costly, walk
 from tinyxla.hlo import Instruction
-from tinyxla.ops import movement
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 COSTLY_WORK = 8  # of an exponential, say, in simple operations
@@ -41,10 +40,7 @@ def merged(
     read = [(x, place) for x, place, _ in walk(roots, stored)]
     for x, place in [*((root, whole) for root in roots), *read, *also]:
         pure = [c for c in place if c != -1]
-        # dimensions under an iota are counted, and those in a function of the index are told apart
-        broken = dims_of([c for c in pure if isinstance(c, frozenset)])
-        if x.op is movement.iota:
-            broken |= dims_of([place[x.attributes.iota_dimension]])
+        broken = dims_of([c for c in pure if isinstance(c, frozenset)]) | dims_of(compared(x, place))
         follows = set(pairwise(pure))
         for pair in joinable:
             present = (pair[0] in pure, pair[1] in pure)

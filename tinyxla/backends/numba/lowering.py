@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value
 from tinyxla.compiler.access import matching
 from tinyxla.compiler.fusion import Plan, is_leaf
@@ -220,6 +222,15 @@ class Lowering:
     def initial(self, x: Instruction) -> list[Operand]:
         count = len(x.operands) // 2
         return [self.value(o, ()) for o in x.operands[count:]]
+
+    def neutral(self, x: Instruction) -> list[Operand]:
+        """What one of several pieces of a reduction starts from: an initial value counts once, where they are joined."""
+        op = reduction.monoid(x.attributes.to_apply)
+        if op is None:
+            return self.initial(x)
+        kind = x.operands[0].array_shape.element_type
+        value = np.asarray(reduction.identity_element(op, kind.dtype)).astype(kind.dtype)
+        return [Literal(kind.name, value.item())]
 
     def accumulate(self, x: Instruction, carried: Sequence[Operand], coordinates: Coordinates) -> list[Operand]:
         count = len(x.operands) // 2

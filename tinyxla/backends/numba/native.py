@@ -13,6 +13,7 @@ written, everything works without it.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -54,6 +55,16 @@ class CacheInfo:
 
 
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork: the thread that held the lock may not be there."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 _addresses: dict[str, dict[str, int]] = {}
 _info = CacheInfo()
 _writes = 0
@@ -209,7 +220,7 @@ def _new_engine() -> llvm.ExecutionEngine:
     """An engine owns its target machine: deleting it would delete that. Hence engines are kept for ever."""
     _load_math_library()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
-    _kept.append(engine)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # never freed: at exit a thread may still be inside its code
     return engine
 
 

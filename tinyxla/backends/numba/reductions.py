@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, finished, merged, piece_of, spread
 from tinyxla.backends.numba.loops import Index, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Users
 from tinyxla.compiler.access import renumbered
 from tinyxla.compiler.fusion import Fusion, Plan, base, domain, results_of, walk
+from tinyxla.compiler.simplification import scalar_value
 from tinyxla.hlo import Instruction
-from tinyxla.ops import reduction
+from tinyxla.ops import calls, reduction
 from tinyxla.shapes import Shape
 
 COLUMNS = 1 << 9  # accumulators of a column reduction
@@ -30,7 +33,8 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     independent = math.prod(a.size for a in kept) * blocks
     long = over[0].size if over else 1
     each = math.prod(a.size for a in over[1:]) * width * work
-    pieces = max(1, min(64, long * each // (CHUNK * COSTLY_WORK))) if independent < FEW_COLUMNS else 1
+    few = independent < FEW_COLUMNS and space.divisible
+    pieces = max(1, min(64, long * each // (CHUNK * COSTLY_WORK))) if few else 1
     low = Lowering("column", plan, space.own(users))
     b = low.builder
     rows = [b.scratch(x.array_shape.element_type.name, width) for x in space.arrays]
@@ -41,7 +45,7 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         outer = low.split_index(b.index("divide", index, blocks), [a.size for a in kept])
         left = columns.size if blocks == 1 else b.index("subtract", columns.size, begin)
         here = b.index("minimum", left, COLUMNS)
-        initial = [value for root in roots for value in low.initial(base(root))]
+        initial = space.start(low, pieces)
         with low.loop(0, here) as (j, _):
             for row, value in zip(rows, initial, strict=True):
                 b.store(row, j, value)
@@ -86,6 +90,7 @@ class _Reductions:
         also = [(x, renumbered(place, kept)) for x, place in after]
         self.axes = merged(self.roots, plan.stored, self.sizes, apart=breaks, also=also)
         self.work = cost(self.roots, plan.stored)
+        self.divisible = all(_is_divisible(base(root)) for root in self.roots)
 
     def own(self, users: Users) -> list[Instruction]:
         return [*self.after, *(part for root in self.roots for part in results_of(root, users))]
@@ -94,6 +99,11 @@ class _Reductions:
         by_axis = dict(zip(axes, indices, strict=True))
         given = [a for a in self.axes if a in by_axis]
         return spread(given, [by_axis[a] for a in given], len(self.sizes))
+
+    def start(self, low: Lowering, pieces: int) -> list[Operand]:
+        """What the accumulators of one of so many pieces hold at first."""
+        values = low.initial if pieces == 1 else low.neutral
+        return [value for root in self.roots for value in values(base(root))]
 
     def accumulate(self, low: Lowering, values: Sequence[Operand], place: Coordinates) -> list[Operand]:
         updated: list[Operand] = []
@@ -130,13 +140,29 @@ class _Reductions:
             low.define(root, result)
 
 
+def _is_divisible(x: Instruction) -> bool:
+    """Whether pieces of a reduction may each start anew: from the neutral element of a known op, or else from initial
+    values that change nothing when they are met again."""
+    body = x.attributes.to_apply
+    starts = [scalar_value(o) for o in x.operands[len(x.operands) // 2 :]]
+    if reduction.monoid(body) is not None:
+        return True
+    if any(start is None for start in starts):
+        return False
+    found = calls.evaluate(body, [*map(np.asarray, starts), *map(np.asarray, starts)])
+    parts = found if isinstance(found, tuple) else (found,)
+    return all(
+        np.asarray(part).tobytes() == np.asarray(start).tobytes() for part, start in zip(parts, starts, strict=True)
+    )
+
+
 def _combine(space: _Reductions, plan: Plan, users: Users, pieces: int) -> LoweredKernel:
     """Reduce over the pieces, which are the first dimension of the partial results."""
     low = Lowering("combine", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         result = low.split_index(index, space.results)
-        initial = [value for root in space.roots for value in low.initial(base(root))]
+        initial = space.start(low, 1)
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
             elements = [low.load(partial, (*indices, *result)) for partial in space.partials]
@@ -157,13 +183,13 @@ def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     over = [a for a in space.axes if a.first in space.reduced]
     kept = [a for a in space.axes if a.first not in space.reduced]
     inner = math.prod(a.size for a in over[1:])
-    pieces = max(1, min(over[0].size, over[0].size * inner // CHUNK))
+    pieces = max(1, min(over[0].size, over[0].size * inner // CHUNK)) if space.divisible else 1
     low = Lowering("split", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         piece = b.index("remainder", index, pieces)
         outer = low.split_index(b.index("divide", index, pieces), [a.size for a in kept])
-        initial = [value for root in space.roots for value in low.initial(base(root))]
+        initial = space.start(low, pieces)
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         if pieces > 1:
             bounds[0] = piece_of(low, piece, pieces, over[0].size)[1:]
