@@ -592,6 +592,15 @@ def test_fused_multiply_add_rounds_once() -> None:
                 assert error <= abs(Fraction(float(neighbour)) - exact)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fused_multiply_add_just_below_a_tie(dtype: type) -> None:
+    """Rounding to a wider format first would make it a tie, and the second rounding would go up."""
+    eps = np.finfo(dtype).eps
+    a, b, c = (np.array([value], dtype) for value in ((1 + eps) * (eps / 2), 1 - eps, 1 + eps))
+    assert NumpyScalar(a).fma(NumpyScalar(b), NumpyScalar(c)).array == c
+    assert NumpyScalar(-a).fma(NumpyScalar(b), NumpyScalar(-c)).array == -c
+
+
 def test_fused_multiply_add_of_special_values() -> None:
     for dtype in (np.float32, np.float64):
         a, b, c = (part.ravel() for part in np.meshgrid(*[special_values(dtype)] * 3))

@@ -81,8 +81,8 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
 
 
 def compared(x: Instruction, place: Place) -> list[Coordinate]:
-    """The coordinates that matter by themselves, wherever operands are read: those that an iota counts, and those that a
-    padding or a concatenation compares with its edges."""
+    """The coordinates that matter by themselves, wherever operands are read: those that an iota counts, and those that
+    a padding or a concatenation compares with its edges."""
     if x.op is movement.iota:
         return [place[x.attributes.iota_dimension]]
     if x.op is movement.concatenate:

@@ -63,7 +63,7 @@ def unary(name: str, op: Op, text: str, *, to_inexact: bool = False, to_integer:
     def common(x: Any) -> Type:
         found = type_of(x)
         if to_integer and found[0].kind == "b":
-            found = promote_types(found, type_of(0))
+            found = promote_types(found, type_of(0))[0], False
         return inexact(found) if to_inexact else found
 
     def slow(x: ArrayLike) -> Array:
@@ -105,7 +105,7 @@ def binary(
     def common(x: Any, y: Any) -> Type:
         found = promote_types(type_of(x), type_of(y))
         if to_integer and found[0].kind == "b":
-            found = promote_types(found, type_of(0))
+            found = promote_types(found, type_of(0))[0], False
         return inexact(found) if to_inexact else found
 
     def plan_for(x: Any, y: Any, dtype: np.dtype[Any], weak: bool) -> tuple[_Plan, Callable[..., Any]]:

@@ -8,10 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinyxla.errors import ShapeError
 from tinyxla.numpy.arguments import ArrayLike, cast, operand, python_dtype, type_of
 from tinyxla.numpy.creation import array
-from tinyxla.ops import bits, movement
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_dtype
@@ -166,26 +164,6 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """The array with elements of another type, also where that is a 64-bit one."""
     return cast(array(x), python_dtype(dtype), False)
-
-
-def view(x: ArrayLike, dtype: Any = None) -> Array:
-    """The bits of an array as elements of another type; of another width, along the last axis."""
-    source = array(x)
-    target = element_type(source.dtype if dtype is None else python_dtype(dtype))
-    kind = element_type(source.dtype)
-    if kind is target:
-        return source
-    if source.ndim == 0 and kind.bits != target.bits:
-        raise ShapeError(f"view: an array without dimensions has no axis along which {kind} becomes {target}.")
-    if kind.bits > target.bits:
-        parts = bits.bitcast_convert(source, new_element_type=target)
-        return movement.reshape_to(parts, (*source.shape[:-1], source.shape[-1] * parts.shape[-1]))  # type: ignore
-    if kind.bits < target.bits:
-        ratio = target.bits // kind.bits
-        if source.shape[-1] % ratio:
-            raise ShapeError(f"view: {source.shape[-1]} elements of {kind} are not a multiple of {ratio}, one {target}.")
-        source = movement.reshape_to(source, (*source.shape[:-1], source.shape[-1] // ratio, ratio))
-    return bits.bitcast_convert(source, new_element_type=target)
 
 
 def isscalar(element: Any) -> bool:

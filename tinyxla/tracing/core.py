@@ -106,6 +106,9 @@ class CarryingTracer(Tracer):
     def concrete(self, wanted: str) -> ConcreteArray:
         return self.value.concrete(wanted)
 
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 class GraphTracer(Tracer):
     """The result of an instruction."""

@@ -27,6 +27,7 @@ class BatchTracer(CarryingTracer):
         return whole[: self.axis] + whole[self.axis + 1 :]
 
     concrete = Tracer.concrete  # the value is that of all examples
+    __str__ = Tracer.__repr__
 
 
 class BatchTrace(Trace):

@@ -224,7 +224,7 @@ class Lowering:
         return [self.value(o, ()) for o in x.operands[count:]]
 
     def neutral(self, x: Instruction) -> list[Operand]:
-        """What one of several pieces of a reduction starts from: an initial value counts once, where they are joined."""
+        """Where one of several pieces of a reduction starts: the initial value counts once, where they are joined."""
         op = reduction.monoid(x.attributes.to_apply)
         if op is None:
             return self.initial(x)

@@ -1,0 +1,43 @@
+"""The examples in the docstrings run and give what they say."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import numpy as np
+import pytest
+
+from tinyxla import lax, random
+
+MODULES = {
+    "tinyxla.dtypes": {},
+    "tinyxla.lax": {},
+    "tinyxla.lax.contraction": vars(lax),
+    "tinyxla.lax.elementwise": vars(lax),
+    "tinyxla.lax.indexing": vars(lax),
+    "tinyxla.lax.movement": vars(lax),
+    "tinyxla.lax.ordering": vars(lax),
+    "tinyxla.lax.reductions": vars(lax),
+    "tinyxla.nn": {},
+    "tinyxla.nn.activations": {},
+    "tinyxla.nn.initializers": {"random": random},
+    "tinyxla.nn.normalization": {},
+    "tinyxla.random": {},
+    "tinyxla.random.distributions": vars(random),
+    "tinyxla.random.keys": {},
+    "tinyxla.random.selections": vars(random),
+    "tinyxla.scipy.special": {},
+    "tinyxla.tree": {},
+    "tinyxla.tree_util": {},
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str) -> None:
+    module = importlib.import_module(name)
+    names = {**vars(module), "np": np, **MODULES[name]}
+    names.pop("__name__", None)
+    result = doctest.testmod(module, globs=names)
+    assert result.attempted > 0
+    assert result.failed == 0

@@ -1,0 +1,97 @@
+"""Floats as they are represented: their bits, their neighbours, their mantissas and exponents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
+from tinyxla.numpy.creation import array
+from tinyxla.ops import bits, movement
+from tinyxla.ops import elementwise as ops
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array
+
+
+def view(x: ArrayLike, dtype: Any = None) -> Array:
+    """The bits of an array as elements of another type; of another width, along the last axis."""
+    source: Any = array(x)
+    target = element_type(source.dtype if dtype is None else python_dtype(dtype))
+    kind = element_type(source.dtype)
+    if kind is target:
+        return source
+    if source.ndim == 0 and kind.bits != target.bits:
+        raise ShapeError(f"view: an array without dimensions has no axis along which {kind} becomes {target}.")
+    if kind.bits > target.bits:
+        parts = bits.bitcast_convert(source, new_element_type=target)
+        return movement.reshape_to(parts, (*source.shape[:-1], source.shape[-1] * parts.shape[-1]))  # type: ignore
+    if kind.bits < target.bits:
+        ratio = target.bits // kind.bits
+        if source.shape[-1] % ratio:
+            raise ShapeError(f"view: {source.shape[-1]} elements of {kind} are no multiple of {ratio}, one {target}.")
+        source = movement.reshape_to(source, (*source.shape[:-1], source.shape[-1] // ratio, ratio))
+    return bits.bitcast_convert(source, new_element_type=target)
+
+
+def _check_real(what: str, x: Array) -> None:
+    if x.dtype.kind == "c":
+        raise DTypeError(f"{what}: takes real numbers, but got an array of {x.dtype.name}; take its parts.")
+
+
+def _signed(x: Any) -> Any:
+    return bits.bitcast_convert(x, new_element_type=element_type(f"s{element_type(x.dtype).bits}"))
+
+
+def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The float next to x in the direction of y.
+
+    Read as integers, floats of one sign are in order of their magnitudes, so the neighbour is one away.
+    """
+    (x, y), (_, weak) = promoted("nextafter", x, y, to_inexact=True)
+    _check_real("nextafter", x)
+    x, y = broadcasted("nextafter", [x, y])
+    pattern = _signed(x)
+    one = like(1, pattern)
+    outwards = ops.eq(ops.lt(x, y), ops.gt(x, like(0, x)))
+    moved = ops.select(outwards, ops.add(pattern, one), ops.sub(pattern, one))
+    kind = element_type(x.dtype)
+    smallest = like(ml_dtypes.finfo(x.dtype).smallest_subnormal, x)
+    found = bits.bitcast_convert(moved, new_element_type=kind)
+    found = ops.select(ops.eq(x, like(0, x)), arith.copysign(smallest, y), found)
+    found = ops.select(ops.eq(x, y), y, found)
+    either_nan = ops.or_(ops.ne(x, x), ops.ne(y, y))
+    return ops.select(either_nan, like(np.nan, x), found).with_weak_type(weak)
+
+
+def spacing(x: ArrayLike, /) -> Array:
+    """The distance from x to the next float away from zero, with the sign of x."""
+    x = inexact_array(x, "spacing")
+    _check_real("spacing", x)
+    return arith.subtract(nextafter(x, arith.copysign(np.inf, x)), x)
+
+
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """A mantissa from 0.5 to 1, with the sign of x, and an exponent of 2 whose product is x."""
+    x = inexact_array(x, "frexp")
+    _check_real("frexp", x)
+    kind = element_type(x.dtype)
+    info = ml_dtypes.finfo(x.dtype)
+    mantissa_bits = int(info.nmant)
+    scale = 2.0 ** (mantissa_bits + 1)
+    tiny = ops.lt(ops.abs_(x), like(info.smallest_normal, x))  # subnormal: scaled first
+    wide = ops.select(tiny, ops.mul(x, like(scale, x)), x)
+    pattern = _signed(wide)
+    exponent_mask = (1 << (kind.bits - 1 - mantissa_bits)) - 1
+    bias = exponent_mask >> 1
+    raised = ops.and_(ops.shift_right_logical(pattern, like(mantissa_bits, pattern)), like(exponent_mask, pattern))
+    exponent = ops.sub(cast(raised, np.dtype(np.int32)), like(bias - 1, cast(raised, np.dtype(np.int32))))
+    exponent = ops.sub(exponent, ops.select(tiny, like(mantissa_bits + 1, exponent), like(0, exponent)))
+    cleared = ops.and_(pattern, like(~(exponent_mask << mantissa_bits), pattern))
+    half = ops.or_(cleared, like((bias - 1) << mantissa_bits, pattern))
+    mantissa = bits.bitcast_convert(half, new_element_type=kind)
+    special = ops.or_(ops.eq(x, like(0, x)), ops.not_(ops.is_finite(x)))
+    return ops.select(special, x, mantissa), ops.select(special, like(0, exponent), exponent)
