@@ -53,7 +53,7 @@ def kind_of(module: Any, function: str, *operands: Any) -> Any:
     try:
         compute = lambda: getattr(module, function)(*operands)  # noqa: E731
         result = jax.eval_shape(compute) if module is jax.numpy else compute()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):
         return "refused"
     return result.dtype.name, bool(result.weak_type) and result.dtype != bool  # weak booleans are like others
 

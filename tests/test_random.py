@@ -358,3 +358,11 @@ KEY = np.array([0, 42], np.uint32)
 def test_errors(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_normal_is_that_of_jax_to_the_last_bits() -> None:
+    ours, theirs = random.PRNGKey(42), jax.random.PRNGKey(42)
+    found = np.asarray(random.normal(ours, (50000,)))
+    expected = np.asarray(jax.random.normal(theirs, (50000,)))
+    assert np.max(np.abs(found - expected) / np.spacing(np.abs(expected))) <= 4
+    assert np.mean(found == expected) > 0.9

@@ -38,6 +38,10 @@ class ShapeDtypeStruct:
     dtype: Any
     weak_type: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", as_integers(self.shape, "The shape of a ShapeDtypeStruct"))
+        object.__setattr__(self, "dtype", element_type(self.dtype).dtype)
+
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
@@ -93,10 +97,6 @@ def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
         raise ArgumentError(f"{what} must be an integer or a tuple of integers, but is {given!r}.") from None
 
 
-def _structure(treedef: pytrees.TreeDef) -> str:
-    return str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
-
-
 # --- reverse mode -------------------------------------------------------------------------------------------------------
 
 
@@ -125,7 +125,7 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
     def flat(*leaves: Any) -> list[Any]:
         result = function(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = _pair(result, "vjp")
+            result, found["aux"] = _pair(result, _name(function))
         outputs, found["tree"] = arrays_of(result, f"The result of {_name(function)}")
         return outputs
 
@@ -140,12 +140,10 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (result, pullback, _lowered(found["aux"])) if has_aux else (result, pullback)
 
 
-def _pair(result: Any, what: str) -> tuple[Any, Any]:
+def _pair(result: Any, name: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
-        raise ArgumentError(
-            f"{what} with has_aux=True: the function must return a pair (result, auxiliary), but returned "
-            f"{reprlib.repr(result)}."
-        )
+        shown = f"the array {Shape.of(result)}" if isinstance(result, Array) else reprlib.repr(result)
+        raise ArgumentError(f"With has_aux=True {name} must return a pair (result, auxiliary), but it returned {shown}.")
     return result  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -174,8 +172,8 @@ def _matched(
     """Tangents or cotangents in the types of what they belong to."""
     if given_tree != tree:
         raise ArgumentError(
-            f"The {what} must have the structure of the {where}, which is {_structure(tree)} where * stands for an array; "
-            f"but it has the structure {_structure(given_tree)}."
+            f"The {what} must have the structure of the {where}, which is {pytrees.structure_text(tree)} where * stands for "
+            f"an array, but it has the structure {pytrees.structure_text(given_tree)}."
         )
     found: list[Array] = []
     for x, template in zip(given, templates, strict=True):
@@ -350,7 +348,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any], has
     def flat(*leaves: Any) -> list[Any]:
         result = function(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = _pair(result, "jvp")
+            result, found["aux"] = _pair(result, _name(function))
         outputs, found["tree"] = arrays_of(result, f"The result of {_name(function)}")
         return outputs
 
@@ -546,10 +544,11 @@ def _batch_size(
     mapped = [(x, a, name) for x, a, name in zip(inputs, axes, names, strict=True) if a is not None]
     sizes = {x.shape[a] for x, a, _ in mapped}
     if given is not None:
-        (size,) = as_integers((given,), f"{what}: axis_size")
-        if size < 0:
-            raise ShapeError(f"{what}: axis_size must not be negative, but is {size}.")
-        sizes.add(size)
+        if not hasattr(given, "__index__"):
+            raise ArgumentError(f"{what}: axis_size must be an integer, but is {given!r}.")
+        if given < 0:
+            raise ShapeError(f"{what}: axis_size must not be negative, but is {given}.")
+        sizes.add(operator.index(given))
     if not sizes:
         raise ArgumentError(f"{what}: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
     if len(sizes) > 1:
@@ -583,6 +582,7 @@ def make_graph(function: Function) -> Callable[..., Module]:
         >>> [x.op.name for x in graph.entry.instructions]
         ['parameter', 'constant', 'add', 'tuple']
     """
+    _check_callable("make_graph", function)
 
     @functools.wraps(function)
     def graph(*args: Any, **kwargs: Any) -> Module:
@@ -619,6 +619,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         >>> tx.eval_shape(lambda x: x @ x, tx.ShapeDtypeStruct((2, 2), "float32")).shape
         (2, 2)
     """
+    _check_callable("eval_shape", function)
     made, _, weak, tree = trace_tree(function, args, kwargs)
     outputs = [
         ShapeDtypeStruct(x.array_shape.dimensions, x.array_shape.dtype, w)

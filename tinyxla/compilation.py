@@ -84,6 +84,7 @@ class Jitted:
 
     def __init__(self, function: Function, static: frozenset[int], static_names: frozenset[str]) -> None:
         functools.update_wrapper(self, function)
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
         self._static = static
         self._static_names = static_names
@@ -116,7 +117,7 @@ class Jitted:
         for x in leaves:
             if isinstance(x, ShapeDtypeStruct):
                 raise ArgumentError(
-                    f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or eval_shape."  # type: ignore[attr-defined]
+                    f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or eval_shape."
                 )
         return program.apply(leaves)
 
@@ -145,7 +146,7 @@ class Jitted:
         held = {n: args[n] for n in numbers}
         named = {name: value for name, value in kwargs.items() if name in self._static_names}
         for where, value in [*held.items(), *named.items()]:
-            _check_static(where, value, self.__name__)  # type: ignore[attr-defined]
+            _check_static(where, value, self.__name__)
         rest = tuple(x for n, x in enumerate(args) if n not in numbers)
         others = {name: value for name, value in kwargs.items() if name not in named}
 
@@ -166,7 +167,7 @@ class Jitted:
         except TypeError:
             name = argument_names(args, kwargs)[number]
             raise ArgumentError(
-                f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a Python value, "  # type: ignore[attr-defined]
+                f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a Python value, "
                 "mark it with static_argnums or static_argnames."
             ) from None
 
@@ -176,7 +177,7 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling."""
         program, _ = self._program(args, kwargs)
-        return Lowered(self.__name__, program)  # type: ignore[attr-defined]
+        return Lowered(self.__name__, program)
 
     def clear_cache(self) -> None:
         """Forget what was traced and compiled for this function."""
@@ -262,7 +263,8 @@ class Compiled:
         leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
         if structure != self._program.structure:
             raise ArgumentError(
-                f"A program compiled for arguments of the structure {self._program.structure} was called with {structure}."
+                f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} was "
+                f"called with {pytrees.structure_text(structure)}."
             )
         arrays = [as_array(x) for x in leaves]
         shapes = [Shape.of(x) for x in arrays]
@@ -317,10 +319,18 @@ def jit(
     if not callable(function):
         raise ArgumentError(f"jit takes a function, but got {function!r} of type {type(function).__name__}.")
     numbers = set(as_integers(() if static_argnums is None else static_argnums, "jit: static_argnums"))
-    names = set(() if static_argnames is None else (static_argnames,) if isinstance(static_argnames, str) else static_argnames)
+    names = set(_names(static_argnames))
     if numbers or names:
         _complete(function, numbers, names)
     return Jitted(function, frozenset(numbers), frozenset(names))
+
+
+def _names(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    names = () if given is None else (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"jit: static_argnames must be a name or a tuple of names, but is {given!r}.")
+    return names
 
 
 def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
@@ -333,12 +343,12 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
     positional = [p.name for p in parameters if p.kind in by_position]
     by_name = {p.name for p in parameters} if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters) else names
     for name in names - by_name:
-        raise ArgumentError(f"jit of {function.__name__}: static_argnames has {name!r}, but there is no such parameter.")
+        raise ArgumentError(f"jit of {getattr(function, '__name__', function)}: static_argnames has {name!r}, but there is no such parameter.")
     variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
     for n in numbers:
         if not variadic and not -len(positional) <= n < len(positional):
             raise ArgumentError(
-                f"jit of {function.__name__}: static_argnums has {n}, but it takes {len(positional)} positional arguments."
+                f"jit of {getattr(function, '__name__', function)}: static_argnums has {n}, but it takes {len(positional)} positional arguments."
             )
     named = {positional[n] for n in numbers if -len(positional) <= n < len(positional)}
     numbers.update(k for k, name in enumerate(positional) if name in names)

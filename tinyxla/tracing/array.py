@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, TracerError
+from tinyxla.errors import ArgumentError, ShapeError, TracerError
 
 _namespace: Any = None
 
@@ -84,23 +84,45 @@ class Array:
     # --- values for Python
 
     def __bool__(self) -> bool:
-        return bool(self.concrete("A Python condition (if, while, and, or, not, bool())").numpy())
+        value = self.concrete("A Python condition (if, while, and, or, not, bool())")
+        if value.size != 1:
+            raise ShapeError(
+                f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or tinyxla.numpy.where for "
+                "a choice for each element."
+            )
+        return bool(value.numpy())
 
     def __int__(self) -> int:
-        return int(self.concrete("int()").numpy())
+        return int(self._single("int()"))
 
     def __float__(self) -> float:
-        return float(self.concrete("float()").numpy())
+        return float(self._single("float()"))
 
     def __complex__(self) -> complex:
-        return complex(self.concrete("complex()").numpy())
+        return complex(self._single("complex()"))
 
     def __index__(self) -> int:
-        return self.concrete("A Python index").numpy().__index__()
+        value = self._single("A Python index")
+        if value.dtype.kind not in "iu":
+            raise ArgumentError(f"A Python index must be an integer, but the array is of {value.dtype.name}; use astype(int).")
+        return value.__index__()
+
+    def _single(self, wanted: str) -> Any:
+        """The value of an array without dimensions."""
+        value = self.concrete(wanted)
+        if value.shape:
+            raise ArgumentError(
+                f"{wanted} takes an array without dimensions, but this one has the shape {value.shape}; choose an element by "
+                "indexing, or use tolist()."
+            )
+        return value.numpy()
 
     def item(self, *index: int) -> Any:
         """The only element (or the one at `index`) as a Python number."""
-        return self.concrete("item()").numpy().item(*index)
+        value = self.concrete("item()")
+        if not index and value.size != 1:
+            raise ShapeError(f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist().")
+        return value.numpy().item(*index)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ConcretizationError, LeakedTracerError, SourceLine, user_line
+from tinyxla.errors import ConcretizationError, LeakedTracerError, SizeError, SourceLine, user_line
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
@@ -66,6 +66,7 @@ class Tracer(Array):
 
     def concrete(self, wanted: str) -> ConcreteArray:
         """The value, where the trace has one; else an error that says what wanted it."""
+        check_active(self)
         raise ConcretizationError(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its shape "
             f"and element type are known. {_ADVICE}"
@@ -266,7 +267,7 @@ def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Non
     if key not in _checked:
         if len(_checked) > _MOST_CHECKED:
             _checked.clear()
-        _checked[key] = op.shape(*map(Shape.of, values), **attributes)
+        _checked[key] = checked_size(op, op.shape(*map(Shape.of, values), **attributes))
 
 
 _inferred: dict[Any, AnyShape] = {}
@@ -280,8 +281,19 @@ def infer_shape(op: Op, shapes: tuple[AnyShape, ...], attributes: dict[str, Any]
     if found is None:
         if len(_inferred) > _MOST_CHECKED:
             _inferred.clear()
-        found = _inferred[key] = op.shape(*shapes, **attributes)
+        found = _inferred[key] = checked_size(op, op.shape(*shapes, **attributes))
     return found
+
+
+_MOST_BYTES = 1 << 62  # an address takes 63 bits, and offsets are computed before they are checked
+
+
+def checked_size(op: Op, shape: AnyShape) -> AnyShape:
+    """The shape, unless no memory can be addressed that would hold it."""
+    for part in shape.elements if isinstance(shape, TupleShape) else (shape,):
+        if isinstance(part, Shape) and max(part.size, *part.dimensions, 0) * part.dtype.itemsize > _MOST_BYTES:
+            raise SizeError(f"{op.name}: an array {part} has more bytes than a computer can address; give it smaller sizes.")
+    return shape
 
 
 Op.bind = staticmethod(bind)

@@ -42,12 +42,20 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     marked = map_tree(lambda x: _NONE if x is None else x, prefix, is_leaf=lambda x: x is None)
     try:
         found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
-    except ValueError as error:
-        raise ArgumentError(f"{what} {prefix!r} does not fit the structure of the value: {error}") from None
+    except ValueError:
+        raise ArgumentError(
+            f"{what} is {prefix!r}, which does not fit {structure_text(flatten(tree)[1])}, where * stands for an array; it must "
+            "have the same containers, and may have one value for all that is in a container."
+        ) from None
     return [None if x is _NONE else x for x in found]
 
 
 _NONE = object()
+
+
+def structure_text(treedef: TreeDef) -> str:
+    """The containers as Python writes them, with * for each leaf."""
+    return str(treedef).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(f", namespace={NAMESPACE!r}")
 
 
 def check_same_structure(trees: Sequence[TreeDef], what: str) -> None:
