@@ -143,7 +143,7 @@ class _Builder:
 
     def dimensions(self) -> tuple[int, ...]:
         while True:
-            rank = self.below(self.regime.highest_rank + 1)
+            rank = self.below(self.regime.highest_rank) + 1 if self.below(8) else 0
             found = tuple(int(self.choose(self.regime.sizes)) for _ in range(rank))
             if math.prod(found) <= self.regime.most_elements:
                 return found

@@ -155,6 +155,7 @@ def plan(computation: Computation) -> Plan:
 
 def _escaping(computation: Computation, steps: Sequence[Step]) -> set[Instruction]:
     found = {buffer_of(x) for x in computation.outputs}
+    users = computation.users()
     for step in steps:
         if isinstance(step, Fusion):
             own = set(step.roots)
@@ -163,7 +164,7 @@ def _escaping(computation: Computation, steps: Sequence[Step]) -> set[Instructio
                 found.update(x for x in step.reads if x in own and x.op is not reduction.reduce)
         else:
             found.update(map(buffer_of, step.root.operands))
-            found.update(results_of(step.root, computation.users()))
+            found.update(results_of(step.root, users))
     return found
 
 

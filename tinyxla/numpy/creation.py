@@ -28,7 +28,7 @@ from tinyxla.ops import elementwise as ops
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import checked_size, state
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -250,9 +250,13 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     by = 1 if by is None else by
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")
-    length = max(0, math.ceil((last - first) / by))
+    count = (last - first) / by
+    if not math.isfinite(count):
+        raise ArgumentError(f"arange: start, stop and step must be finite, but got {first}, {last} and {by}.")
+    length = max(0, math.ceil(count))
     if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
         return _iota(length, found)
+    checked_size("arange", Shape(element_type(np.int64), (length,)))  # in which it is counted
     return ConcreteArray(np.asarray(np.arange(length) * by + first).astype(found))
 
 
@@ -330,7 +334,9 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     rows = integer_of("eye", "N", N)
     columns = rows if M is None else integer_of("eye", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
+    sizes = shape_of("eye", (rows, columns))
     if state.staging is None:
+        checked_size("eye", Shape(element_type(found), sizes))
         return ConcreteArray(np.eye(rows, columns, k, found))
     return cast(_diagonal_mask((rows, columns), k, "EQ"), found)
 

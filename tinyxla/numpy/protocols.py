@@ -38,7 +38,7 @@ def _function(name: str, said: str) -> Callable[..., Any]:
 def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a NumPy ufunc does that is given an array of this library."""
     said = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-    if kwargs.pop("out", None) not in (None, (None,)):
+    if any(target is not None for target in kwargs.pop("out", None) or ()):
         raise no_numpy_out(f"{said}(out=...)")
     if method == "__call__":
         return _function(ufunc.__name__, said)(*inputs, **kwargs)

@@ -267,7 +267,7 @@ def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Non
     if key not in _checked:
         if len(_checked) > _MOST_CHECKED:
             _checked.clear()
-        _checked[key] = checked_size(op, op.shape(*map(Shape.of, values), **attributes))
+        _checked[key] = checked_size(op.name, op.shape(*map(Shape.of, values), **attributes))
 
 
 _inferred: dict[Any, AnyShape] = {}
@@ -281,18 +281,18 @@ def infer_shape(op: Op, shapes: tuple[AnyShape, ...], attributes: dict[str, Any]
     if found is None:
         if len(_inferred) > _MOST_CHECKED:
             _inferred.clear()
-        found = _inferred[key] = checked_size(op, op.shape(*shapes, **attributes))
+        found = _inferred[key] = checked_size(op.name, op.shape(*shapes, **attributes))
     return found
 
 
 _MOST_BYTES = 1 << 62  # an address takes 63 bits, and offsets are computed before they are checked
 
 
-def checked_size(op: Op, shape: AnyShape) -> AnyShape:
+def checked_size(what: str, shape: AnyShape) -> AnyShape:
     """The shape, unless no memory can be addressed that would hold it."""
     for part in shape.elements if isinstance(shape, TupleShape) else (shape,):
         if isinstance(part, Shape) and max(part.size, *part.dimensions, 0) * part.dtype.itemsize > _MOST_BYTES:
-            raise SizeError(f"{op.name}: an array {part} has more bytes than a computer can address; give it smaller sizes.")
+            raise SizeError(f"{what}: an array {part} has more bytes than a computer can address; give it smaller sizes.")
     return shape
 
 

@@ -1,0 +1,355 @@
+"""Indexing, updated copies, and the functions of places, against NumPy (values) and JAX (places outside)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla.errors import (
+    ArgumentError,
+    AttributeValueError,
+    ConcretizationError,
+    DTypeError,
+    OutOfBoundsError,
+    ShapeError,
+    TinyxlaError,
+)
+from tinyxla.hlo import Computation
+from tinyxla.ops import calls, sorting
+from tinyxla.tracing import ConcreteArray, trace
+
+moderate = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+def values(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return (np.arange(np.prod(shape, dtype=int)) * 7 % 23 - 9).astype(np.float32).reshape(shape)
+
+
+@st.composite
+def array_and_index(draw: Any, repeated: bool = True) -> tuple[np.ndarray[Any, Any], Any]:
+    """An array, and an index of any kind that fits it; without places that are named twice if not `repeated`."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    batch = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    entries: list[Any] = []
+    d = 0
+    masked = False
+    while d < len(shape):
+        kind = draw(st.sampled_from(["int", "slice", "array", "mask", "new", "rest", "end"]))
+        n = shape[d]
+        if kind == "int":
+            entries.append(draw(st.integers(-n, n - 1)))
+        elif kind == "slice":
+            bound = st.none() | st.integers(-n - 2, n + 2)
+            entries.append(slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, 3, -1, -2]))))
+        elif kind == "array" and repeated:
+            sizes = tuple(draw(st.sampled_from([1, size])) for size in batch)[draw(st.integers(0, len(batch))) :]
+            entries.append(np.array(draw(st.lists(st.integers(-n, n - 1), min_size=int(np.prod(sizes)), max_size=int(np.prod(sizes)))), np.int32).reshape(sizes))
+        elif kind == "mask" and not masked and repeated and not any(isinstance(e, np.ndarray) and e.size != 1 for e in entries):
+            masked = True
+            batch = ()
+            entries.append(np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n))))
+        elif kind == "new":
+            entries.append(None)
+            continue
+        elif kind == "rest" and Ellipsis not in [e for e in entries if not isinstance(e, np.ndarray)]:
+            entries.append(Ellipsis)
+            d += draw(st.integers(0, len(shape) - d))
+            continue
+        elif kind == "end":
+            break
+        else:
+            entries.append(slice(None))
+        d += 1
+    return values(shape), entries[0] if len(entries) == 1 else tuple(entries)
+
+
+def recorded(function: Callable[..., Any], *arrays: Any) -> Any:
+    """The result by way of a graph, in which the arrays are not known."""
+    operands = [jnp.asarray(x) for x in arrays]
+    shapes = [tx.tracing.core.Shape.of(x) for x in operands]
+    graph, _, _ = trace(lambda *xs: [function(*xs)], shapes, "recorded")
+    (result,) = calls.evaluate(graph, [np.asarray(x) for x in operands])
+    return result
+
+
+def same(found: Any, expected: Any) -> None:
+    a, b = np.asarray(found), np.asarray(expected)
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@moderate
+@given(array_and_index())
+def test_reading(pair: tuple[np.ndarray[Any, Any], Any]) -> None:
+    x, index = pair
+    expected = x[index]
+    same(jnp.asarray(x)[index], expected)
+    same(recorded(lambda v: v[index], x), expected)
+    stacked = np.stack([x, x + 1])
+    same(tx.vmap(lambda v: v[index])(stacked), np.stack([expected, expected + 1]))
+
+
+@moderate
+@given(array_and_index())
+def test_gradient_of_reading(pair: tuple[np.ndarray[Any, Any], Any]) -> None:
+    x, index = pair
+    weights = values(x[index].shape) + 0.5
+    expected = np.zeros_like(x)
+    np.add.at(expected, index, weights)
+    same(tx.grad(lambda v: (v[index] * weights).sum())(x), expected)
+
+
+UPDATES: dict[str, Any] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "subtract": np.subtract,
+}
+
+
+@moderate
+@given(array_and_index(), st.sampled_from(sorted(UPDATES)), st.booleans())
+def test_updating(pair: tuple[np.ndarray[Any, Any], Any], name: str, whole: bool) -> None:
+    x, index = pair
+    y = values(x[index].shape) / 3 if whole else np.float32(1.5)
+    expected = x.copy()
+    UPDATES[name].at(expected, index, y)
+    same(getattr(jnp.asarray(x).at[index], name)(y), expected)
+    same(recorded(lambda v, w: getattr(v.at[index], name)(w), x, y), expected)
+    mapped = tx.vmap(lambda v: getattr(v.at[index], name)(y))(np.stack([x, x]))
+    same(mapped, np.stack([expected, expected]))
+
+
+@moderate
+@given(array_and_index())
+def test_setting(pair: tuple[np.ndarray[Any, Any], Any]) -> None:
+    x, index = pair
+    y = np.float32(99)
+    expected = x.copy()
+    expected[index] = y
+    same(jnp.asarray(x).at[index].set(y), expected)
+    same(recorded(lambda v, w: v.at[index].set(w), x, y), expected)
+    kept = np.ones_like(x)
+    kept[index] = 0
+    same(tx.grad(lambda v: v.at[index].set(0.0).sum())(x), kept)
+
+
+@moderate
+@given(array_and_index(repeated=False))
+def test_other_updates(pair: tuple[np.ndarray[Any, Any], Any]) -> None:
+    x, index = pair
+    for name, apply in (
+        ("divide", lambda v: v / np.float32(4)),
+        ("power", lambda v: v**3),
+    ):
+        expected = x.copy()
+        expected[index] = apply(x[index])
+        same(getattr(jnp.asarray(x).at[index], name)(4 if name == "divide" else 3), expected)
+    expected = x.copy()
+    expected[index] = np.sin(x[index])
+    same(jnp.asarray(x).at[index].apply(jnp.sin), expected)
+    same(jnp.asarray(x).at[index].get(), x[index])
+
+
+def test_gradient_of_setting() -> None:
+    """Of several values that are set at one place, the last stays."""
+    x, y = values((4,)), values((3,))
+    index = np.array([1, 1, 3])
+    gx, gy = tx.grad(lambda x, y: (x.at[index].set(y) * jnp.arange(4.0)).sum(), argnums=(0, 1))(x, y)
+    same(gx, np.float32([0, 0, 2, 0]))
+    same(gy, np.float32([0, 1, 3]))
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "set", "min", "max", "divide", "power"])
+def test_gradients_of_updates(name: str) -> None:
+    """Against differences of values (no place is named twice where JAX has no derivative for that)."""
+    x, y = np.float64([1.5, 2.5, -1.0, 3.0]), np.float64([2.0, 1.25])
+    index = np.array([0, 0] if name in ("add", "multiply") else [0, 3])
+
+    def loss(x: Any, y: Any) -> Any:
+        return (jnp.sin(getattr(x.at[index], name)(y)) * jnp.arange(1.0, 5.0)).sum()
+
+    tx.config.update("enable_x64", True)
+    try:
+        gradients = tx.grad(loss, argnums=(0, 1))(x, y)
+        for k, v in enumerate((x, y)):
+            for d in range(v.size):
+                step = np.zeros_like(v)
+                step[d] = 1e-6
+                up, down = ((x + s * step, y) if k == 0 else (x, y + s * step) for s in (1, -1))
+                expected = (float(loss(*map(jnp.asarray, up))) - float(loss(*map(jnp.asarray, down)))) / 2e-6
+                assert abs(float(gradients[k][d]) - expected) < 1e-6
+    finally:
+        tx.config.update("enable_x64", False)
+
+
+def test_products_with_zeros_have_gradients() -> None:
+    index = np.array([0, 0, 1])
+    gradient = tx.grad(lambda y: jnp.ones(2).at[index].multiply(y).sum())(np.float32([0, 3, 0]))
+    same(gradient, np.float32([3, 0, 1]))
+
+
+# --- traced places ------------------------------------------------------------------------------------------------------
+
+
+@moderate
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=5), st.sampled_from([None, "clip", "fill", "wrap", "drop"]))
+def test_places_that_are_not_known(places: list[int], mode: str | None) -> None:
+    """Outside the array they do what JAX does."""
+    x = values((4, 3))
+    i = np.array(places, np.int32)
+    expected = jax.numpy.asarray(x).at[i].get(mode=mode)
+    same(recorded(lambda v, i: v.at[i].get(mode=mode), x, i), expected)
+    same(tx.vmap(lambda k: jnp.asarray(x).at[k].get(mode=mode))(i), expected)
+    if mode is None:
+        same(recorded(lambda v, i: v[i], x, i), jax.numpy.asarray(x)[i])
+        same(recorded(lambda v, i: v[:, i], x, i), jax.numpy.asarray(x)[:, i])
+        same(recorded(lambda v, i: v[i, None, i], x, i), jax.numpy.asarray(x)[i, None, i])
+    for name in ("set", "add", "max"):
+        expected = getattr(jax.numpy.asarray(x).at[i], name)(7.0, mode=mode)
+        same(recorded(lambda v, i, name=name: getattr(v.at[i], name)(7.0, mode=mode), x, i), expected)
+    if mode in (None, "clip", "wrap", "fill"):
+        expected = jax.numpy.take(x, i, axis=1, mode=mode)
+        same(recorded(lambda v, i: jnp.take(v, i, axis=1, mode=mode), x, i), expected)
+        if mode is not None:
+            same(jnp.take(x, i, axis=1, mode=mode), expected)
+
+
+def test_one_place_that_is_not_known() -> None:
+    x = values((4, 3))
+    for k in (-5, -1, 0, 3, 9):
+        same(recorded(lambda v, i: v[i], x, np.int32(k)), jax.numpy.asarray(x)[k])
+        same(recorded(lambda v, i: v[0, i], x, np.int32(k)), jax.numpy.asarray(x)[0, k])
+        same(recorded(lambda v, i: v.at[i].add(1.0), x, np.int32(k)), jax.numpy.asarray(x).at[k].add(1.0))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "uint32"])
+def test_places_of_any_integer_type(dtype: str) -> None:
+    x = values((300,))
+    i = np.array([0, 100, 120], dtype)
+    same(recorded(lambda v, i: v[i], x, jnp.asarray(i, dtype)), x[i])
+    same(jnp.asarray(x)[i], x[i])
+
+
+def test_sizes_that_are_given() -> None:
+    x = values((3, 4))
+    for size in (0, 3, 12, 15):
+        found = tx.vmap(lambda v: jnp.stack(jnp.nonzero(v > 0, size=size, fill_value=-1)))(x[None])[0]
+        expected = jax.numpy.stack(jax.numpy.nonzero(x > 0, size=size, fill_value=-1))
+        same(found, expected)
+    same(jnp.bincount(jnp.array([1, 1, 5]), length=3), np.array([0, 2, 0], np.int32))
+    same(jnp.unique(jnp.array([3, 1, 3]), size=4), jax.numpy.unique(np.array([3, 1, 3]), size=4))
+    same(jnp.repeat(jnp.arange(3), np.array([1, 2, 0]), total_repeat_length=5), np.array([0, 1, 1, 1, 1], np.int32))
+
+
+# --- eager --------------------------------------------------------------------------------------------------------------
+
+
+def test_slices_are_views() -> None:
+    x = jnp.arange(10.0)
+    assert np.shares_memory(x[2:5].numpy(), x.numpy())
+    assert np.shares_memory(x.reshape(2, 5)[1, ::-1].numpy(), x.numpy())
+
+
+def test_updates_leave_the_array_alone() -> None:
+    x = jnp.arange(4)
+    y = x.at[1:3].set(9).at[np.array([0])].add(5)
+    assert x.tolist() == [0, 1, 2, 3]
+    assert y.tolist() == [5, 9, 9, 3]
+
+
+def test_types_of_updates() -> None:
+    """The result has the array's type; arithmetic is done in the common one."""
+    x = jnp.arange(4)
+    for name, value in (("set", 2.7), ("add", 1.5), ("multiply", 0.5), ("divide", 2), ("power", 2), ("min", 1.5)):
+        mine, theirs = (getattr(v.at[1:], name) for v in (x, jax.numpy.arange(4)))
+        with np.errstate(all="ignore"):
+            found = mine(value)
+            assert (found.dtype, found.weak_type) == (np.int32, False)
+        if name in ("divide", "power"):
+            same(found, theirs(value))
+
+
+# --- errors -------------------------------------------------------------------------------------------------------------
+
+x = jnp.asarray(values((3, 4)))
+ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
+    (OutOfBoundsError, r"index 3 is out of range for axis 0 of size 3, of an array of shape \(3, 4\)", lambda: x[3]),
+    (OutOfBoundsError, r"index -5 is out of range for axis 1", lambda: x[0, -5]),
+    (OutOfBoundsError, r"index 4 is out of range for axis 1", lambda: x[:, np.array([0, 4])]),
+    (OutOfBoundsError, r"index 3 is out of range for axis 0", lambda: x.at[3].set(1.0)),
+    (OutOfBoundsError, r"index -4 is out of range for axis 0", lambda: x.at[jnp.array([-4])].add(1.0)),
+    (OutOfBoundsError, r"3 indices are too many for an array of shape \(3, 4\)", lambda: x[0, 0, 0]),
+    (OutOfBoundsError, r"a boolean mask has size 2 where the array of shape \(3, 4\) has 3", lambda: x[np.array([True, False])]),
+    (OutOfBoundsError, r"index 7 is out of range", lambda: jnp.take(x, 7, axis=0)),
+    (DTypeError, r"indices are integers or booleans, but got an array of float32", lambda: x[jnp.array([1.0])]),
+    (DTypeError, r"indices are integers or booleans, but got an array of float64", lambda: x[1.0]),
+    (DTypeError, r"'a' is no index", lambda: x["a"]),
+    (DTypeError, r"a slice bound is an integer or None, but got 1.5", lambda: x[1.5:]),
+    (ArgumentError, r"a slice has the step 0", lambda: x[::0]),
+    (ArgumentError, r"at most one ellipsis", lambda: x[..., ...]),
+    (ShapeError, r"indexing: shapes \(2,\) and \(3,\) do not broadcast", lambda: x[np.arange(2), np.arange(3)]),
+    (ShapeError, r"at\[\].set: values of shape \(3,\) do not broadcast to the elements' shape \(4,\)", lambda: x.at[0].set(np.ones(3))),
+    (AttributeValueError, r"at\[\].add: mode is one of None, 'fill'", lambda: x.at[0].add(1, mode="around")),
+    (ArgumentError, r"at\[\].add: there is no option colour", lambda: x.at[0].add(1, colour="red")),
+    (ConcretizationError, r"A boolean mask as an index needs the value", lambda: tx.vmap(lambda v: v[v > 0])(x)),
+    (ConcretizationError, r"for a slice of fixed size at a traced place use lax.dynamic_slice", lambda: tx.vmap(lambda i: x[i:])(jnp.arange(2))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text", "function"), ERRORS, ids=range(len(ERRORS)))
+def test_errors(kind: type[TinyxlaError], text: str, function: Callable[[], Any]) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        function()
+    assert caught.value.line is not None
+    assert caught.value.line.file == __file__
+
+
+# --- sorting by any comparator ------------------------------------------------------------------------------------------
+
+
+@moderate
+@given(st.lists(st.integers(-4, 4), max_size=20), st.booleans())
+def test_sorting_network_is_a_stable_sort(keys: list[int], by_size: bool) -> None:
+    """The general way agrees with the plain one; equal elements keep their order."""
+    x = np.array(keys, np.int32)
+    number = np.arange(x.size, dtype=np.int32)
+    if by_size:
+        comparator = sorting.by_magnitude(x.dtype)
+        order = np.argsort(np.abs(x), kind="stable")
+        expected = x[order]
+        found = sorting.sort(ConcreteArray(x), dimensions=(0,), to_apply=comparator, is_stable=True)
+        same(found, expected)
+        return
+    known = sorting.order_computation((x.dtype, number.dtype))
+    unknown = Computation("anything", *renamed(known))
+    arguments = ConcreteArray(x), ConcreteArray(number)
+    plain, general = (
+        sorting.sort(*arguments, dimensions=(0,), to_apply=c, is_stable=True) for c in (known, unknown)
+    )
+    for a, b in zip(plain, general, strict=True):
+        same(a, b)
+
+
+def renamed(comparator: Computation) -> tuple[Any, Any, Any]:
+    """A comparator of another form that says the same: "x < y" as "not x >= y"."""
+    from tinyxla.hlo import Instruction
+    from tinyxla.ops import elementwise
+
+    made, _ = comparator.copy()
+    a, b = made.parameters[:2]
+    pred = made.root.shape
+    compare = Instruction(elementwise.compare, (a, b), elementwise.Compare("GE", "SIGNED"), pred)
+    root = Instruction(elementwise.not_, (compare,), elementwise.not_.attributes(), pred)
+    return made.parameters, [*made.parameters, compare, root], root
