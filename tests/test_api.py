@@ -63,7 +63,11 @@ def parameters(generator: np.random.Generator) -> dict[str, Any]:
     def normal(*sizes: int) -> np.ndarray[Any, Any]:
         return generator.normal(size=sizes).astype(np.float32)
 
-    return {"layers": [(normal(4, 5), normal(5)), (normal(5, 2), normal(2))], "scale": normal(), "point": Point(normal(2), None)}
+    return {
+        "layers": [(normal(4, 5), normal(5)), (normal(5, 2), normal(2))],
+        "scale": normal(),
+        "point": Point(normal(2), None),
+    }
 
 
 def network(np_: Any) -> Callable[..., Any]:
@@ -154,7 +158,9 @@ def test_gradients_keep_the_type_of_their_argument() -> None:
     assert tx.grad(lambda x: (x.astype("float32") ** 2).sum())(x).dtype == np.float64
 
 
-@pytest.mark.parametrize("function", [lambda x: x**3, lambda x: 3.0, lambda x: x, lambda x: x * np.float32(2)], ids=range(4))
+@pytest.mark.parametrize(
+    "function", [lambda x: x**3, lambda x: 3.0, lambda x: x, lambda x: x * np.float32(2)], ids=range(4)
+)
 def test_gradients_are_weak_where_jaxs_are(function: Callable[[Any], Any]) -> None:
     for value in (2.0, np.float32(2.0)):
         actual, expected = tx.value_and_grad(function)(value), jax.value_and_grad(function)(value)
@@ -219,7 +225,9 @@ def test_values_can_be_looked_at_under_grad(capsys: pytest.CaptureFixture[str]) 
     seen: list[Any] = []
 
     def function(x: Any) -> Any:
-        seen.extend([float(x[0]), int(x[1]), bool(x[0] > 0), x.tolist(), x[1].item(), f"{x[0]:.2f}", np.asarray(x).sum()])
+        seen.extend(
+            [float(x[0]), int(x[1]), bool(x[0] > 0), x.tolist(), x[1].item(), f"{x[0]:.2f}", np.asarray(x).sum()]
+        )
         print(x[0] * 2)
         for part in x:
             seen.append(float(part))
@@ -300,7 +308,11 @@ def trees(generator: np.random.Generator) -> tuple[Any, Any]:
 def test_vjp_of_pytrees(trees: tuple[Any, Any]) -> None:
     def run(lib: Any, np_: Any) -> Any:
         value, pullback = lib.vjp(tree_function(np_), *trees)
-        cotangent = {"product": np.ones((3, 2), np.float32), "sum": (np.float32(2), np.ones((2, 2), np.float32)), "none": None}
+        cotangent = {
+            "product": np.ones((3, 2), np.float32),
+            "sum": (np.float32(2), np.ones((2, 2), np.float32)),
+            "none": None,
+        }
         return value, pullback(cotangent), pullback(value)
 
     both(run)
@@ -458,11 +470,18 @@ def test_in_axes_and_out_axes(generator: np.random.Generator) -> None:
 
     for in_axes in (0, (0, None), (1, 0), [1, None], (-1, None), (2, None), (-2, 0)):
         for out_axes in (0, 1, -1):
-            shape = jax.eval_shape(jax.vmap(function_of(jnp), tuple(in_axes) if isinstance(in_axes, list) else in_axes), a, b) \
-                if in_axes != 0 else None
+            shape = (
+                jax.eval_shape(
+                    jax.vmap(function_of(jnp), tuple(in_axes) if isinstance(in_axes, list) else in_axes), a, b
+                )
+                if in_axes != 0
+                else None
+            )
             if shape is not None:
                 axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-                assert_close(tx.vmap(function_of(tnp), in_axes, out_axes)(a, b), jax.vmap(function_of(jnp), axes, out_axes)(a, b))
+                assert_close(
+                    tx.vmap(function_of(tnp), in_axes, out_axes)(a, b), jax.vmap(function_of(jnp), axes, out_axes)(a, b)
+                )
 
 
 def test_in_axes_as_a_prefix(generator: np.random.Generator) -> None:
@@ -633,7 +652,11 @@ def test_examples_in_docstrings_run(name: str) -> None:
     """Examples use the names of their own module, of the package around it, `np` for NumPy and `tx` for tinyxla."""
     module = importlib.import_module(name)
     package = importlib.import_module(module.__package__ or name)
-    names = {"np": np, "tx": tx, **vars(package), **vars(module)} if package is not tx else {"np": np, "tx": tx, **vars(module)}
+    names = (
+        {"np": np, "tx": tx, **vars(package), **vars(module)}
+        if package is not tx
+        else {"np": np, "tx": tx, **vars(module)}
+    )
     names["np"] = vars(module).get("np", np)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

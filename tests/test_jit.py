@@ -191,7 +191,9 @@ def test_static_values_that_are_equal_but_of_other_types_are_told_apart() -> Non
 
 def test_static_arguments_of_many_kinds() -> None:
     @functools.partial(tx.jit, static_argnames=("activation", "sizes", "mode"))
-    def function(x: Any, activation: Callable[[Any], Any], sizes: tuple[int, ...] = (2, 3), mode: str | None = None) -> Any:
+    def function(
+        x: Any, activation: Callable[[Any], Any], sizes: tuple[int, ...] = (2, 3), mode: str | None = None
+    ) -> Any:
         result = activation(x).reshape(sizes)
         return -result if mode == "negative" else result
 
@@ -205,7 +207,9 @@ def test_static_arguments_of_many_kinds() -> None:
 @pytest.mark.parametrize("value", [[3], {"n": 3}, np.ones(2), tnp.ones(2)], ids=["list", "dict", "ndarray", "array"])
 def test_a_static_argument_that_cannot_be_hashed_is_an_error(value: Any) -> None:
     compiled = tx.jit(lambda x, n: x, static_argnums=1)
-    with pytest.raises(ArgumentError, match="which cannot be hashed; pass a tuple instead of a list, or an array as an argument"):
+    with pytest.raises(
+        ArgumentError, match="which cannot be hashed; pass a tuple instead of a list, or an array as an argument"
+    ):
         compiled(1.0, value)
     assert float(compiled(1.0, 3)) == 1.0
 
@@ -397,7 +401,9 @@ def test_docstring_and_name_are_kept() -> None:
     assert compiled.__wrapped__ is power
 
 
-@pytest.mark.parametrize("decorate", [tx.jit, tx.jit(), functools.partial(tx.jit), tx.jit(static_argnums=())], ids=range(4))
+@pytest.mark.parametrize(
+    "decorate", [tx.jit, tx.jit(), functools.partial(tx.jit), tx.jit(static_argnums=())], ids=range(4)
+)
 def test_ways_to_decorate(decorate: Callable[..., Any]) -> None:
     @decorate
     def function(x: Any) -> Any:
@@ -570,14 +576,18 @@ def test_python_scalars_are_weak(value: Any) -> None:
     assert result.weak_type == expected.weak_type
 
 
-@pytest.mark.parametrize("value", [np.float64(1.5), np.float32(1.5), np.int64(3), np.bool_(True), np.complex128(1j)], ids=repr)
+@pytest.mark.parametrize(
+    "value", [np.float64(1.5), np.float32(1.5), np.int64(3), np.bool_(True), np.complex128(1j)], ids=repr
+)
 def test_numpy_scalars_are_not_weak(value: Any) -> None:
     result = tx.jit(lambda x: x)(value)
     expected = jax.jit(lambda x: x)(value)
     assert_same(result, expected)
     assert result.weak_type == expected.weak_type is False
     assert tnp.asarray(value).weak_type is False
-    assert_same(tx.jit(lambda x, y: x + y)(np.ones(2, np.float16), value), jnp.ones(2, jnp.float16) + jnp.asarray(value))
+    assert_same(
+        tx.jit(lambda x, y: x + y)(np.ones(2, np.float16), value), jnp.ones(2, jnp.float16) + jnp.asarray(value)
+    )
 
 
 WEAKNESS: dict[str, Callable[[Any, Any], Any]] = {
@@ -664,7 +674,9 @@ def test_changing_enable_x64_traces_anew() -> None:
     assert compiled(x).dtype == np.int32
 
 
-@pytest.mark.parametrize("value", ["text", object(), lambda: 0, {1, 2}, np.array(["a"]), np.array([None])], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "value", ["text", object(), lambda: 0, {1, 2}, np.array(["a"]), np.array([None])], ids=lambda v: type(v).__name__
+)
 def test_arguments_that_are_no_arrays(value: Any) -> None:
     compiled = tx.jit(lambda tree: tree)
     with pytest.raises(ArgumentError, match=r"jit of <lambda>: argument 0\['bad'\]\[1\] .*static_argnums"):
@@ -681,7 +693,9 @@ def test_shape_structures_are_for_lowering() -> None:
         compiled(shape)
 
 
-@pytest.mark.parametrize("options", [{"donate_argnums": 0}, {"donate_argnums": (0, 1)}, {"donate_argnames": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"donate_argnums": 0}, {"donate_argnums": (0, 1)}, {"donate_argnames": "x"}], ids=str
+)
 def test_donation_is_a_permission(options: dict[str, Any]) -> None:
     compiled = tx.jit(lambda x, y: x + y, **options)
     x, y = tnp.ones(3), tnp.ones(3)
@@ -911,7 +925,9 @@ def test_an_unrolled_loop() -> None:
     assert_same(tx.jit(tx.grad(function))(x, w), jax.jit(jax.grad(of_jax))(x, w), 1e-3)
 
 
-@pytest.mark.parametrize("around", [lambda f: f, tx.grad, lambda f: tx.grad(tx.jit(f))], ids=["jit", "grad", "jit of grad"])
+@pytest.mark.parametrize(
+    "around", [lambda f: f, tx.grad, lambda f: tx.grad(tx.jit(f))], ids=["jit", "grad", "jit of grad"]
+)
 def test_a_long_chain_does_not_recurse(around: Callable[..., Any]) -> None:
     count = 1000
 

@@ -106,7 +106,9 @@ float_power nextafter""".split()
 
 ELEMENTWISE = [case(name, x) for name in UNARY for x in (X, N, SPECIAL)]
 ELEMENTWISE += [case(name, x) for name in POSITIVE for x in (P, np.abs(N) + 1, SPECIAL[3:])]
-ELEMENTWISE += [case(name, x, y) for name in BINARY for x, y in ((X, Y), (N, X), (N, N.T[0][:3, None]), (SPECIAL, SPECIAL[::-1]))]
+ELEMENTWISE += [
+    case(name, x, y) for name in BINARY for x, y in ((X, Y), (N, X), (N, N.T[0][:3, None]), (SPECIAL, SPECIAL[::-1]))
+]
 ELEMENTWISE += [case(name, x) for name in ("arcsin", "arccos", "arctanh") for x in (X / 2, np.float32([-1, 1, 0, 2]))]
 ELEMENTWISE += [
     case("arccosh", np.float32([1, 1.5, 3, 1e20, 3e38, 0.5])),
@@ -167,7 +169,9 @@ REDUCTIONS += [case(f, B, axis=0) for f in ("sum", "mean", "max", "all", "prod")
 REDUCTIONS += [case(f, Z, axis=0) for f in ("sum", "mean", "var", "std", "prod")]
 REDUCTIONS += [case(f, K, axis=a) for f in ("argmax", "argmin") for a in (None, 0, 1, -1)]
 REDUCTIONS += [case(f, K, axis=a) for f in ("cumsum", "cumprod") for a in (None, 0, -1)]
-REDUCTIONS += [case(f, INEXACT) for f in "sum max argmax argmin nansum nanprod nanmax nanmin nanmean nanvar nanstd".split()]
+REDUCTIONS += [
+    case(f, INEXACT) for f in "sum max argmax argmin nansum nanprod nanmax nanmin nanmean nanvar nanstd".split()
+]
 REDUCTIONS += [case(f, INEXACT) for f in "nanargmax nanargmin nancumsum nancumprod nanmedian median".split()]
 REDUCTIONS += [
     case("sum", K, axis=0, where=K > 0),
@@ -282,7 +286,10 @@ MOVED = [
     case("tril", X),
     case("triu", K, 1),
     case("tril", X, -1),
-    *(case("pad", X, ((1, 2), (0, 3)), mode=m) for m in ("constant", "edge", "reflect", "symmetric", "wrap", "maximum")),
+    *(
+        case("pad", X, ((1, 2), (0, 3)), mode=m)
+        for m in ("constant", "edge", "reflect", "symmetric", "wrap", "maximum")
+    ),
     *(case("pad", X, 2, mode=m) for m in ("mean", "minimum", "linear_ramp")),
     case("pad", X, (1, 2), constant_values=5),
     case("pad", X, 1, constant_values=((1, 2), (3, 4))),
@@ -432,13 +439,23 @@ def identify(value: Any) -> str:
 
 
 def named(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize(("name", "args", "options"), cases, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(cases)])
+    return pytest.mark.parametrize(
+        ("name", "args", "options"), cases, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(cases)]
+    )
 
 
 # Where NumPy has another result: names, other types of Python numbers, other modes.
 BY_JAX = set("float_power reciprocal nextafter power unravel_index spacing sinc".split())
 LOOSE = {"arctanh": 1e-5, "arccosh": 1e-5, "tan": 1e-5, "var": 1e-5, "std": 1e-5, "corrcoef": 1e-5, "geomspace": 1e-5}
-LOOSE |= {"logspace": 1e-5, "einsum": 1e-5, "matmul": 1e-5, "dot": 1e-5, "tensordot": 1e-5, "polyval": 1e-5, "cov": 1e-5}
+LOOSE |= {
+    "logspace": 1e-5,
+    "einsum": 1e-5,
+    "matmul": 1e-5,
+    "dot": 1e-5,
+    "tensordot": 1e-5,
+    "polyval": 1e-5,
+    "cov": 1e-5,
+}
 LOOSE |= {"linalg.matrix_power": 1e-5, "linalg.multi_dot": 1e-5, "arccos": 1e-5, "arcsin": 1e-5, "remainder": 1e-5}
 LOOSE |= {"mod": 1e-5, "floor_divide": 1e-5, "divmod": 1e-5, "unwrap": 1e-5, "vander": 1e-5, "convolve": 1e-5}
 
@@ -449,7 +466,9 @@ def test_function(name: str, args: Any, options: dict[str, Any]) -> None:
 
 
 def traceable(cases: list[Case]) -> list[Case]:
-    refused = set("nonzero flatnonzero argwhere unique union1d intersect1d setdiff1d setxor1d bincount trim_zeros".split())
+    refused = set(
+        "nonzero flatnonzero argwhere unique union1d intersect1d setdiff1d setxor1d bincount trim_zeros".split()
+    )
     refused |= set("extract compress repeat ravel_multi_index array delete insert unravel_index where".split())
     return [c for c in cases if c[0] not in refused and any(isinstance(a, np.ndarray) for a in c[1])]
 
@@ -475,7 +494,7 @@ def test_traced_as_eager(name: str, args: Any, options: dict[str, Any]) -> None:
         close(other[0], mine, name, 1e-5)
 
 
-# --- derivatives --------------------------------------------------------------------------------------------------------
+# --- derivatives ------------------------------------------------------------------------------------------------------
 
 SMOOTH: list[Case] = [
     *(case(f, X) for f in "sin cos tanh exp expm1 square arctan arcsinh sinc sinh exp2 deg2rad".split()),
@@ -542,7 +561,7 @@ def test_gradients_that_are_finite() -> None:
     assert tx.grad(tx.grad(lambda x: x**2))(0.0) == 2
 
 
-# --- narrow types -------------------------------------------------------------------------------------------------------
+# --- narrow types -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -568,10 +587,12 @@ def test_integer_arithmetic_wraps_and_never_traps() -> None:
         np.testing.assert_array_equal(jnp.asarray(x) % y, x % y)
 
 
-# --- the short way ------------------------------------------------------------------------------------------------------
+# --- the short way ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operator", "add sub mul truediv floordiv mod pow eq ne lt le gt ge and_ or_ xor lshift".split())
+@pytest.mark.parametrize(
+    "operator", "add sub mul truediv floordiv mod pow eq ne lt le gt ge and_ or_ xor lshift".split()
+)
 def test_operators_agree_with_the_long_way(operator: str) -> None:
     """Concrete arrays go a short way; under a trace that only records, the same operands go the long one."""
     import operator as operators
@@ -595,7 +616,11 @@ def test_operators_agree_with_the_long_way(operator: str) -> None:
                 except OverflowError:
                     continue
                 (expected,) = _recorded(lambda x=x, y=y: apply_operator(x, y))
-                assert (found.dtype, found.weak_type, found.shape) == (expected.dtype, expected.weak_type, expected.shape)
+                assert (found.dtype, found.weak_type, found.shape) == (
+                    expected.dtype,
+                    expected.weak_type,
+                    expected.shape,
+                )
                 np.testing.assert_array_equal(np.asarray(found).astype(float), np.asarray(expected).astype(float))
 
 
@@ -682,7 +707,7 @@ def test_text() -> None:
     assert repr(wide).endswith(" 1.5]],\n      dtype=float32)")
 
 
-# --- NumPy's own functions ----------------------------------------------------------------------------------------------
+# --- NumPy's own functions --------------------------------------------------------------------------------------------
 
 
 def test_numpy_functions_dispatch() -> None:
@@ -722,7 +747,7 @@ def test_numpy_functions_without_counterpart() -> None:
         np.add(x, jnp.ones(3), out=x)
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [

@@ -61,7 +61,15 @@ def kind_of(module: Any, function: str, *operands: Any) -> Any:
 @pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "maximum", "equal"])
 def test_types_of_arrays(function: str) -> None:
     for x, y in itertools.product(OPERANDS, repeat=2):
-        if function != "add" and not {x[0], y[0]} <= {"bool", "int8", "uint16", "int32", "float32", "bfloat16", "float16"}:
+        if function != "add" and not {x[0], y[0]} <= {
+            "bool",
+            "int8",
+            "uint16",
+            "int32",
+            "float32",
+            "bfloat16",
+            "float16",
+        }:
             continue
         found, expected = (kind_of(m, function, values(m, *x), values(m, *y)) for m in (jnp, jax.numpy))
         assert found == expected, (function, x, y)

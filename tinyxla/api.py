@@ -143,7 +143,9 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
 def _pair(result: Any, name: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
         shown = f"the array {Shape.of(result)}" if isinstance(result, Array) else reprlib.repr(result)
-        raise ArgumentError(f"With has_aux=True {name} must return a pair (result, auxiliary), but it returned {shown}.")
+        raise ArgumentError(
+            f"With has_aux=True {name} must return a pair (result, auxiliary), but it returned {shown}."
+        )
     return result  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -317,7 +319,9 @@ def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
             f"{what}{wanted}, but returned {Shape.of(value)}. Return its sum or mean, or use jacrev or vjp."
         )
     if element_type(value.dtype).kind != ("complex" if holomorphic else "float"):
-        raise DifferentiationError(f"{what}{wanted}, but returned {Shape.of(value)}, of element type {value.dtype.name}.")
+        raise DifferentiationError(
+            f"{what}{wanted}, but returned {Shape.of(value)}, of element type {value.dtype.name}."
+        )
 
 
 # --- forward mode and Jacobians -----------------------------------------------------------------------------------------

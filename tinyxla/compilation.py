@@ -73,7 +73,11 @@ def compiled(computation: Computation) -> Executable:
 
 def _execute(*operands: Any, to_apply: Computation) -> Any:
     results = compiled(to_apply)([np.ascontiguousarray(x) if np.ndim(x) else np.asarray(x) for x in operands])
-    return tuple(results) if len(to_apply.root.operands) == len(results) and to_apply.root.op.name == "tuple" else results[0]
+    return (
+        tuple(results)
+        if len(to_apply.root.operands) == len(results) and to_apply.root.op.name == "tuple"
+        else results[0]
+    )
 
 
 set_execute(_execute)
@@ -156,7 +160,10 @@ class Jitted:
             return self._function(*whole, **more, **named)
 
         functools.update_wrapper(function, self._function)
-        key = (tuple((n, type(v), v) for n, v in sorted(held.items())), tuple((n, type(v), v) for n, v in sorted(named.items())))
+        key = (
+            tuple((n, type(v), v) for n, v in sorted(held.items())),
+            tuple((n, type(v), v) for n, v in sorted(named.items())),
+        )
         return function, rest, others, key
 
     def _as_argument(self, leaf: Any, args: Any, kwargs: Any, number: int) -> Any:
@@ -326,7 +333,9 @@ def jit(
 
 
 def _names(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    names = (
+        () if given is None else (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    )
     for name in names:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError(f"jit: static_argnames must be a name or a tuple of names, but is {given!r}.")
@@ -341,9 +350,13 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
         return
     by_position = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     positional = [p.name for p in parameters if p.kind in by_position]
-    by_name = {p.name for p in parameters} if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters) else names
+    by_name = (
+        {p.name for p in parameters} if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters) else names
+    )
     for name in names - by_name:
-        raise ArgumentError(f"jit of {getattr(function, '__name__', function)}: static_argnames has {name!r}, but there is no such parameter.")
+        raise ArgumentError(
+            f"jit of {getattr(function, '__name__', function)}: static_argnames has {name!r}, but there is no such parameter."
+        )
     variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
     for n in numbers:
         if not variadic and not -len(positional) <= n < len(positional):

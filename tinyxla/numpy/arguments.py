@@ -10,7 +10,8 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.hlo import Literal
-from tinyxla.ops import elementwise, integers, movement
+from tinyxla.numpy.operations import movement, ops
+from tinyxla.ops import integers
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -37,7 +38,7 @@ def eager(*values: Any) -> bool:
     return state.staging is None and all(isinstance(x, ConcreteArray) for x in values)
 
 
-# --- types --------------------------------------------------------------------------------------------------------------
+# --- types ------------------------------------------------------------------------------------------------------------
 
 
 def type_of(value: Any) -> Type:
@@ -64,7 +65,7 @@ def cast(value: Any, dtype: np.dtype[Any], weak: bool | None = None) -> Array:
         kept = value.weak_type if weak is None else weak
         if type(value) is ConcreteArray and state.staging is None:
             return ConcreteArray(_converted(value.numpy(), dtype), kept)
-        value = elementwise.convert(value, new_element_type=element_type(dtype))
+        value = ops.convert(value, new_element_type=element_type(dtype))
     return value if weak is None else value.with_weak_type(weak)
 
 
@@ -117,15 +118,20 @@ def inexact_array(value: ArrayLike, what: str) -> Array:
 
 def constant(value: Any, dtype: Any) -> Array:
     """A scalar constant."""
-    return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))  # type: ignore[return-value]
+    return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))
+
+
+def value_of(x: Any) -> Any:
+    """The NumPy value of a concrete array."""
+    return x.numpy()
 
 
 def like(value: Any, x: Array) -> Array:
     """That value in the type and shape of x."""
-    return movement.full(value, x.dtype, x.shape)  # type: ignore[return-value]
+    return movement.full(value, x.dtype, x.shape)
 
 
-# --- shapes -------------------------------------------------------------------------------------------------------------
+# --- shapes -----------------------------------------------------------------------------------------------------------
 
 
 def broadcast_shapes(what: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -152,7 +158,7 @@ def broadcast_to_shape(what: str, x: Array, shape: tuple[int, ...]) -> Array:
     if broadcast_shapes(what, x.shape, shape) != shape:
         raise ShapeError(f"{what}: an array of shape {x.shape} does not broadcast to {shape}.")
     dimensions = tuple(range(len(shape) - x.ndim, len(shape)))
-    return movement.broadcast_in_dim(x, shape, dimensions)  # type: ignore[return-value]
+    return movement.broadcast_in_dim(x, shape, dimensions)
 
 
 def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:

@@ -23,7 +23,7 @@ from tinyxla.numpy.arguments import (
     type_of,
 )
 from tinyxla.numpy.elementwise import Binary, binary, composed, unary
-from tinyxla.ops import elementwise as ops
+from tinyxla.numpy.operations import ops
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
@@ -64,7 +64,7 @@ def square(x: ArrayLike, /) -> Array:
     return power(x, 2)
 
 
-# --- division -----------------------------------------------------------------------------------------------------------
+# --- division ---------------------------------------------------------------------------------------------------------
 
 
 def _zero(x: Array) -> Array:
@@ -123,7 +123,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     return copysign(ops.select(infinite, _zero(x), ops.sub(x, whole)), x), whole
 
 
-# --- powers -------------------------------------------------------------------------------------------------------------
+# --- powers -----------------------------------------------------------------------------------------------------------
 
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -162,7 +162,7 @@ def integer_power(x: Any, exponent: int) -> Any:
 
 float_power = binary("float_power", ops.pow_, "x to the power of y, in floating point.", to_inexact=True)
 
-# --- comparison ---------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 
 def _comparison(name: str, direction: str, text: str) -> Binary:
@@ -187,7 +187,7 @@ greater_equal = _comparison("greater_equal", "GE", "Whether x is y or greater, e
 less = _comparison("less", "LT", "Whether x is less than y, element by element.")
 less_equal = _comparison("less_equal", "LE", "Whether x is y or less, element by element.")
 
-# --- logic and bits -----------------------------------------------------------------------------------------------------
+# --- logic and bits ---------------------------------------------------------------------------------------------------
 
 bitwise_and = binary("bitwise_and", ops.and_, "The bits that x and y both have.")
 bitwise_or = binary("bitwise_or", ops.or_, "The bits that x or y has.")
@@ -235,25 +235,25 @@ def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     return bitwise_xor(truth(x, "logical_xor"), truth(y, "logical_xor"))
 
 
-# --- parts, signs, rounding ---------------------------------------------------------------------------------------------
+# --- parts, signs, rounding -------------------------------------------------------------------------------------------
 
 
 def real(x: ArrayLike, /) -> Array:
     """The real part."""
     x = array_of(x, "real")
-    return ops.real(x) if x.dtype.kind == "c" else x  # type: ignore[arg-type, return-value]
+    return ops.real(x) if x.dtype.kind == "c" else x
 
 
 def imag(x: ArrayLike, /) -> Array:
     """The imaginary part: zero for real numbers."""
     x = array_of(x, "imag")
-    return ops.imag(x) if x.dtype.kind == "c" else _zero(x).with_weak_type(x.weak_type)  # type: ignore
+    return ops.imag(x) if x.dtype.kind == "c" else _zero(x).with_weak_type(x.weak_type)
 
 
 def conjugate(x: ArrayLike, /) -> Array:
     """The complex conjugate."""
     x = array_of(x, "conjugate")
-    return ops.conj(x)  # type: ignore[arg-type, return-value]
+    return ops.conj(x)
 
 
 conj = conjugate
@@ -308,7 +308,6 @@ def rint(x: ArrayLike, /) -> Array:
     if x.dtype.kind == "c":
         return ops.complex_(rint(real(x)), rint(imag(x))).with_weak_type(x.weak_type)
     return ops.round_nearest_even(x)
-
 
 
 def trunc(x: ArrayLike, /) -> Array:
@@ -380,7 +379,7 @@ def _ignoring_nan(name: str, op: Any, text: str) -> Binary:
 fmax = _ignoring_nan("fmax", ops.max_, "The larger of x and y; the other one where either is NaN.")
 fmin = _ignoring_nan("fmin", ops.min_, "The smaller of x and y; the other one where either is NaN.")
 
-# --- special values -----------------------------------------------------------------------------------------------------
+# --- special values ---------------------------------------------------------------------------------------------------
 
 
 def _each_part(name: str, test: Any, combine: Any, of_integers: bool, text: str) -> Any:
@@ -429,7 +428,9 @@ def iscomplex(x: ArrayLike, /) -> Array:
     return not_equal(imag(x), 0)
 
 
-def isclose(x: ArrayLike, y: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False) -> Array:
+def isclose(
+    x: ArrayLike, y: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
+) -> Array:
     """Whether |x - y| <= atol + rtol |y|, or both are the same infinity (or NaN, if `equal_nan`)."""
     (x, y), _ = promoted("isclose", x, y, to_inexact=True)
     x, y = broadcasted("isclose", [x, y])
@@ -439,7 +440,11 @@ def isclose(x: ArrayLike, y: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike 
 
 
 def nan_to_num(
-    x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> Array:
     """x with NaN replaced by `nan`, infinities by `posinf` and `neginf` (if not given, the largest finite numbers)."""
     x = array_of(x, "nan_to_num")

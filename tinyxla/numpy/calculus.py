@@ -35,9 +35,9 @@ from tinyxla.numpy.manipulation import (
     ravel,
     stack,
 )
+from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
 from tinyxla.numpy.transcendental import sqrt
-from tinyxla.ops import movement
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -142,13 +142,15 @@ def cov(
         center = arith.true_divide(sum(arith.multiply(rows, weights), 1, keepdims=True), total)
         centered = arith.subtract(rows, center)
         scaled = arith.multiply(centered, weights)
-        extra = 1.0 if aweights is None else arith.true_divide(
-            sum(arith.multiply(weights, cast(operand(aweights, "cov"), weights.dtype))), total
+        extra = (
+            1.0
+            if aweights is None
+            else arith.true_divide(sum(arith.multiply(weights, cast(operand(aweights, "cov"), weights.dtype))), total)
         )
         divisor = arith.subtract(total, arith.multiply(taken, extra))
     product = dot(centered, arith.conjugate(scaled).T)
     found = arith.true_divide(product, divisor)
-    return movement.reshape_to(found, ()) if found.shape == (1, 1) else found  # type: ignore[return-value]
+    return movement.reshape_to(found, ()) if found.shape == (1, 1) else found
 
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
@@ -160,7 +162,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
     return arith.true_divide(arith.true_divide(c, expand_dims(deviation, 1)), expand_dims(deviation, 0))
 
 
-# --- polynomials --------------------------------------------------------------------------------------------------------
+# --- polynomials ------------------------------------------------------------------------------------------------------
 
 
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
@@ -220,7 +222,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     return x
 
 
-# --- products of sequences ----------------------------------------------------------------------------------------------
+# --- products of sequences --------------------------------------------------------------------------------------------
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None) -> Array:
@@ -255,7 +257,7 @@ def _correlated(what: str, x: Any, y: Any, mode: str) -> Any:
     return dot(y, stack(columns, 0))
 
 
-# --- functions of functions ---------------------------------------------------------------------------------------------
+# --- functions of functions -------------------------------------------------------------------------------------------
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
@@ -268,7 +270,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     found = stack([array_of(func1d(rows[k], *args, **kwargs), "apply_along_axis") for k in range(rows.shape[0])])
     found = movement.reshape_to(found, (*outer, *found.shape[1:]))
     inner = found.ndim - len(outer)
-    return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))  # type: ignore
+    return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
 
 
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
@@ -290,7 +292,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
         return zeros(shape, flat.dtype)
     times = -(-count // flat.size)
     wide = ravel(broadcast_to(flat, (times, flat.size)))
-    return movement.reshape_to(_part(wide, 0, 0, count), shape)  # type: ignore[return-value]
+    return movement.reshape_to(_part(wide, 0, 0, count), shape)
 
 
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:

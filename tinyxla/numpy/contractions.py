@@ -19,8 +19,8 @@ from tinyxla.numpy.arguments import (
     python_dtype,
 )
 from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel
+from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
-from tinyxla.ops import contraction, movement, reduction
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -56,7 +56,10 @@ def _fit(what: str, x: Any, i: int, y: Any, j: int) -> None:
 
 
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
-    """The sum over the last axis of a and the last but one of b (the only one of a vector); with a scalar, the product."""
+    """The sum over the last axis of a and the last but one of b (the only one of a vector).
+
+    With a scalar it is the product.
+    """
     x, y, weak = _pair("dot", a, b)
     if x.ndim == 0 or y.ndim == 0:
         return arith.multiply(x, y).with_weak_type(weak)
@@ -106,7 +109,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     shape = broadcast_shapes("vecdot", x.shape, y.shape)
     x, y = broadcast_to_shape("vecdot", arith.conjugate(x), shape), broadcast_to_shape("vecdot", y, shape)
     batch = tuple(range(len(shape) - 1))
-    return _dot(x, y, ((len(shape) - 1,),) * 2, (batch, batch)).with_weak_type(weak)  # type: ignore[arg-type]
+    return _dot(x, y, ((len(shape) - 1,),) * 2, (batch, batch)).with_weak_type(weak)
 
 
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
@@ -131,7 +134,7 @@ def tensordot(
     x, y, weak = _pair("tensordot", a, b)
     if isinstance(axes, Iterable):
         first, second = axes
-        left, right = (tuple(d) if isinstance(d, Iterable) else (d,) for d in (first, second))  # pyright: ignore
+        left, right = (tuple(d) if isinstance(d, Iterable) else (d,) for d in (first, second))
     else:
         count = int(axes)
         if not 0 <= count <= min(x.ndim, y.ndim):
@@ -155,7 +158,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     y = movement.reshape_to(y, tuple(n for size in right for n in (1, size)))
     product = arith.multiply(x, y)
     sizes = tuple(m * n for m, n in zip(left, right, strict=True))
-    return movement.reshape_to(product, sizes).with_weak_type(weak)  # type: ignore[attr-defined]
+    return movement.reshape_to(product, sizes).with_weak_type(weak)
 
 
 def cross(
@@ -192,7 +195,7 @@ def _with_third(v: Any) -> Any:
     return movement.pad(v, movement.full(0, v.dtype), padding_config=config)
 
 
-# --- einsum -------------------------------------------------------------------------------------------------------------
+# --- einsum -----------------------------------------------------------------------------------------------------------
 
 
 def einsum(
@@ -237,7 +240,9 @@ def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     operands = args[: len(args) // 2 * 2 : 2]
     lists = [*args[1 : len(args) // 2 * 2 : 2]]
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    seen = sorted({k for labels in [*lists, *([args[-1]] if len(args) % 2 else [])] for k in labels if k is not Ellipsis})
+    seen = sorted(
+        {k for labels in [*lists, *([args[-1]] if len(args) % 2 else [])] for k in labels if k is not Ellipsis}
+    )
     table = {k: letters[n] for n, k in enumerate(seen)}
 
     def text(labels: Sequence[Any]) -> str:
@@ -269,7 +274,9 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
         output = right.replace("...", widest)
         for label in output:
             if output.count(label) > 1 or not any(label in term for term in inputs):
-                raise ArgumentError(f"einsum: the result of {subscripts!r} takes each axis of the operands at most once.")
+                raise ArgumentError(
+                    f"einsum: the result of {subscripts!r} takes each axis of the operands at most once."
+                )
         return inputs, output
     everything = "".join(inputs)
     free = sorted(c for c in set(everything) if everything.count(c) == 1 and c not in widest)

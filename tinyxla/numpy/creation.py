@@ -23,9 +23,8 @@ from tinyxla.numpy.arguments import (
     shape_of,
     type_of,
 )
+from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
-from tinyxla.ops import elementwise as ops
-from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size, state
@@ -39,7 +38,7 @@ from tinyxla.tracing.promotion import (
     scalar_dtype,
 )
 
-# --- from data ----------------------------------------------------------------------------------------------------------
+# --- from data --------------------------------------------------------------------------------------------------------
 
 
 def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str | None = "K", ndmin: int = 0) -> Array:
@@ -61,7 +60,7 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
     found = _from_data(object, wanted)
     if ndmin > found.ndim:
         found = movement.reshape_to(found, (1,) * (ndmin - found.ndim) + found.shape)
-    return found  # type: ignore[return-value]
+    return found
 
 
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
@@ -129,7 +128,7 @@ def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
 def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
     """A NumPy array of nested lists; elements are converted one by one, so that overflow is found."""
     if not isinstance(value, (list, tuple)):
-        return np.asarray(_from_data(value, dtype).numpy())  # type: ignore[attr-defined]
+        return np.asarray(_from_data(value, dtype).numpy())
     if value and builtins.all(type(x) in (bool, int, float) for x in value) and element_type(dtype).kind == "float":
         return np.array(value, np.float64).astype(dtype)
     rows = [_nested(x, dtype) for x in value]
@@ -155,7 +154,8 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
     """`function` of the index arrays of a shape."""
     sizes = shape_of("fromfunction", shape)
     grids = [
-        movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=d) for d in range(len(sizes))
+        movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=d)
+        for d in range(len(sizes))
     ]
     return function(*grids, **options)
 
@@ -165,7 +165,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     return array(a)
 
 
-# --- one value ----------------------------------------------------------------------------------------------------------
+# --- one value --------------------------------------------------------------------------------------------------------
 
 
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
@@ -177,7 +177,7 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
         found, weak = python_dtype(dtype), False
     if isinstance(value, Array):
         return broadcast_to_shape("full", cast(value, found, weak), sizes)
-    return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)  # type: ignore[attr-defined]
+    return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
 
 
 def zeros(shape: Any, dtype: Any = None) -> Array:
@@ -225,7 +225,7 @@ def empty_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     return full_like(a, 0, dtype, shape)
 
 
-# --- sequences ----------------------------------------------------------------------------------------------------------
+# --- sequences --------------------------------------------------------------------------------------------------------
 
 
 def _iota(length: int, dtype: np.dtype[Any]) -> Any:
@@ -386,7 +386,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', but got {indexing!r}.")
     arrays = [array_of(x, "meshgrid") for x in xi]
-    arrays = [movement.reshape_to(x, (1,)) if x.ndim == 0 else x for x in arrays]  # type: ignore[misc]
+    arrays = [movement.reshape_to(x, (1,)) if x.ndim == 0 else x for x in arrays]
     for x in arrays:
         if x.ndim != 1:
             raise ShapeError(f"meshgrid: takes arrays of one dimension, but got shape {x.shape}.")
@@ -417,5 +417,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
         )
     if not sizes:
         return zeros((0,), found)
-    grids = [movement.iota(shape=Shape(element_type(found), (1, *sizes)), iota_dimension=d + 1) for d in range(len(sizes))]
+    grids = [
+        movement.iota(shape=Shape(element_type(found), (1, *sizes)), iota_dimension=d + 1) for d in range(len(sizes))
+    ]
     return movement.concatenate(*grids, dimension=0)

@@ -1,7 +1,7 @@
 """How element-wise functions are made of operations: promote, broadcast, apply; with a short way for concrete arrays.
 
-The types of a result depend only on the types of the operands, so how to compute it is decided once for each combination
-(a `_Plan`) and kept. A call on concrete arrays then costs little more than NumPy's own.
+The types of a result depend only on the types of the operands, so how to compute it is decided once for each
+combination (a `_Plan`) and kept. A call on concrete arrays then costs little more than NumPy's own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _named(function: Any, name: str, text: str) -> Any:
 
 
 def unary(name: str, op: Op, text: str, *, to_inexact: bool = False, to_integer: bool = False) -> Unary:
-    """The function that applies an op; on integers as on floats if `to_inexact`, on booleans as integers if `to_integer`."""
+    """The function that applies an op; on integers as on floats if `to_inexact`."""
     plans: dict[Any, _Plan] = {}
     evaluate = op.evaluate
 

@@ -1,8 +1,8 @@
 """Indexing: `x[index]`, updated copies `x.at[index].set(y)`, and functions that pick elements by index.
 
-Indices are NumPy's: integers, slices, `None`, `...`, integer arrays and boolean masks, mixed as there. Negative ones count
-from the end. An index that is known to be out of range is an error; one that is only known inside a compiled function
-reads the nearest element, and an update there is left out (JAX's rules), unless `mode` says otherwise.
+Indices are NumPy's: integers, slices, `None`, `...`, integer arrays and boolean masks, mixed as there. Negative ones
+count from the end. An index that is known to be out of range is an error; one that is only known inside a compiled
+function reads the nearest element, and an update there is left out (JAX's rules), unless `mode` says otherwise.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tinyxla.numpy.arguments import (
     operand,
     promoted,
     type_of,
+    value_of,
 )
+from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
-from tinyxla.ops import elementwise as ops
-from tinyxla.ops import indexing, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -41,7 +41,7 @@ from tinyxla.tracing.core import state
 Ints = tuple[int, ...]
 MODES = (None, "fill", "drop", "clip", "wrap", "promise_in_bounds")
 
-# --- what an index says -------------------------------------------------------------------------------------------------
+# --- what an index says -----------------------------------------------------------------------------------------------
 
 
 class _New:
@@ -55,6 +55,13 @@ class _Picked(NamedTuple):
     known: bool
 
 
+class _MaskAxis(NamedTuple):
+    """The places along one axis of a mask, which has that size."""
+
+    places: Any
+    size: int
+
+
 _Entry = slice | int | _Picked | _New
 _NEW = _New()
 
@@ -63,7 +70,7 @@ def _is_scalar_bool(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_))
 
 
-def _entry(value: Any, x: Any) -> list[_Entry | bool]:
+def _entry(value: Any) -> Sequence[_Entry | _MaskAxis | bool]:
     """An index entry; a boolean mask becomes one entry for each of its axes."""
     if value is None:
         return [_NEW]
@@ -85,7 +92,7 @@ def _entry(value: Any, x: Any) -> list[_Entry | bool]:
         if value.ndim == 0:
             return [bool(value)]
         mask = value.concrete("A boolean mask as an index").numpy() if isinstance(value, Array) else value
-        return list(_Masked(np.asarray(mask)).entries())
+        return [_MaskAxis(places, size) for places, size in zip(np.nonzero(mask), mask.shape, strict=True)]
     if not element_type(value.dtype).is_integer:
         raise DTypeError(
             f"indexing: indices are integers or booleans, but got an array of {value.dtype.name}; convert it with "
@@ -105,31 +112,13 @@ def _stacked(values: Sequence[Any]) -> Any:
     return movement.concatenate(*rows, dimension=0)
 
 
-class _Masked(NamedTuple):
-    """A boolean mask: the places where it is true. Its axes have to be those of the array."""
-
-    mask: np.ndarray[Any, Any]
-
-    def entries(self) -> list[_MaskAxis]:
-        found = np.nonzero(self.mask)
-        return [_MaskAxis(p, True, self.mask.shape[d]) for d, p in enumerate(found)]
-
-
-class _MaskAxis(NamedTuple):
-    """The places along one axis of a mask, which has that size."""
-
-    places: Any
-    known: bool
-    size: int
-
-
 def _static_slice(value: slice) -> slice:
     """A slice with Python integers."""
 
     def part(bound: Any) -> int | None:
         if bound is None or type(bound) is int:
             return bound
-        if isinstance(bound, Array) and type(bound) is not ConcreteArray:
+        if isinstance(bound, Array):
             bound = bound.concrete("A slice bound (for a slice of fixed size at a traced place use lax.dynamic_slice)")
         try:
             return bound.__index__()
@@ -152,7 +141,7 @@ def _entries(x: Any, index: Any) -> tuple[Any, list[_Entry]]:
                 raise ArgumentError("indexing: an index has at most one ellipsis (...).")
             ellipsis = len(found)
         else:
-            found.extend(_entry(value, x))
+            found.extend(_entry(value))
     used = sum(not (e is _NEW or isinstance(e, bool)) for e in found)
     if used > x.ndim:
         raise OutOfBoundsError(f"indexing: {used} indices are too many for an array of shape {x.shape}.")
@@ -182,10 +171,10 @@ def _with_axes_for_booleans(x: Any, entries: list[Any]) -> tuple[Any, list[_Entr
 
 
 class _Span(NamedTuple):
-    """A slice of an axis of known size: `count` elements from `start`, `step` apart (negative: downwards)."""
+    """A slice of an axis of known size: `size` elements from `start`, `step` apart (negative: downwards)."""
 
     start: int
-    count: int
+    size: int
     step: int
 
     @staticmethod
@@ -196,12 +185,12 @@ class _Span(NamedTuple):
         return _Span(_in_range(entry, size, axis, shape), 1, 1)
 
     def is_whole(self, size: int) -> bool:
-        return self.count == size and (self.step == 1 or size <= 1)
+        return self.size == size and (self.step == 1 or size <= 1)
 
     @property
     def low(self) -> int:
         """The lowest place."""
-        return self.start + (self.count - 1) * self.step if self.step < 0 and self.count else self.start
+        return self.start + (self.size - 1) * self.step if self.step < 0 and self.size else self.start
 
 
 def _in_range(index: int, size: int, axis: int, shape: Ints) -> int:
@@ -212,20 +201,21 @@ def _in_range(index: int, size: int, axis: int, shape: Ints) -> int:
     return index % size
 
 
-# --- slices at known places ---------------------------------------------------------------------------------------------
+# --- slices at known places -------------------------------------------------------------------------------------------
 
 
 def _read_spans(x: Any, spans: Sequence[_Span]) -> Any:
     if all(span.is_whole(n) for span, n in zip(spans, x.shape, strict=True)):
         return x
-    starts = tuple(span.low if span.count else 0 for span in spans)
+    starts = tuple(span.low if span.size else 0 for span in spans)
     limits = tuple(
-        low + (span.count - 1) * abs(span.step) + 1 if span.count else 0 for low, span in zip(starts, spans, strict=True)
+        low + (span.size - 1) * abs(span.step) + 1 if span.size else 0
+        for low, span in zip(starts, spans, strict=True)
     )
     part = movement.slice_(
-        x, start_indices=starts, limit_indices=limits, strides=tuple(abs(s.step) if s.count else 1 for s in spans)
+        x, start_indices=starts, limit_indices=limits, strides=tuple(abs(s.step) if s.size else 1 for s in spans)
     )
-    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.count > 1)
+    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.size > 1)
     return movement.reverse(part, dimensions=turned) if turned else part
 
 
@@ -233,16 +223,16 @@ def _write_spans(x: Any, spans: Sequence[_Span], part: Any) -> Any:
     """x with that part replaced."""
     if all(span.is_whole(n) for span, n in zip(spans, x.shape, strict=True)):
         return part
-    if not all(span.count for span in spans):
+    if not all(span.size for span in spans):
         return x
-    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.count > 1)
+    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.size > 1)
     if turned:
         part = movement.reverse(part, dimensions=turned)
-    if all(abs(span.step) == 1 or span.count == 1 for span in spans):
+    if all(abs(span.step) == 1 or span.size == 1 for span in spans):
         starts = [constant(span.low, np.int32) for span in spans]
-        return indexing.dynamic_update_slice(x, part, *starts)
+        return indexing_ops.dynamic_update_slice(x, part, *starts)
     config = tuple(
-        (s.low, n - s.low - (s.count - 1) * abs(s.step) - 1, abs(s.step) - 1 if s.count > 1 else 0)
+        (s.low, n - s.low - (s.size - 1) * abs(s.step) - 1, abs(s.step) - 1 if s.size > 1 else 0)
         for s, n in zip(spans, x.shape, strict=True)
     )
     spread = movement.pad(part, constant(0, x.dtype), padding_config=config)
@@ -250,7 +240,7 @@ def _write_spans(x: Any, spans: Sequence[_Span], part: Any) -> Any:
     return ops.select(inside, spread, x)
 
 
-# --- places given by arrays ---------------------------------------------------------------------------------------------
+# --- places given by arrays -------------------------------------------------------------------------------------------
 
 
 class _Layout(NamedTuple):
@@ -280,7 +270,7 @@ def _layout(x: Any, entries: list[_Entry]) -> _Layout:
         if isinstance(e, slice):
             span = _Span.of(e, size, d, x.shape)
             spans.append(span)
-            sizes.append((span.count, True))
+            sizes.append((span.size, True))
         else:
             if isinstance(e, int):
                 e = _Picked(np.asarray(_in_range(e, size, d, x.shape)), True)
@@ -378,12 +368,12 @@ def _gather(x: Any, layout: _Layout, mode: str | None, fill_value: Any) -> Any:
         for d, p in zip(layout.axes, places, strict=True):
             starts[d] = p
         wanted = tuple(1 if d in layout.axes else n for d, n in enumerate(x.shape))
-        return movement.reshape_to(indexing.dynamic_slice(x, *starts, dynamic_slice_sizes=wanted), layout.shape)
+        return movement.reshape_to(indexing_ops.dynamic_slice(x, *starts, dynamic_slice_sizes=wanted), layout.shape)
     vectors, vector_dim = _vectors(places, layout.batch)
-    taken = indexing.gather(
+    taken = indexing_ops.gather(
         x,
         vectors,
-        **indexing.Gather(
+        **indexing_ops.Gather(
             offset_dims=_offsets(rank, layout),
             collapsed_slice_dims=layout.axes,
             start_index_map=layout.axes,
@@ -396,7 +386,7 @@ def _gather(x: Any, layout: _Layout, mode: str | None, fill_value: Any) -> Any:
         outer = tuple(range(layout.before, layout.before + len(layout.batch)))
         spread = movement.broadcast(inside, sizes=taken.shape, dimensions=outer)
         value = _fill_value(x.dtype) if fill_value is None else fill_value
-        taken = ops.select(spread, taken, like(cast(operand(value, "indexing"), x.dtype).numpy(), taken))  # type: ignore
+        taken = ops.select(spread, taken, like(value_of(cast(operand(value, "indexing"), x.dtype)), taken))
     return movement.reshape_to(taken, layout.shape)
 
 
@@ -411,7 +401,7 @@ def _fill_value(dtype: np.dtype[Any]) -> Any:
     return int(info.min if kind.kind == "signed" else info.max)
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 _BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 
@@ -436,7 +426,7 @@ def _read(x: Array, index: Any, mode: str | None, fill_value: Any) -> Array:
             return _numpy_read(y, entries, layout, weak)
         return _gather(y, layout, mode, fill_value).with_weak_type(weak)
     spans, shape = _spans(y, entries)
-    return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)  # type: ignore[attr-defined]
+    return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)
 
 
 def _numpy_read(x: Any, entries: list[_Entry], layout: _Layout, weak: bool) -> Array:
@@ -456,12 +446,12 @@ def _spans(x: Any, entries: list[_Entry]) -> tuple[list[_Span], Ints]:
         assert isinstance(e, (slice, int))
         span = _Span.of(e, x.shape[len(spans)], len(spans), x.shape)
         if isinstance(e, slice):
-            shape.append(span.count)
+            shape.append(span.size)
         spans.append(span)
     return spans, tuple(shape)
 
 
-# --- updated copies -----------------------------------------------------------------------------------------------------
+# --- updated copies ---------------------------------------------------------------------------------------------------
 
 
 class At:
@@ -488,8 +478,8 @@ class Update:
     Args of all methods:
         mode: what happens at places outside the array: `"drop"` or `"fill"` (updates are left out; `get` gives
             `fill_value`, NaN if there is none), `"clip"` (the nearest place), `"wrap"` (counted around),
-            `"promise_in_bounds"` (there are none). Without it, places that are known now must be inside; others read the
-            nearest place, and updates there are left out.
+            `"promise_in_bounds"` (there are none). Without it, places that are known now must be inside; others read
+            the nearest place, and updates there are left out.
         unique_indices: a promise that no element is named twice, which makes gradients cheaper.
         indices_are_sorted: a promise that places ascend.
 
@@ -523,7 +513,7 @@ class Update:
 
     def set(self, values: ArrayLike, **options: Any) -> Array:
         """The elements replaced."""
-        return self._update("set", lambda x, y: y, lambda t: indexing.replacement(t), values, options)
+        return self._update("set", lambda x, y: y, lambda t: indexing_ops.replacement(t), values, options)
 
     def add(self, values: ArrayLike, **options: Any) -> Array:
         """Values added to the elements."""
@@ -540,12 +530,12 @@ class Update:
     mul = multiply
 
     def divide(self, values: ArrayLike, **options: Any) -> Array:
-        """The elements divided by values."""
+        """The elements divided by values; of integers the result is in floating point."""
         x = self._array
         (_, y), (dtype, _) = promoted("at[].divide", x, values)
         ones = ConcreteArray(np.ones(x.shape, dtype)) if state.staging is None else movement.full(1, dtype, x.shape)
-        divisor = Update(ones, self._index).multiply(y, **options)  # type: ignore[arg-type]
-        return cast(arith.true_divide(x, divisor), x.dtype).with_weak_type(x.weak_type)
+        divisor = Update(ones, self._index).multiply(y, **options)
+        return arith.true_divide(x, divisor).with_weak_type(x.weak_type)
 
     def power(self, values: ArrayLike, **options: Any) -> Array:
         """The elements to the power of values."""
@@ -604,7 +594,9 @@ def _fitting(what: str, y: Any, shape: Ints) -> Any:
     try:
         return broadcast_to_shape(what, y, shape)
     except ShapeError:
-        raise ShapeError(f"{what}: values of shape {y.shape} do not broadcast to the elements' shape {shape}.") from None
+        raise ShapeError(
+            f"{what}: values of shape {y.shape} do not broadcast to the elements' shape {shape}."
+        ) from None
 
 
 def _scatter(
@@ -616,11 +608,11 @@ def _scatter(
     vectors, vector_dim = _vectors(places, layout.batch)
     sliced = [n for d, n in enumerate(x.shape) if d not in layout.axes]
     sizes = (*sliced[: layout.before], *layout.batch, *sliced[layout.before :])
-    return indexing.scatter(
+    return indexing_ops.scatter(
         x,
         vectors,
         movement.reshape_to(y, sizes),
-        **indexing.Scatter(
+        **indexing_ops.Scatter(
             update_window_dims=_offsets(x.ndim, layout),
             inserted_window_dims=layout.axes,
             scatter_dims_to_operand_dims=layout.axes,
@@ -632,7 +624,7 @@ def _scatter(
     )
 
 
-# --- functions ----------------------------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
 def take(
@@ -652,7 +644,7 @@ def take(
     """
     x = array_of(a, "take")
     if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0  # type: ignore[assignment]
+        x, axis = movement.reshape_to(x, (x.size,)), 0
     along = canonical_axis(axis, x.ndim, "take")
     chosen = array_of(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices, "take")
     if not element_type(chosen.dtype).is_integer:
@@ -660,6 +652,8 @@ def take(
     found = _check_mode("take", mode)
     if found is None and type(chosen) is not ConcreteArray:
         found = "fill"
+    if found == "clip":
+        chosen = arith.maximum(chosen, 0)  # here, as in NumPy, negative places do not count from the end
     return _read(x, (slice(None),) * along + (chosen,), found, fill_value)
 
 
@@ -669,7 +663,7 @@ def take_along_axis(
     """The elements whose places along an axis `indices` has, one by one: what `argsort` and `argmax` give."""
     x, chosen = array_of(arr, "take_along_axis"), array_of(indices, "take_along_axis")
     if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0  # type: ignore[assignment]
+        x, axis = movement.reshape_to(x, (x.size,)), 0
     if chosen.ndim != x.ndim:
         raise ShapeError(f"take_along_axis: the array {x.shape} and the indices {chosen.shape} differ in dimensions.")
     along = canonical_axis(axis, x.ndim, "take_along_axis")
@@ -698,9 +692,9 @@ def put_along_axis(
         raise ArgumentError("put_along_axis: arrays are immutable; pass inplace=False and use the result.")
     shape = x.shape
     if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0  # type: ignore[assignment]
+        x, axis = movement.reshape_to(x, (x.size,)), 0
     index = _along(x, chosen, canonical_axis(axis, x.ndim, "put_along_axis"))
-    return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)  # type: ignore[return-value]
+    return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)
 
 
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
@@ -714,16 +708,16 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     count = places.size
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
-        repeated = _read(values, np.arange(count) % values.size, None, None)  # type: ignore[arg-type]
-        flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)  # type: ignore[arg-type]
-    return movement.reshape_to(flat, x.shape)  # type: ignore[return-value]
+        repeated = _read(values, np.arange(count) % values.size, None, None)
+        flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)
+    return movement.reshape_to(flat, x.shape)
 
 
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     """Without the slices at these places of an axis (a static integer, slice, or array of them)."""
     x = array_of(arr, "delete")
     if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0  # type: ignore[assignment]
+        x, axis = movement.reshape_to(x, (x.size,)), 0
     along = canonical_axis(axis, x.ndim, "delete")
     if isinstance(obj, Array):
         obj = obj.concrete("delete, whose result's shape depends on the places,").numpy()
@@ -738,7 +732,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     """With values before these places of an axis (a static integer, or several)."""
     x = array_of(arr, "insert")
     if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0  # type: ignore[assignment]
+        x, axis = movement.reshape_to(x, (x.size,)), 0
     along = canonical_axis(axis, x.ndim, "insert")
     if isinstance(obj, Array):
         obj = obj.concrete("insert, whose result's shape depends on the places,").numpy()
@@ -746,7 +740,10 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     single = np.ndim(obj) == 0 and not isinstance(obj, slice)
     places = np.arange(length)[obj] if isinstance(obj, slice) else np.atleast_1d(np.asarray(obj))
     places = np.where(places < 0, places + length, places)
-    y = cast(operand(array_of(np.asarray(values), "insert") if isinstance(values, (list, tuple)) else values, "insert"), x.dtype)
+    y = cast(
+        operand(array_of(np.asarray(values), "insert") if isinstance(values, (list, tuple)) else values, "insert"),
+        x.dtype,
+    )
     outer = (*x.shape[:along], 1, *x.shape[along + 1 :])
     count = places.size
     if single:
@@ -757,7 +754,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
             y = movement.reshape_to(y, outer)
             count = 1
         places = np.repeat(places, count)
-    y = broadcast_to_shape("insert", y, (*x.shape[:along], count, *x.shape[along + 1 :]))  # type: ignore[arg-type]
+    y = broadcast_to_shape("insert", y, (*x.shape[:along], count, *x.shape[along + 1 :]))
     both = movement.concatenate(x, y, dimension=along)
     order = np.argsort(np.concatenate([np.arange(length) + 0.5, places]), kind="stable")
     return _read(both, (slice(None),) * along + (order,), None, None)
@@ -772,7 +769,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     stacked = movement.concatenate(*rows, dimension=0)
     number = movement.reshape_to(broadcast_to_shape("choose", chosen, shape), (1, *shape))
     found = _read(stacked, _along(stacked, number, 0), _check_mode("choose", None if mode == "raise" else mode), None)
-    return movement.reshape_to(found, shape)  # type: ignore[return-value]
+    return movement.reshape_to(found, shape)
 
 
 def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
@@ -782,21 +779,21 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
 
 def _flat(a: ArrayLike, what: str) -> Array:
     x = array_of(np.asarray(a) if isinstance(a, (list, tuple)) else a, what)
-    return movement.reshape_to(x, (x.size,))  # type: ignore[return-value]
+    return movement.reshape_to(x, (x.size,))
 
 
 def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: None = None) -> Array:
     """The slices along an axis where a condition, whose values are known, is true."""
     x = array_of(a, "compress")
     if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0  # type: ignore[assignment]
+        x, axis = movement.reshape_to(x, (x.size,)), 0
     along = canonical_axis(axis, x.ndim, "compress")
     known = _flat(condition, "compress").concrete("compress, whose result's shape depends on the condition,").numpy()
     places = np.flatnonzero(known)
     return _read(x, (slice(None),) * along + (places,), None, None)
 
 
-# --- where things are ---------------------------------------------------------------------------------------------------
+# --- where things are -------------------------------------------------------------------------------------------------
 
 
 def where(
@@ -827,7 +824,7 @@ def where(
         return ops.select(mask, a, b).with_weak_type(weak)
     if eager(mask, a, b):
         broadcast_shapes("where", mask.shape, a.shape, b.shape)
-        return ConcreteArray(np.where(mask.numpy(), a.numpy(), b.numpy()), weak)  # type: ignore[attr-defined]
+        return ConcreteArray(np.where(value_of(mask), value_of(a), value_of(b)), weak)
     shape = broadcast_shapes("where", mask.shape, a.shape, b.shape)
     mask, a, b = (broadcast_to_shape("where", v, shape) for v in (mask, a, b))
     return ops.select(mask, a, b).with_weak_type(weak)
@@ -867,8 +864,8 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The indices of the elements that are not zero, one array for each axis.
 
-    How many there are decides the shape, so the values must be known, unless `size` gives it: then surplus indices are
-    `fill_value` (0 if not given), and what is too many is left out.
+    How many there are decides the shape, so the values must be known, unless `size` gives it: then surplus indices
+    are `fill_value` (0 if not given), and what is too many is left out.
     """
     mask = arith.truth(a, "nonzero")
     if mask.ndim == 0:
@@ -934,7 +931,9 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     return tuple(reversed(found))
 
 
-def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C") -> Array:
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> Array:
     """Indices for each axis as row-major places (column-major for `order="F"`)."""
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip', but got {mode!r}.")
@@ -1016,5 +1015,5 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     values = array_of(np.asarray(val) if isinstance(val, (list, tuple)) else val, "fill_diagonal")
     if values.ndim:
         flat = movement.reshape_to(values, (values.size,))
-        values = _read(flat, places % values.size, None, None)  # type: ignore[arg-type]
+        values = _read(flat, places % values.size, None, None)
     return Update(x, (places,) * x.ndim).set(values, unique_indices=True)

@@ -185,4 +185,3 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes."""
     return trace_of(x, offset, -2, -1, dtype)
-

@@ -25,14 +25,13 @@ from tinyxla.numpy.arguments import (
     shape_of,
 )
 from tinyxla.numpy.arguments import broadcast_shapes as common_shape
+from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import sum as total
-from tinyxla.ops import elementwise as ops
-from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
-# --- shape --------------------------------------------------------------------------------------------------------------
+# --- shape ------------------------------------------------------------------------------------------------------------
 
 
 def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
@@ -57,10 +56,10 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         )
     if order == "F":
         turned = movement.reshape_to(transpose(x), tuple(reversed(sizes)))
-        return transpose(turned)  # type: ignore[arg-type]
+        return transpose(turned)
     if order not in ("C", "A", "K"):
         raise ArgumentError(f"reshape: order is 'C' or 'F', but got {order!r}.")
-    return movement.reshape_to(x, tuple(sizes))  # type: ignore[return-value]
+    return movement.reshape_to(x, tuple(sizes))
 
 
 def ravel(a: ArrayLike, order: str = "C") -> Array:
@@ -97,7 +96,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
         order = tuple(canonical_axis(d, x.ndim, "transpose") for d in axes)
         if sorted(order) != list(range(x.ndim)):
             raise ShapeError(f"transpose: axes {tuple(axes)} is no order of the {x.ndim} axes of an array {x.shape}.")
-    return movement.transpose_to(x, order)  # type: ignore[return-value]
+    return movement.transpose_to(x, order)
 
 
 permute_dims = transpose
@@ -117,7 +116,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     order = list(range(x.ndim))
     i, j = (canonical_axis(d, x.ndim, "swapaxes") for d in (axis1, axis2))
     order[i], order[j] = j, i
-    return movement.transpose_to(x, tuple(order))  # type: ignore[return-value]
+    return movement.transpose_to(x, tuple(order))
 
 
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
@@ -132,7 +131,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     order = [d for d in range(x.ndim) if d not in given]
     for to, d in sorted(zip(wanted, given, strict=True)):
         order.insert(to, d)
-    return movement.transpose_to(x, tuple(order))  # type: ignore[return-value]
+    return movement.transpose_to(x, tuple(order))
 
 
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
@@ -150,17 +149,19 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     axes = canonical_axes("expand_dims", wanted, x.ndim + len(wanted))
     rest = iter(x.shape)
     sizes = tuple(1 if d in axes else next(rest) for d in range(x.ndim + len(axes)))
-    return movement.reshape_to(x, sizes)  # type: ignore[return-value]
+    return movement.reshape_to(x, sizes)
 
 
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Without axes of size 1: all of them, or those named."""
     x = array_of(a, "squeeze")
-    axes = tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else canonical_axes("squeeze", axis, x.ndim)
+    axes = (
+        tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else canonical_axes("squeeze", axis, x.ndim)
+    )
     for d in axes:
         if x.shape[d] != 1:
             raise ShapeError(f"squeeze: axis {d} of an array of shape {x.shape} has size {x.shape[d]}, not 1.")
-    return movement.reshape_to(x, tuple(n for d, n in enumerate(x.shape) if d not in axes))  # type: ignore[return-value]
+    return movement.reshape_to(x, tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
 def broadcast_to(array: ArrayLike, shape: Any) -> Array:
@@ -195,7 +196,7 @@ atleast_3d = _at_least(
     "atleast_3d", lambda x: x.shape + (1,) if x.ndim == 2 else (1,) * (2 - x.ndim) + x.shape + (1,) * (x.ndim < 2)
 )
 
-# --- joining and splitting ----------------------------------------------------------------------------------------------
+# --- joining and splitting --------------------------------------------------------------------------------------------
 
 
 def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: Any = None) -> Array:
@@ -280,7 +281,7 @@ def block(arrays: Any) -> Array:
     def join(value: Any, level: int, rank: int) -> Array:
         if not isinstance(value, list):
             x = array_of(value, "block")
-            return movement.reshape_to(x, (1,) * (rank - x.ndim) + x.shape)  # type: ignore[return-value]
+            return movement.reshape_to(x, (1,) * (rank - x.ndim) + x.shape)
         return concatenate([join(v, level - 1, rank) for v in value], -level)
 
     def rank_of(value: Any) -> int:
@@ -304,7 +305,7 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
         small, rest = builtin_divmod(length, count)
         bounds = [k * small + min(k, rest) for k in range(count + 1)]
     pairs = zip(bounds, bounds[1:], strict=False)
-    return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairs]  # type: ignore[misc]
+    return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairs]
 
 
 def builtin_divmod(a: int, b: int) -> tuple[int, int]:
@@ -349,7 +350,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([arr, values], axis)
 
 
-# --- repeating, turning -------------------------------------------------------------------------------------------------
+# --- repeating, turning -----------------------------------------------------------------------------------------------
 
 
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
@@ -365,11 +366,16 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     wide = movement.broadcast(
         movement.reshape_to(x, sizes), sizes=tuple(spread), dimensions=tuple(range(1, 2 * rank, 2))
     )
-    return movement.reshape_to(wide, tuple(c * n for c, n in zip(counts, sizes, strict=True)))  # type: ignore
+    return movement.reshape_to(wide, tuple(c * n for c, n in zip(counts, sizes, strict=True)))
 
 
 def repeat(
-    a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding: None = None
+    a: ArrayLike,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: None = None,
 ) -> Array:
     """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each."""
     x = array_of(a, "repeat")
@@ -386,7 +392,7 @@ def repeat(
         spread = (*x.shape[: along + 1], count, *x.shape[along + 1 :])
         wide = movement.broadcast(x, sizes=spread, dimensions=tuple(d for d in range(x.ndim + 1) if d != along + 1))
         sizes = (*x.shape[:along], x.shape[along] * count, *x.shape[along + 1 :])
-        return movement.reshape_to(wide, sizes)  # type: ignore[return-value]
+        return movement.reshape_to(wide, sizes)
     chosen = np.repeat(np.arange(x.shape[along]), counts)
     if total_repeat_length is not None:
         length = integer_of("repeat", "total_repeat_length", total_repeat_length)
@@ -397,7 +403,11 @@ def repeat(
 
 def _concrete(what: str, value: Any) -> Any:
     """The value of an argument on which a shape depends."""
-    return value.concrete(f"{what}, whose result's shape depends on this argument,").numpy() if isinstance(value, Array) else value
+    return (
+        value.concrete(f"{what}, whose result's shape depends on this argument,").numpy()
+        if isinstance(value, Array)
+        else value
+    )
 
 
 def _rows(x: Any, along: int, chosen: np.ndarray[Any, Any]) -> Any:
@@ -460,7 +470,7 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     return x
 
 
-# --- diagonals, differences ---------------------------------------------------------------------------------------------
+# --- diagonals, differences -------------------------------------------------------------------------------------------
 
 
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -473,11 +483,11 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     *outer, rows, columns = x.shape
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     if length == 0:
-        return movement.reshape_to(movement.slice_axis(ravel(x), 0, 0, 0), (*outer, 0))  # type: ignore[return-value]
+        return movement.reshape_to(movement.slice_axis(ravel(x), 0, 0, 0), (*outer, 0))
     # In row-major order the elements of a diagonal are columns + 1 apart.
     flat = movement.reshape_to(x, (*outer, rows * columns))
     start = max(offset, 0) + columns * max(-offset, 0)
-    return movement.slice_axis(flat, len(outer), start, start + (length - 1) * (columns + 1) + 1, columns + 1)  # type: ignore
+    return movement.slice_axis(flat, len(outer), start, start + (length - 1) * (columns + 1) + 1, columns + 1)
 
 
 def diag(v: ArrayLike, k: int = 0) -> Array:
@@ -493,7 +503,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, (n, n)))
     hit = ops.eq(row, movement.iota(shape=grid, iota_dimension=1))
     spread = movement.broadcast(column, sizes=(n, n), dimensions=(1,))
-    return ops.select(hit, spread, movement.full(0, x.dtype, (n, n))).with_weak_type(x.weak_type)  # type: ignore
+    return ops.select(hit, spread, movement.full(0, x.dtype, (n, n))).with_weak_type(x.weak_type)
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
@@ -538,7 +548,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     return concatenate(parts)
 
 
-# --- padding ------------------------------------------------------------------------------------------------------------
+# --- padding ----------------------------------------------------------------------------------------------------------
 
 
 def _pairs(what: str, value: Any, rank: int) -> list[tuple[Any, Any]]:
@@ -558,7 +568,7 @@ def _pairs(what: str, value: Any, rank: int) -> list[tuple[Any, Any]]:
         pairs = pairs * rank
     if len(pairs) != rank or not all(isinstance(r, tuple) and len(r) == 2 for r in pairs):
         raise ShapeError(f"{what}: {value!r} is no (before, after) for each of {rank} axes.")
-    return pairs  # type: ignore[return-value]
+    return pairs
 
 
 def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "constant", **options: Any) -> Array:
@@ -586,7 +596,9 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
         for d, (before, after) in enumerate(widths):
             if before or after:
                 if x.shape[d] == 0:
-                    raise ShapeError(f"pad: axis {d} of shape {x.shape} is empty, so mode {mode!r} has nothing to repeat.")
+                    raise ShapeError(
+                        f"pad: axis {d} of shape {x.shape} is empty, so mode {mode!r} has nothing to repeat."
+                    )
                 x = _rows(x, d, _PAD_INDEX[mode](np.arange(-before, x.shape[d] + after), x.shape[d]))
         return x
     if mode in _PAD_VALUE:

@@ -1,7 +1,7 @@
 """Reductions over axes: sums, extrema, means, questions, positions.
 
-All take `axis` (an axis, several, or None for all), `keepdims` (leave axes of size 1), and `where` (a mask of what counts).
-Narrow floats are summed in float32; sums of booleans and narrow integers are 32-bit integers.
+All take `axis` (an axis, several, or None for all), `keepdims` (leave axes of size 1), and `where` (a mask of what
+counts). Narrow floats are summed in float32; sums of booleans and narrow integers are 32-bit integers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tinyxla.numpy.arguments import (
     operand,
     promoted,
     python_dtype,
+    value_of,
 )
+from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.transcendental import sqrt
-from tinyxla.ops import elementwise as ops
-from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -50,7 +50,7 @@ def _masked(what: str, x: Array, where: ArrayLike | None, value: Any) -> Array:
 def _kept(result: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     if not keepdims:
         return result
-    return movement.reshape_to(result, tuple(1 if d in axes else n for d, n in enumerate(x.shape)))  # type: ignore
+    return movement.reshape_to(result, tuple(1 if d in axes else n for d, n in enumerate(x.shape)))
 
 
 def _fold(
@@ -155,7 +155,9 @@ def _extremum(
 ) -> Array:
     x = array_of(a, what)
     if where is not None and initial is None:
-        raise ArgumentError(f"{what}: with `where`, everything may be masked out; give `initial`, the result for nothing.")
+        raise ArgumentError(
+            f"{what}: with `where`, everything may be masked out; give `initial`, the result for nothing."
+        )
     axes = canonical_axes(what, axis, x.ndim)
     empty = [d for d in axes if x.shape[d] == 0]
     if empty and initial is None:
@@ -243,7 +245,7 @@ def allclose(
     return all(arith.isclose(a, b, rtol, atol, equal_nan))
 
 
-# --- means --------------------------------------------------------------------------------------------------------------
+# --- means ------------------------------------------------------------------------------------------------------------
 
 
 def _count(what: str, x: Array, axes: tuple[int, ...], keepdims: bool, where: ArrayLike | None) -> int | Array:
@@ -336,20 +338,20 @@ def average(
             raise ShapeError(
                 f"average: weights of shape {w.shape} fit neither the array's shape {x.shape} nor one axis given by `axis`."
             )
-        w = movement.broadcast(w, sizes=x.shape, dimensions=axes)  # type: ignore[assignment]
+        w = movement.broadcast(w, sizes=x.shape, dimensions=axes)
     total = sum(w, axes, keepdims=keepdims)
     result = arith.true_divide(sum(arith.multiply(x, w), axes, keepdims=keepdims), total)
     return (result, total) if returned else result
 
 
-# --- positions ----------------------------------------------------------------------------------------------------------
+# --- positions --------------------------------------------------------------------------------------------------------
 
 
 def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdims: bool) -> Array:
     x = array_of(a, what)
     ranks = x.ndim
     if axis is None:
-        x = movement.reshape_to(x, (x.size,))  # type: ignore[assignment]
+        x = movement.reshape_to(x, (x.size,))
     along = 0 if axis is None else canonical_axis(axis, x.ndim, what)
     if x.shape[along] == 0:
         raise ShapeError(f"{what}: axis {along} of shape {x.shape} is empty, so no element is the largest or smallest.")
@@ -360,7 +362,7 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
     index = default_int()
     if eager(x):
         function = np.argmax if direction == "GT" else np.argmin
-        result: Any = ConcreteArray(np.asarray(function(np.asarray(x.numpy()), along)).astype(index))  # type: ignore
+        result: Any = ConcreteArray(np.asarray(function(np.asarray(value_of(x)), along)).astype(index))
     else:
         if x.dtype.kind == "b":
             x = cast(x, np.dtype(np.int8))
@@ -373,21 +375,27 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
     if not keepdims:
         return result
     if axis is None:
-        return movement.reshape_to(result, (1,) * ranks)  # type: ignore[return-value]
-    return movement.reshape_to(result, (*x.shape[:along], 1, *x.shape[along + 1 :]))  # type: ignore[return-value]
+        return movement.reshape_to(result, (1,) * ranks)
+    return movement.reshape_to(result, (*x.shape[:along], 1, *x.shape[along + 1 :]))
 
 
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
-    """The index of the largest element along an axis (of the flattened array if None); the first of equal ones, or NaN."""
+    """The index of the largest element along an axis (of the flattened array if None).
+
+    Of equal ones it is the first; NaN counts as the largest.
+    """
     return _argument("argmax", "GT", a, axis, keepdims)
 
 
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
-    """The index of the smallest element along an axis (of the flattened array if None); the first of equal ones, or NaN."""
+    """The index of the smallest element along an axis (of the flattened array if None).
+
+    Of equal ones it is the first; NaN counts as the smallest.
+    """
     return _argument("argmin", "LT", a, axis, keepdims)
 
 
-# --- without NaN --------------------------------------------------------------------------------------------------------
+# --- without NaN ------------------------------------------------------------------------------------------------------
 
 
 def _without_nan(a: ArrayLike, what: str, value: Any) -> tuple[Array, Array]:
@@ -434,17 +442,13 @@ def nanmean(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool =
     return mean(x, axis, dtype, keepdims=keepdims, where=arith.invert(arith.isnan(x)))
 
 
-def nanvar(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
-) -> Array:
+def nanvar(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """The variance of what is not NaN."""
     x, bad = _without_nan(a, "nanvar", 0)
     return var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=arith.invert(bad))
 
 
-def nanstd(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
-) -> Array:
+def nanstd(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """The standard deviation of what is not NaN."""
     return sqrt(nanvar(a, axis, dtype, ddof, keepdims))
 
@@ -469,7 +473,7 @@ def _nan_argument(what: str, op: str, a: ArrayLike, axis: int | None, keepdims: 
     return ops.select(all(bad, axis, keepdims=keepdims), like(-1, found), found)
 
 
-# --- cumulative ---------------------------------------------------------------------------------------------------------
+# --- cumulative -------------------------------------------------------------------------------------------------------
 
 
 def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) -> Array:
@@ -480,7 +484,7 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
     """
     x = array_of(a, what)
     if axis is None:
-        x = movement.reshape_to(x, (x.size,))  # type: ignore[assignment]
+        x = movement.reshape_to(x, (x.size,))
     along = canonical_axis(0 if axis is None else axis, x.ndim, what)
     wanted = python_dtype(dtype) if dtype is not None else default_int() if x.dtype.kind == "b" else x.dtype
     x = _wide(cast(x, wanted, False))
@@ -492,7 +496,7 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
     }[op]
     if eager(x):
         with np.errstate(all="ignore"):
-            return cast(ConcreteArray(ufunc.accumulate(x.numpy(), along, x.dtype)), wanted)  # type: ignore[attr-defined]
+            return cast(ConcreteArray(ufunc.accumulate(value_of(x), along, x.dtype)), wanted)
     length = x.shape[along]
     fill = constant(reduction.identity_element(op, x.dtype), x.dtype)
     total: Any = x
@@ -525,17 +529,23 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: No
     return cumprod(_without_nan(a, "nancumprod", 1)[0], axis, dtype)
 
 
-def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
     """The sums of the elements so far, as the array API standard names it; `include_initial` puts a zero in front."""
     return _standard_cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
     """The products so far, as the array API standard names it; `include_initial` puts a one in front."""
     return _standard_cumulative("cumulative_prod", "multiply", x, axis, dtype, include_initial)
 
 
-def _standard_cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any, include_initial: bool) -> Array:
+def _standard_cumulative(
+    what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
+) -> Array:
     x = array_of(a, what)
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"{what}: an array of {x.ndim} dimensions needs `axis`.")

@@ -11,8 +11,7 @@ from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
 from tinyxla.numpy.creation import array
-from tinyxla.ops import bits, movement
-from tinyxla.ops import elementwise as ops
+from tinyxla.numpy.operations import bits, movement, ops
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
@@ -28,7 +27,7 @@ def view(x: ArrayLike, dtype: Any = None) -> Array:
         raise ShapeError(f"view: an array without dimensions has no axis along which {kind} becomes {target}.")
     if kind.bits > target.bits:
         parts = bits.bitcast_convert(source, new_element_type=target)
-        return movement.reshape_to(parts, (*source.shape[:-1], source.shape[-1] * parts.shape[-1]))  # type: ignore
+        return movement.reshape_to(parts, (*source.shape[:-1], source.shape[-1] * parts.shape[-1]))
     if kind.bits < target.bits:
         ratio = target.bits // kind.bits
         if source.shape[-1] % ratio:

@@ -10,8 +10,8 @@ from tinyxla.errors import ArgumentError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, array_of, promoted
 from tinyxla.numpy.manipulation import ravel, reshape
+from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import any
-from tinyxla.ops import movement
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
 

@@ -21,20 +21,19 @@ from tinyxla.numpy.arguments import (
     integer_of,
     like,
     promoted,
+    value_of,
 )
 from tinyxla.numpy.creation import linspace
 from tinyxla.numpy.indexing import Update, take, take_along_axis, where
 from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel
+from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, max, min
-from tinyxla.ops import elementwise as ops
-from tinyxla.ops import movement, reduction
-from tinyxla.ops import sorting as sorting_ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
 
-# --- sorting ------------------------------------------------------------------------------------------------------------
+# --- sorting ----------------------------------------------------------------------------------------------------------
 
 
 def _sorted(arrays: Sequence[Any], axis: int, keys: int, descending: bool = False) -> Any:
@@ -90,7 +89,7 @@ def _places(x: Any, axis: int) -> Any:
 
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     """The indices that sort by several keys, of which the last is the first in rank."""
-    arrays = [array_of(k, "lexsort") for k in keys]  # type: ignore[union-attr]
+    arrays = [array_of(k, "lexsort") for k in keys]
     if not arrays:
         raise ArgumentError("lexsort: takes at least one key, but got none.")
     along = canonical_axis(axis, arrays[0].ndim, "lexsort")
@@ -112,7 +111,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     return argsort(x, along)
 
 
-# --- searching ----------------------------------------------------------------------------------------------------------
+# --- searching --------------------------------------------------------------------------------------------------------
 
 
 def searchsorted(
@@ -127,7 +126,7 @@ def searchsorted(
     if sorter is not None:
         ordered = take(ordered, sorter)
     if eager(ordered, values) and element_type(ordered.dtype).bits >= 8 and ordered.dtype.kind != "V":
-        found = np.searchsorted(np.asarray(ordered.numpy()), values.numpy(), side)  # type: ignore[attr-defined]
+        found = np.searchsorted(value_of(ordered), value_of(values), side)
         return ConcreteArray(np.asarray(found).astype(default_int()))
     return _bisected(ordered, values, side)
 
@@ -141,7 +140,9 @@ def _bisected(ordered: Any, values: Any, side: str) -> Any:
     while step:
         further = ops.add(place, movement.full(step, index, values.shape))
         inside = ops.le(further, movement.full(length, index, values.shape))
-        before = take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip") if length else values
+        before = (
+            take(ordered, ops.sub(further, movement.full(1, index, values.shape)), mode="clip") if length else values
+        )
         comes = _before(before, values) if side == "left" else ops.not_(_before(values, before))
         place = ops.select(ops.and_(inside, comes), further, place)
         step //= 2
@@ -161,7 +162,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     if edges.ndim != 1:
         raise ShapeError(f"digitize: edges have one dimension, but got shape {edges.shape}.")
     if edges.shape[0] == 0:
-        return movement.full(0, default_int(), array_of(x, "digitize").shape)  # type: ignore[return-value]
+        return movement.full(0, default_int(), array_of(x, "digitize").shape)
     side = "right" if not right else "left"
     other = "left" if not right else "right"
     ascending = arith.greater_equal(take(edges, -1), take(edges, 0))
@@ -204,7 +205,7 @@ def builtin_max(a: int, b: int) -> int:
     return a if a >= b else b
 
 
-# --- quantiles ----------------------------------------------------------------------------------------------------------
+# --- quantiles --------------------------------------------------------------------------------------------------------
 
 
 def median(
@@ -307,9 +308,7 @@ def _quantile(
         total = _row_sum(valid)
         number = arith.maximum(arith.subtract(total, 1), 0)
     spread = (*share.shape, *kept)
-    position = arith.multiply(
-        movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept))), number
-    )
+    position = arith.multiply(movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept))), number)
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
     at_low, at_high = (_pick(ordered, p, share.ndim) for p in (low, high))
@@ -320,7 +319,7 @@ def _quantile(
     if keepdims:
         shape = (*share.shape, *(1 if d in axes else n for d, n in enumerate(x.shape)))
         result = movement.reshape_to(result, shape)
-    return result  # type: ignore[return-value]
+    return result
 
 
 def _row_sum(x: Any) -> Any:
@@ -352,19 +351,22 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
     return arith.add(left, right)
 
 
-# --- counting -----------------------------------------------------------------------------------------------------------
+# --- counting ---------------------------------------------------------------------------------------------------------
 
 
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """How often each integer from 0 on occurs, or the sum of its weights.
 
-    The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not count.
+    The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not
+    count.
     """
     values = array_of(x, "bincount")
     if values.ndim != 1 or not (element_type(values.dtype).is_integer or values.dtype.kind == "b"):
         raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")
     if length is None:
-        known = np.asarray(values.concrete("bincount, whose result's shape depends on values (or give `length`),").numpy())
+        known = np.asarray(
+            values.concrete("bincount, whose result's shape depends on values (or give `length`),").numpy()
+        )
         length = builtin_max(int(known.max()) + 1 if known.size else 0, integer_of("bincount", "minlength", minlength))
     counted = array_of(1 if weights is None else weights, "bincount").with_weak_type(False)
     zeros: Any = movement.full(0, counted.dtype, (length,))

@@ -12,7 +12,7 @@ from tinyxla.errors import DTypeError
 from tinyxla.numpy.arguments import ArrayLike, inexact_array, like
 from tinyxla.numpy.arithmetic import multiply
 from tinyxla.numpy.elementwise import binary, composed, unary
-from tinyxla.ops import elementwise as ops
+from tinyxla.numpy.operations import ops
 from tinyxla.tracing.array import Array
 
 exp = unary("exp", ops.exp, "e to the power of x.", to_inexact=True)
@@ -69,7 +69,7 @@ def exp2(x: ArrayLike, /) -> Array:
     return ops.pow_(like(2, x), x).with_weak_type(x.weak_type)
 
 
-# --- inverse trigonometric and hyperbolic functions ---------------------------------------------------------------------
+# --- inverse trigonometric and hyperbolic functions -------------------------------------------------------------------
 # Of real numbers they are angles of points (atan2) and logarithms; the forms below cancel nowhere. Those of complex
 # numbers follow W. Kahan, "Branch cuts for complex elementary functions" (1987).
 
@@ -189,7 +189,7 @@ arcsinh = asinh = _real_or_complex(
 arccosh = acosh = _real_or_complex("arccosh", _real_arccosh, _complex_arccosh, "The inverse of cosh.")
 arctanh = atanh = _real_or_complex("arctanh", _real_arctanh, _complex_arctanh, "The inverse of tanh.")
 
-# --- of two arrays ------------------------------------------------------------------------------------------------------
+# --- of two arrays ----------------------------------------------------------------------------------------------------
 
 
 def _only_real(name: str, x: Array) -> None:

@@ -35,7 +35,7 @@ class Order(NamedTuple):
     descending: bool
 
 
-# --- comparators --------------------------------------------------------------------------------------------------------
+# --- comparators ------------------------------------------------------------------------------------------------------
 
 _orders: dict[Computation, Order] = {}
 
@@ -101,7 +101,7 @@ def _with_passenger(comparator: Computation, dtype: Any) -> Computation:
     return made
 
 
-# --- rules --------------------------------------------------------------------------------------------------------------
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 def _sort_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation, is_stable: bool = True) -> AnyShape:

@@ -1,0 +1,25 @@
+"""The operations as functions of arrays.
+
+The ops and their helpers are typed for any values that obey their protocol, as their rules need it. Here they are
+applied to arrays, and give arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tinyxla.ops.bits
+import tinyxla.ops.contraction
+import tinyxla.ops.elementwise
+import tinyxla.ops.indexing
+import tinyxla.ops.movement
+import tinyxla.ops.reduction
+import tinyxla.ops.sorting
+
+bits: Any = tinyxla.ops.bits
+contraction: Any = tinyxla.ops.contraction
+ops: Any = tinyxla.ops.elementwise
+indexing_ops: Any = tinyxla.ops.indexing
+movement: Any = tinyxla.ops.movement
+reduction: Any = tinyxla.ops.reduction
+sorting_ops: Any = tinyxla.ops.sorting
