@@ -222,6 +222,22 @@ def test_padding_several_dimensions_of_size_one() -> None:
     np.testing.assert_array_equal(compiled(computation)([x])[0], expected)
 
 
+def test_a_costly_row_that_loops_of_different_ranks_read() -> None:
+    x = np.random.default_rng(0).normal(size=(64, 2, 5)).astype(np.float32)
+
+    def function(x: Any) -> list[Any]:
+        sines = elementwise.sin(x)
+        repeated = movement.broadcast(sines, sizes=(64, 2, 5, 3), dimensions=(0, 1, 2))
+        most = reduction.reduce_max(sines, (1, 2))
+        total = reduction.reduce_sum(elementwise.mul(sines, sines), (1, 2))
+        return [repeated, most, elementwise.mul(most, total)]
+
+    computation = trace(function, [Shape.of(x)], "test")[0]
+    found = compiled(computation)([x])
+    for one, wanted in zip(found, calls.evaluate(computation, [x]), strict=True):
+        np.testing.assert_allclose(one, wanted, 1e-5, 1e-6)
+
+
 # --- memory for temporaries -------------------------------------------------------------------------------------------
 
 _LIVES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 5000)), max_size=30)

@@ -145,8 +145,8 @@ def test_rows_of_attention() -> None:
 
 def test_a_training_step_of_a_perceptron() -> None:
     """Products: one for each layer forwards, two backwards, one less for the first. Around them: an activation for each
-    hidden layer forwards and backwards, the loss with its gradient and its mean, two constants of Adam's, and an update for
-    each of the parameters, which takes the sum over the batch along where it is a bias."""
+    hidden layer forwards and backwards, the loss with its gradient and its mean, two constants of Adam's, and an update
+    for each of the parameters, which takes the sum over the batch along where it is a bias."""
     layers = [(floats(64, 256), floats(256)), (floats(256, 128), floats(128)), (floats(128, 10), floats(10))]
 
     def loss(parameters: Any, images: Any, labels: Any) -> Any:
@@ -183,6 +183,22 @@ def test_something_costly_is_not_computed_twice() -> None:
 
     names = [root.op.name for step in compiled(function, X).plan.steps for root in getattr(step, "roots", [])]
     assert names.count("exponential") <= 1
+
+
+def test_what_is_moved_again_and_again_is_stored_in_between() -> None:
+    """Each step reads the one before at several places: inlined, the last would compute the first at thousands."""
+
+    def smoothed(x: Any) -> Any:
+        for _ in range(8):
+            x = tnp.pad((x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2]) / 4, 1)
+        return x
+
+    made = compiled(smoothed, X)
+    assert 4 <= len(made.kernels) <= 8
+    assert sum(len(kernel.source) for kernel in made.kernels) < 20_000
+    made = compiled(tnp.cumsum, X.ravel())
+    assert sum(len(kernel.source) for kernel in made.kernels) < 20_000
+    np.testing.assert_allclose(made([X.ravel()])[0], np.cumsum(X.ravel(), dtype=np.float64), 1e-4, 1e-2)
 
 
 def test_layers_of_one_shape_share_their_kernels() -> None:

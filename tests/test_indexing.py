@@ -247,7 +247,7 @@ def test_places_of_any_integer_type(dtype: str) -> None:
 def test_sizes_that_are_given() -> None:
     x = values((3, 4))
     for size in (0, 3, 12, 15):
-        found = tx.vmap(lambda v: jnp.stack(jnp.nonzero(v > 0, size=size, fill_value=-1)))(x[None])[0]
+        found = recorded(lambda v, size=size: jnp.stack(jnp.nonzero(v > 0, size=size, fill_value=-1)), x)
         expected = jax.numpy.stack(jax.numpy.nonzero(x > 0, size=size, fill_value=-1))
         same(found, expected)
     same(jnp.bincount(jnp.array([1, 1, 5]), length=3), np.array([0, 2, 0], np.int32))
@@ -292,7 +292,11 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     (OutOfBoundsError, r"index 3 is out of range for axis 0", lambda: x.at[3].set(1.0)),
     (OutOfBoundsError, r"index -4 is out of range for axis 0", lambda: x.at[jnp.array([-4])].add(1.0)),
     (OutOfBoundsError, r"3 indices are too many for an array of shape \(3, 4\)", lambda: x[0, 0, 0]),
-    (OutOfBoundsError, r"a boolean mask has size 2 where the array of shape \(3, 4\) has 3", lambda: x[np.array([True, False])]),
+    (
+        OutOfBoundsError,
+        r"a boolean mask has size 2 where the array of shape \(3, 4\) has 3",
+        lambda: x[np.array([True, False])],
+    ),
     (OutOfBoundsError, r"index 7 is out of range", lambda: jnp.take(x, 7, axis=0)),
     (DTypeError, r"indices are integers or booleans, but got an array of float32", lambda: x[jnp.array([1.0])]),
     (DTypeError, r"indices are integers or booleans, but got an array of float64", lambda: x[1.0]),
@@ -301,12 +305,20 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     (ArgumentError, r"a slice has the step 0", lambda: x[::0]),
     (ArgumentError, r"at most one ellipsis", lambda: x[..., ...]),
     (ShapeError, r"indexing: shapes \(2,\) and \(3,\) do not broadcast", lambda: x[np.arange(2), np.arange(3)]),
-    (ShapeError, r"at\[\].set: values of shape \(3,\) do not broadcast to the elements' shape \(4,\)", lambda: x.at[0].set(np.ones(3))),
+    (
+        ShapeError,
+        r"at\[\].set: values of shape \(3,\) do not broadcast to the elements' shape \(4,\)",
+        lambda: x.at[0].set(np.ones(3)),
+    ),
     (AttributeValueError, r"at\[\].add: mode is one of None, 'fill'", lambda: x.at[0].add(1, mode="around")),
     (ArgumentError, r"at\[\].add: there is no option colour", lambda: x.at[0].add(1, colour="red")),
     (ConcretizationError, r"A boolean mask as an index needs the value", lambda: tx.vmap(lambda v: v[v > 0])(x)),
-    (ConcretizationError, r"for a slice of fixed size at a traced place use lax.dynamic_slice", lambda: tx.vmap(lambda i: x[i:])(jnp.arange(2))),
-]  # fmt: skip
+    (
+        ConcretizationError,
+        r"for a slice of fixed size at a traced place use lax.dynamic_slice",
+        lambda: tx.vmap(lambda i: x[i:])(jnp.arange(2)),
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "text", "function"), ERRORS, ids=range(len(ERRORS)))

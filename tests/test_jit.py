@@ -19,6 +19,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla.errors import ArgumentError, ConcretizationError, LeakedTracerError, ShapeError
+from tinyxla.tracing import state
 
 tnp = tx.numpy
 
@@ -114,6 +115,16 @@ def test_keywords_and_positions_are_told_apart_but_right() -> None:
     assert traced.count == 4
     assert float(compiled(3.0, y=2.0)) == 1.0
     assert traced.count == 4
+
+
+def test_keywords_are_not_taken_for_a_dict() -> None:
+    compiled = tx.jit(lambda *args, **named: (len(args), len(named)))
+    assert [int(n) for n in compiled((1.0,), {"k": 2.0})] == [2, 0]
+    assert [int(n) for n in compiled(1.0, k=2.0)] == [1, 1]
+    assert [int(n) for n in compiled((1.0,), {"k": 2.0})] == [2, 0]
+    compiled = tx.jit(lambda n, *args, **named: (n, len(args), len(named)), static_argnums=0)
+    assert [int(n) for n in compiled(5, (1.0,), {"k": 2.0})] == [5, 2, 0]
+    assert [int(n) for n in compiled(5, 1.0, k=2.0)] == [5, 1, 1]
 
 
 def test_clear_cache_forgets() -> None:
@@ -818,6 +829,7 @@ def test_an_exception_leaves_the_state_clean(around: Callable[..., Any]) -> None
     for _ in range(3):
         with pytest.raises(Trouble, match="on purpose"):
             given(argument)
+        assert (state.depth, state.staging) == (0, None)
         eager = tnp.ones(2) + 1
         assert_same(eager, np.full(2, 2, np.float32))  # nothing is staged any more
         assert type(eager).__name__ == "ConcreteArray"
@@ -899,6 +911,18 @@ def test_nesting(name: str, generator: np.random.Generator) -> None:
     expected = nested(jax.jit, jax.grad, jax.vmap, smooth(jnp))[name](x)
     for _ in range(2):
         assert_same(given(x), expected, 1e-4, 1e-5)
+
+
+def test_everything_inside_is_recorded() -> None:
+    """Also what depends on no argument: it is computed when the program runs, not when it is traced."""
+    inner = tx.jit(lambda x: x * 3)
+    known = tnp.ones(3)
+    inner(known)
+    module = tx.make_graph(lambda: (tnp.zeros(3) + tnp.ones(3), inner(known)))()
+    names = [x.op.name for x in module.entry.instructions]
+    assert "add" in names
+    assert "call" in names
+    assert "parameter" not in names
 
 
 def test_an_inner_function_is_traced_once_for_all_its_calls() -> None:
@@ -998,6 +1022,27 @@ def test_threads_trace_and_compile_different_functions() -> None:
         for k, found in enumerate(pool.map(work, range(4))):
             expected = [v for n in range(5) for v in ((10 * k + n) * (4 + n) + n, 3 * (10 * k + n), -2 * (10 * k + n))]
             np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+
+
+def test_what_other_threads_do_during_a_trace_is_not_recorded() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    @tx.jit
+    def function(x: Any) -> Any:
+        inside.set()
+        assert go_on.wait(60)
+        return x * 2
+
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(function, 1.0)
+        assert inside.wait(60)
+        try:
+            assert type(tnp.ones(3) + 1).__name__ == "ConcreteArray"
+            assert float(tx.grad(lambda x: x * x)(3.0)) == 6.0
+            assert float(tx.jit(lambda x: x + 1)(3.0)) == 4.0
+        finally:
+            go_on.set()
+        assert float(result.result(60)) == 2.0
 
 
 def run_python(script: str, **environment: str) -> str:

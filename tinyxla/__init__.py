@@ -1,4 +1,5 @@
-"""A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and compiled."""
+"""A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and
+compiled."""
 
 from tinyxla import errors, lax, nn, numpy, random, scipy, tree, tree_util
 from tinyxla.api import (

@@ -1,6 +1,7 @@
-"""The transformations users call: derivatives, batching, and looking at graphs. Compilation is in `tinyxla.compilation`.
+"""The transformations users call: derivatives, batching, and looking at graphs.
 
-All take functions of pytrees of arrays and give such functions, and nest in any order.
+All take functions of pytrees of arrays and give such functions, and nest in any order. Compilation is in
+`tinyxla.compilation`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tinyxla.transforms import vjp as vjp_flat
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist."""
 
@@ -38,9 +39,10 @@ class ShapeDtypeStruct:
     dtype: Any
     weak_type: bool = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", as_integers(self.shape, "The shape of a ShapeDtypeStruct"))
-        object.__setattr__(self, "dtype", element_type(self.dtype).dtype)
+    def __init__(self, shape: Sequence[int], dtype: Any, weak_type: bool = False) -> None:
+        object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
+        object.__setattr__(self, "dtype", element_type(dtype).dtype)
+        object.__setattr__(self, "weak_type", weak_type)
 
     @property
     def ndim(self) -> int:
@@ -62,7 +64,10 @@ def _check_callable(what: str, function: Any) -> None:
         raise ArgumentError(f"{what} takes a function, but got {function!r} of type {type(function).__name__}.")
 
 
-def arrays_of(tree: Any, what: str, names: Sequence[str] | None = None) -> tuple[list[Array], pytrees.TreeDef]:
+Names = Callable[[], Sequence[str]]  # how to speak of the leaves; asked only if there is something to say
+
+
+def arrays_of(tree: Any, what: str, names: Names | None = None) -> tuple[list[Array], pytrees.TreeDef]:
     """The leaves of a pytree as arrays; an error that names the leaf which is none."""
     leaves, treedef = pytrees.flatten(tree)
     arrays: list[Array] = []
@@ -70,8 +75,8 @@ def arrays_of(tree: Any, what: str, names: Sequence[str] | None = None) -> tuple
         try:
             arrays.append(as_array(leaf))
         except TypeError:
-            where = (names or [f" at {name}" if name else "" for name in pytrees.leaf_names(tree)])[k]
-            raise ArgumentError(f"{what}{where} {no_array(leaf)}.") from None
+            found = names() if names else [f" at {name}" if name else "" for name in pytrees.leaf_names(tree)]
+            raise ArgumentError(f"{what}{found[k]} {no_array(leaf)}.") from None
     return arrays, treedef
 
 
@@ -97,7 +102,7 @@ def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
         raise ArgumentError(f"{what} must be an integer or a tuple of integers, but is {given!r}.") from None
 
 
-# --- reverse mode -------------------------------------------------------------------------------------------------------
+# --- reverse mode -----------------------------------------------------------------------------------------------------
 
 
 def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -109,8 +114,8 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
         has_aux: the function gives `(result, auxiliary)`; the second is passed through undifferentiated.
 
     Returns:
-        `(result, pullback)`, or `(result, pullback, auxiliary)`; `pullback(cotangent)` gives a tuple of cotangents, one for
-        each argument and of its structure.
+        `(result, pullback)`, or `(result, pullback, auxiliary)`; `pullback(cotangent)` gives a tuple of cotangents,
+        one for each argument and of its structure.
 
     Example:
         >>> import tinyxla as tx
@@ -160,7 +165,7 @@ def _lowered(aux: Any) -> Any:
 
 
 def _arguments(args: tuple[Any, ...], what: str) -> tuple[list[Array], pytrees.TreeDef]:
-    return arrays_of(args, f"{what}: argument ", argument_names(args, {}))
+    return arrays_of(args, f"{what}: argument ", lambda: argument_names(args, {}))
 
 
 def _matched(
@@ -174,8 +179,8 @@ def _matched(
     """Tangents or cotangents in the types of what they belong to."""
     if given_tree != tree:
         raise ArgumentError(
-            f"The {what} must have the structure of the {where}, which is {pytrees.structure_text(tree)} where * stands for "
-            f"an array, but it has the structure {pytrees.structure_text(given_tree)}."
+            f"The {what} must have the structure of the {where}, which is {pytrees.structure_text(tree)} where * "
+            f"stands for an array, but it has the structure {pytrees.structure_text(given_tree)}."
         )
     found: list[Array] = []
     for x, template in zip(given, templates, strict=True):
@@ -251,7 +256,7 @@ def value_and_grad(
         result = vjp(of_chosen, *chosen, has_aux=has_aux)
         value, pullback = result[0], result[1]
         _check_scalar(value, function, holomorphic)
-        found = pullback(ConcreteArray(np.ones((), value.dtype), value.weak_type))
+        found = pullback(ConcreteArray(np.ones((), value.dtype)))
         gradient = found[0] if single else found
         return ((value, result[2]) if has_aux else value), gradient
 
@@ -274,11 +279,7 @@ def _partial(
                 f"{what}: argnums names argument {n}, but the call has {len(args)} positional arguments."
             )
     chosen = [n % len(args) for n in numbers]
-    for n in chosen:
-        names = [f"{n}{name}" for name in pytrees.leaf_names(args[n])]
-        leaves, _ = arrays_of(args[n], f"{what}: argument ", names)
-        for leaf, name in zip(leaves, names, strict=True):
-            _check_differentiable(leaf, f"{what}: argument {name}", holomorphic)
+    values = tuple(_differentiable(args[n], f"{what}: argument ", str(n), holomorphic) for n in chosen)
 
     @functools.wraps(function)
     def of_chosen(*values: Any) -> Any:
@@ -287,23 +288,34 @@ def _partial(
             whole[n] = value
         return function(*whole, **kwargs)
 
-    return of_chosen, tuple(args[n] for n in chosen)
+    return of_chosen, values
 
 
-def _check_differentiable(x: Array, what: str, holomorphic: bool) -> None:
-    kind = element_type(x.dtype).kind
-    where = f"{what} is {Shape.of(x)}, of element type {x.dtype.name}"
-    if kind not in ("float", "complex"):
+def _differentiable(tree: Any, what: str, name: str, holomorphic: bool) -> Any:
+    """A pytree of arrays by which, or of which, there is a derivative."""
+
+    def names() -> list[str]:
+        return [f"{name}{path}" for path in pytrees.leaf_names(tree)]
+
+    arrays, treedef = arrays_of(tree, what, names)
+    wanted = "complex" if holomorphic else "float"
+    for k, x in enumerate(arrays):
+        kind = element_type(x.dtype).kind
+        if kind == wanted:
+            continue
+        where = f"{what}{names()[k]} is {Shape.of(x)}, of element type {x.dtype.name}"
+        if kind == "complex":
+            raise DifferentiationError(
+                f"{where}; if the function is complex-differentiable pass holomorphic=True, else make it a function of "
+                "real and imaginary part."
+            )
+        if kind == "float":
+            raise DifferentiationError(f"{where}, but with holomorphic=True it must be complex.")
         raise DifferentiationError(
-            f"{where}, by which there is no derivative; convert it to a floating type, or choose another argument by argnums."
+            f"{where}, for which there is no derivative; convert it to a floating type, or choose other arguments by "
+            "argnums."
         )
-    if kind == "complex" and not holomorphic:
-        raise DifferentiationError(
-            f"{where}; if the function is complex-differentiable pass holomorphic=True, else make it a function of real "
-            "and imaginary part."
-        )
-    if kind == "float" and holomorphic:
-        raise DifferentiationError(f"{where}, but with holomorphic=True it must be complex.")
+    return pytrees.unflatten(treedef, arrays)
 
 
 def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
@@ -311,8 +323,8 @@ def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
     wanted = "complex number" if holomorphic else "floating-point number"
     if not isinstance(value, Array):
         raise DifferentiationError(
-            f"{what}{wanted}, but returned a {type(value).__name__}. For further results return (result, auxiliary) and "
-            "pass has_aux=True; for derivatives of several results use jacrev or vjp."
+            f"{what}{wanted}, but returned a {type(value).__name__}. For further results return (result, auxiliary) "
+            "and pass has_aux=True; for derivatives of several results use jacrev or vjp."
         )
     if value.shape != ():
         raise DifferentiationError(
@@ -324,7 +336,7 @@ def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
         )
 
 
-# --- forward mode and Jacobians -----------------------------------------------------------------------------------------
+# --- forward mode and Jacobians ---------------------------------------------------------------------------------------
 
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -374,8 +386,8 @@ def jacfwd(
         holomorphic: arguments and result are complex, and the function is complex-differentiable.
 
     Returns:
-        A function whose result has, for every leaf of `function`'s result, the structure of the argument; each array has
-        the result's dimensions followed by the argument's.
+        A function whose result has, for every leaf of `function`'s result, the structure of the argument; each array
+        has the result's dimensions followed by the argument's.
 
     Example:
         >>> import tinyxla as tx
@@ -424,8 +436,7 @@ def jacrev(
         of_chosen, chosen = _partial("jacrev", function, numbers, args, kwargs, holomorphic)
         result, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
         outputs, treedef = arrays_of(result, "")
-        for output in outputs:
-            _check_differentiable(output, f"jacrev of {_name(function)}: the result", holomorphic)
+        _differentiable(result, f"jacrev of {_name(function)}: the result", "", holomorphic)
         rows = vmap(lambda *seeds: pullback(pytrees.unflatten(treedef, seeds)))(*_basis(outputs))
         leaves, inner = pytrees.flatten(rows[0] if single else rows)
         parts = [_split_rows(x, outputs) for x in leaves]
@@ -484,7 +495,7 @@ def _split_rows(rows: Any, outputs: Sequence[Array]) -> list[Any]:
     return parts
 
 
-# --- batching -----------------------------------------------------------------------------------------------------------
+# --- batching ---------------------------------------------------------------------------------------------------------
 
 
 def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Function:
@@ -516,15 +527,24 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int
                 f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
                 f"and the call has {len(args)}."
             )
-        names = argument_names(args, kwargs)
-        inputs, treedef = arrays_of((args, kwargs), f"{what}: argument ", names)
+        leaves, treedef = pytrees.flatten((args, kwargs))
         wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
-        wanted += [0] * (len(inputs) - len(wanted))
-        axes = [
-            None if a is None else canonical_axis(a, x.ndim, f"{what}: in_axes for argument {name}")
-            for a, x, name in zip(wanted, inputs, names, strict=True)
-        ]
-        size = _batch_size(inputs, axes, names, axis_size, what)
+        wanted += [0] * (len(leaves) - len(wanted))
+
+        def name(k: int) -> str:
+            return f"argument {argument_names(args, kwargs)[k]}"
+
+        inputs: list[Any] = []
+        axes: list[int | None] = []
+        for k, (leaf, axis) in enumerate(zip(leaves, wanted, strict=True)):
+            if axis is not None:  # what is not mapped over may be anything
+                (leaf,), _ = arrays_of(leaf, f"{what}: ", lambda k=k: [name(k)])
+                if not isinstance(axis, int) or not -leaf.ndim <= axis < leaf.ndim:
+                    axis = canonical_axis(axis, leaf.ndim, f"{what}: in_axes for {name(k)}")
+                axis = axis % leaf.ndim
+            inputs.append(leaf)
+            axes.append(axis)
+        size = _batch_size(inputs, axes, name, axis_size, what)
         found: dict[str, Any] = {}
 
         def flat(*leaves: Any) -> list[Any]:
@@ -543,10 +563,10 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int
 
 
 def _batch_size(
-    inputs: Sequence[Array], axes: Sequence[int | None], names: Sequence[str], given: int | None, what: str
+    inputs: Sequence[Any], axes: Sequence[int | None], name: Callable[[int], str], given: int | None, what: str
 ) -> int:
-    mapped = [(x, a, name) for x, a, name in zip(inputs, axes, names, strict=True) if a is not None]
-    sizes = {x.shape[a] for x, a, _ in mapped}
+    mapped = [(k, x, a) for k, (x, a) in enumerate(zip(inputs, axes, strict=True)) if a is not None]
+    sizes = {x.shape[a] for _, x, a in mapped}
     if given is not None:
         if not hasattr(given, "__index__"):
             raise ArgumentError(f"{what}: axis_size must be an integer, but is {given!r}.")
@@ -556,7 +576,7 @@ def _batch_size(
     if not sizes:
         raise ArgumentError(f"{what}: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
     if len(sizes) > 1:
-        told = [f"argument {name} is {Shape.of(x)} and mapped over its axis {a}" for x, a, name in mapped]
+        told = [f"{name(k)} is {Shape.of(x)} and mapped over its axis {a}" for k, x, a in mapped]
         told += [f"axis_size is {given}"] if given is not None else []
         raise ShapeError(f"{what}: the mapped axes must have one size, but have {sorted(sizes)}: {', '.join(told)}.")
     return sizes.pop()
@@ -566,15 +586,15 @@ def _placed(value: Any, axis: int | None, to: int | None, size: int, what: str) 
     if to is None:
         if axis is not None:
             raise ArgumentError(
-                f"{what}: out_axes is None for a result that differs between examples; give the axis along which to stack "
-                "them."
+                f"{what}: out_axes is None for a result that differs between examples; give the axis along which to "
+                "stack them."
             )
         return value
     rank = value.ndim + (axis is None)
     return movement.align_axis(value, axis, canonical_axis(to, rank, f"{what}: out_axes"), size)
 
 
-# --- graphs -------------------------------------------------------------------------------------------------------------
+# --- graphs -----------------------------------------------------------------------------------------------------------
 
 
 def make_graph(function: Function) -> Callable[..., Module]:
@@ -600,7 +620,8 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     leaves, treedef = pytrees.flatten((args, kwargs))
     for k, leaf in enumerate(leaves):
         if not isinstance(leaf, (Array, ShapeDtypeStruct)):
-            leaves[k] = arrays_of(leaf, f"{_name(function)}: argument ", argument_names(args, kwargs)[k:])[0][0]
+            what = f"{_name(function)}: argument "
+            (leaves[k],), _ = arrays_of(leaf, what, lambda k=k: argument_names(args, kwargs)[k:])
     shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]
     found: dict[str, Any] = {}
 
@@ -615,8 +636,8 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. The arguments may be such
-    structures themselves.
+    """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. The arguments may be
+    such structures themselves.
 
     Example:
         >>> import tinyxla as tx
@@ -632,7 +653,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     return pytrees.unflatten(tree, outputs)
 
 
-# --- stand-ins for devices ----------------------------------------------------------------------------------------------
+# --- stand-ins for devices --------------------------------------------------------------------------------------------
 
 
 def block_until_ready(tree: Any) -> Any:

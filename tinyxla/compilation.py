@@ -112,7 +112,7 @@ class Jitted:
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Any call: static arguments are taken out, leaves become arrays, and the program is traced where there is none."""
+        """Any call: static arguments are taken out, leaves become arrays, and a program is traced if there is none."""
         if config.disable_jit:
             return self._function(*args, **kwargs)
         program, leaves = self._program(args, kwargs)
@@ -121,7 +121,8 @@ class Jitted:
         for x in leaves:
             if isinstance(x, ShapeDtypeStruct):
                 raise ArgumentError(
-                    f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or eval_shape."
+                    f"jit of {self.__name__}: a ShapeDtypeStruct has no value to compute with; use lower() or "
+                    "eval_shape."
                 )
         return program.apply(leaves)
 
@@ -130,12 +131,13 @@ class Jitted:
         leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
         arrays = [self._as_argument(x, args, kwargs, k) for k, x in enumerate(leaves)]
         key = (treedef, *[_signature(x) for x in arrays])
-        if static:
-            key = (static, *key)
+        if static or kwargs:
+            key = (static, bool(kwargs), *key)  # a dict may also be the last of the positional arguments
         program = self._programs.get(key)
         if program is None:
             whole = pytrees.unflatten(treedef, arrays)
-            program = Program(function, *(whole if kwargs else (whole, {})), treedef)
+            positional, named = whole if kwargs else (whole, {})
+            program = Program(function, positional, named, treedef)
             if not program.captured:  # what it captured belongs to a trace that will end
                 self._programs[key] = program
                 if not static and not kwargs and all(type(x) is ConcreteArray for x in args):
@@ -174,8 +176,8 @@ class Jitted:
         except TypeError:
             name = argument_names(args, kwargs)[number]
             raise ArgumentError(
-                f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a Python value, "
-                "mark it with static_argnums or static_argnames."
+                f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a Python "
+                "value, mark it with static_argnums or static_argnames."
             ) from None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -215,8 +217,8 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
         hash(value)
     except TypeError:
         raise ArgumentError(
-            f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, which "
-            "cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static."
+            f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, "
+            "which cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static."
         ) from None
 
 
@@ -270,8 +272,8 @@ class Compiled:
         leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
         if structure != self._program.structure:
             raise ArgumentError(
-                f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} was "
-                f"called with {pytrees.structure_text(structure)}."
+                f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} "
+                f"was called with {pytrees.structure_text(structure)}."
             )
         arrays = [as_array(x) for x in leaves]
         shapes = [Shape.of(x) for x in arrays]
@@ -292,15 +294,16 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
 ) -> Any:
-    """Compile a function: it is traced once for each combination of argument shapes, and runs as native code after that.
+    """Compile a function: it is traced once for each combination of argument shapes, and then runs as native code.
 
     Args:
-        function: of pytrees of arrays and numbers. It is traced with abstract values, so it may not look at them; what it
-            does besides returning results happens once, when it is traced.
-        static_argnums: positions of arguments that stay Python values; a new value means a new trace. They are hashable.
+        function: of pytrees of arrays and numbers. It is traced with abstract values, so it may not look at them; what
+            it does besides returning results happens once, when it is traced.
+        static_argnums: positions of arguments that stay Python values; a new value means a new trace. They must be
+            hashable.
         static_argnames: the same by name. Naming an argument either way covers both ways of passing it.
-        donate_argnums: positions of arguments that the caller does not use again. A permission, which is not needed here:
-            results never copy what they need not.
+        donate_argnums: positions of arguments that the caller does not use again. A permission, which is not needed
+            here: results never copy what they need not.
         donate_argnames: the same by name.
 
     Returns:
@@ -326,18 +329,17 @@ def jit(
     if not callable(function):
         raise ArgumentError(f"jit takes a function, but got {function!r} of type {type(function).__name__}.")
     numbers = set(as_integers(() if static_argnums is None else static_argnums, "jit: static_argnums"))
-    names = set(_names(static_argnames))
+    names = set(_names(() if static_argnames is None else static_argnames))
     if numbers or names:
         _complete(function, numbers, names)
     return Jitted(function, frozenset(numbers), frozenset(names))
 
 
-def _names(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    names = (
-        () if given is None else (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    )
+def _names(given: Any) -> tuple[str, ...]:
+    """One name, or several, as a tuple."""
+    names: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for name in names:
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(name, str):
             raise ArgumentError(f"jit: static_argnames must be a name or a tuple of names, but is {given!r}.")
     return names
 
@@ -355,13 +357,15 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
     )
     for name in names - by_name:
         raise ArgumentError(
-            f"jit of {getattr(function, '__name__', function)}: static_argnames has {name!r}, but there is no such parameter."
+            f"jit of {getattr(function, '__name__', function)}: static_argnames has {name!r}, but there is no such "
+            "parameter."
         )
     variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
     for n in numbers:
         if not variadic and not -len(positional) <= n < len(positional):
             raise ArgumentError(
-                f"jit of {getattr(function, '__name__', function)}: static_argnums has {n}, but it takes {len(positional)} positional arguments."
+                f"jit of {getattr(function, '__name__', function)}: static_argnums has {n}, but it takes "
+                f"{len(positional)} positional arguments."
             )
     named = {positional[n] for n in numbers if -len(positional) <= n < len(positional)}
     numbers.update(k for k, name in enumerate(positional) if name in names)

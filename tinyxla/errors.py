@@ -1,4 +1,6 @@
-"""The errors users meet. Each says what is wrong, with the values, and what to do; and each names the user's own line."""
+"""The errors users meet. Each says what is wrong, with the values, and what to do; and each names the user's own
+line.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
 The functions in `elementary` are ordinary Python over such scalars. They run on `numpy_scalar.NumpyScalar` (whole NumPy
 arrays at once, for the accuracy tests) and on the emitting scalar of the compiling backend (which appends instructions
-instead of computing). Nothing here may branch on a scalar's value: choices are made with `where`, so that every function
-vectorises.
+instead of computing). Nothing here may branch on a scalar's value: choices are made with `where`, so that every
+function vectorises.
 
-Element types are named as XLA prints them: `pred`, `s8` .. `s64`, `u8` .. `u64`, `f32`, `f64`. (`f16` and `bf16` are widened
-to `f32` before they get here and rounded after every operation; complex numbers are pairs, see `complex_numbers`.)
+Element types are named as XLA prints them: `pred`, `s8` .. `s64`, `u8` .. `u64`, `f32`, `f64`. (`f16` and `bf16` are
+widened to `f32` before they get here and rounded after every operation; complex numbers are pairs, see
+`complex_numbers`.)
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Protocol
 class Scalar(Protocol):
     """One element of a kernel: a number of the element type `type`.
 
-    Arithmetic is between scalars of one type, or with a Python number, which takes the scalar's type. Integer arithmetic
-    wraps. Comparisons give `pred`. `<<` and `>>` are undefined for counts outside the width (guard them); `>>` is arithmetic for
-    signed, logical for unsigned types. Integer `//` and `%` truncate towards zero and are undefined for zero and overflow (guard
-    them).
+    Arithmetic is between scalars of one type, or with a Python number, which takes the scalar's type. Integer
+    arithmetic wraps. Comparisons give `pred`. `<<` and `>>` are undefined for counts outside the width (guard them);
+    `>>` is arithmetic for signed, logical for unsigned types. Integer `//` and `%` truncate towards zero and are
+    undefined for zero and overflow (guard them).
     """
 
     @property

@@ -4,7 +4,7 @@ import numpy as np
 def row(in0, in1, in2, out3, first, last):
     for i1 in range(first, last):
         c3 = np.float32(0.0)
-        for i2 in range(0, 200):
+        for i2 in range(200):
             v5 = i1 * 200
             v6 = v5 + i2
             v7 = in0[v6]
@@ -12,7 +12,7 @@ def row(in0, in1, in2, out3, first, last):
             c3 = v8
         r4 = c3
         c10 = np.float32(0.0)
-        for i9 in range(0, 200):
+        for i9 in range(200):
             v12 = i1 * 200
             v13 = v12 + i9
             v14 = in0[v13]
@@ -22,7 +22,7 @@ def row(in0, in1, in2, out3, first, last):
             v18 = c10 + v17
             c10 = v18
         r11 = c10
-        for i19 in range(0, 200):
+        for i19 in range(200):
             v20 = i1 * 200
             v21 = v20 + i19
             v22 = in0[v21]

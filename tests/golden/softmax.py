@@ -5,7 +5,7 @@ def row(in0, out1, first, last):
     row0 = np.empty(200, np.float32)
     for i1 in range(first, last):
         c3 = np.float32(-np.inf)
-        for i2 in range(0, 200):
+        for i2 in range(200):
             v5 = i1 * 200
             v6 = v5 + i2
             v7 = in0[v6]
@@ -13,7 +13,7 @@ def row(in0, out1, first, last):
             c3 = v8
         r4 = c3
         c10 = np.float32(0.0)
-        for i9 in range(0, 200):
+        for i9 in range(200):
             v12 = i1 * 200
             v13 = v12 + i9
             v14 = in0[v13]
@@ -23,7 +23,7 @@ def row(in0, out1, first, last):
             v17 = c10 + v16
             c10 = v17
         r11 = c10
-        for i18 in range(0, 200):
+        for i18 in range(200):
             v19 = row0[i18]
             v20 = v19 / r11
             v21 = i1 * 200

@@ -18,6 +18,7 @@ The last two also take in what is made of a reduction's result element by elemen
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,11 +32,12 @@ FEW_ROWS = 64  # below this many rows, rows are cut instead
 MOST_ROOTS = 24  # of one nest
 MOST_BUFFERS = 48
 DEEPEST = 80  # inlined instructions in a chain
+MOST_VIEWS = 4  # places at which something is computed, before it is moved again
 
 _MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concatenate", "iota"})
 _COSTLY = frozenset(
-    "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh erf erf-inv power atan2 "
-    "cbrt remainder".split()
+    "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh erf erf-inv power "
+    "atan2 cbrt remainder".split()
 )
 _ELEMENTWISE = frozenset(op.name for op in vars(elementwise).values() if isinstance(op, Op))
 _UNSUPPORTED_BITS = frozenset({2, 4})
@@ -168,9 +170,25 @@ def _escaping(computation: Computation, steps: Sequence[Step]) -> set[Instructio
     return found
 
 
+_Views = set[tuple[Instruction, int]]  # what an element is computed from, each with a number for the way to its index
+
+
+def _moved(views: Iterable[tuple[Instruction, int]], x: Instruction) -> _Views:
+    """What x is computed from by an operand: elsewhere, if x moves data."""
+    if x.op.name not in _MOVEMENT:
+        return set(views)
+    return {(y, hash((id(x), way))) for y, way in views}
+
+
+def _most(views: Iterable[tuple[Instruction, int]]) -> int:
+    """How often the same instruction is computed, at most."""
+    return max(Counter(y for y, _ in views).values(), default=0)
+
+
 def _first_stored(computation: Computation) -> set[Instruction]:
     stored: set[Instruction] = set()
     depth: dict[Instruction, int] = {}
+    views: dict[Instruction, _Views] = {}
 
     def store(x: Instruction) -> None:
         x = buffer_of(x)
@@ -191,6 +209,12 @@ def _first_stored(computation: Computation) -> set[Instruction]:
             if isinstance(x.shape, Shape):
                 stored.add(x)
         elif is_inlined(x):
+            views[x] = {(x, 0)} if x.op.name not in _MOVEMENT else set()
+            for operand in x.operands:
+                if x.op.name in _MOVEMENT and _most(views.get(operand, ())) >= MOST_VIEWS:
+                    store(operand)
+                if buffer_of(operand) not in stored:
+                    views[x] |= _moved(views.get(operand, ()), x)
             depth[x] = 1 + max((0 if o in stored else depth[o] for o in x.operands), default=0)
             if depth[x] > DEEPEST:
                 store(x)

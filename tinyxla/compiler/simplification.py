@@ -1,5 +1,4 @@
-"""Algebraic simplification: a table of identities. Each row is tried on every instruction; the first that applies wins.
-"""
+"""Algebraic simplification: a table of identities. Each is tried on every instruction; the first that applies wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of graphs, checked: between all passes in tests, and on graphs that were built by hand or read from text."""
+"""The rules of graphs, checked: between all passes in tests, and on graphs built by hand or read from text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tinyxla.hlo.graph import Computation, Instruction, Module
 
 
 def verify(module: Module) -> None:
-    """Raise `VerificationError` unless every instruction follows its operands, all parameters are among the instructions,
-    and every shape is the one that its op infers."""
+    """Raise `VerificationError` unless every instruction follows its operands, all parameters are among the
+    instructions, and every shape is the one that its op infers."""
     for computation in module.computations():
         _verify_computation(computation)
 

@@ -48,7 +48,8 @@ def _starts(what: str, x: Array, start_indices: Any, allow_negative: bool | Sequ
 
 def _start(what: str, start: Any, size: int, wraps: bool) -> Any:
     if isinstance(start, int):
-        return constant(start + size if wraps and start < 0 else start, np.int32)
+        place = start + size if wraps and start < 0 else start
+        return constant(min(max(place, 0), size), np.int32)
     index = array_of(start, what)
     if not element_type(index.dtype).is_integer or index.ndim:
         raise DTypeError(f"{what}: a start index is an integer scalar, but got {described([index])}.")

@@ -85,7 +85,7 @@ def inexact(found: Type) -> Type:
 
 
 def python_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype that a user asks for: Python's int, float and complex are the default ones, all others are themselves."""
+    """The dtype that a user asks for: Python's int, float and complex are the default ones."""
     if dtype is int:
         return default_int()
     if dtype is float:
@@ -108,6 +108,12 @@ def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[l
 def array_of(value: ArrayLike, what: str) -> Array:
     """An array of an argument; for a list the advice to convert it."""
     return value if isinstance(value, Array) else as_array(value, what)
+
+
+def flat_array(a: ArrayLike, what: str) -> Array:
+    """The elements in one dimension, also of nested lists."""
+    x = array_of(np.asarray(a) if isinstance(a, (list, tuple)) else a, what)
+    return movement.reshape_to(x, (x.size,))
 
 
 def inexact_array(value: ArrayLike, what: str) -> Array:

@@ -5,24 +5,16 @@ Semantics are NumPy's, types are JAX's: `/` of integers gives floats, `//` and `
 
 from __future__ import annotations
 
+import builtins
+from functools import lru_cache, partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError
-from tinyxla.numpy.arguments import (
-    ArrayLike,
-    array_of,
-    broadcasted,
-    cast,
-    inexact_array,
-    like,
-    operand,
-    promoted,
-    type_of,
-)
-from tinyxla.numpy.elementwise import Binary, binary, composed, unary
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, cast, like, operand, promoted, type_of
+from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -36,21 +28,28 @@ divide = true_divide
 maximum = binary("maximum", ops.max_, "The larger of x and y; NaN if either is.")
 minimum = binary("minimum", ops.min_, "The smaller of x and y; NaN if either is.")
 negative = unary("negative", ops.neg, "-x.")
-_absolute = unary("absolute", ops.abs_, "")
+fabs = unary("fabs", ops.abs_, "The magnitude of real x, in floating point.", to_inexact=True)
 
 
-def absolute(x: ArrayLike, /) -> Array:
+def _kind(x: Array) -> str:
+    return element_type(x.dtype).kind
+
+
+def _is_inexact(x: Array) -> bool:
+    return element_type(x.dtype).is_inexact
+
+
+def _zero(x: Array) -> Array:
+    return like(0, x)
+
+
+@as_unary()
+def absolute(x: Any) -> Any:
     """The magnitude of x."""
-    x = array_of(x, "absolute")
-    return x if element_type(x.dtype).kind in ("pred", "unsigned") else _absolute(x)
+    return x if _kind(x) in ("pred", "unsigned") else ops.abs_(x)
 
 
 abs = absolute
-
-
-def fabs(x: ArrayLike, /) -> Array:
-    """The magnitude of real x, in floating point."""
-    return absolute(inexact_array(x, "fabs"))
 
 
 def positive(x: ArrayLike, /) -> Array:
@@ -58,55 +57,45 @@ def positive(x: ArrayLike, /) -> Array:
     return array_of(x, "positive")
 
 
-def square(x: ArrayLike, /) -> Array:
-    """x * x."""
-    x = array_of(x, "square")
-    return power(x, 2)
-
-
 # --- division ---------------------------------------------------------------------------------------------------------
-
-
-def _zero(x: Array) -> Array:
-    return like(0, x)
 
 
 def _signs_differ(x: Any, y: Any) -> Any:
     return ops.ne(ops.lt(x, _zero(x)), ops.lt(y, _zero(y)))
 
 
-def _remainder(x: Any, y: Any) -> Any:
+@as_binary(to_integer=True)
+def remainder(x: Any, y: Any) -> Any:
+    """The remainder of x / y with the sign of y."""
     rest = ops.rem(x, y)
-    if element_type(x.dtype).kind == "unsigned":
+    if _kind(x) == "unsigned":
         return rest
     shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
     return ops.select(shift, ops.add(rest, y), rest)
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
-    kind = element_type(x.dtype).kind
-    if kind == "unsigned":
-        return ops.div(x, y)
-    if kind == "signed":
-        rest = ops.rem(x, y)
-        quotient = ops.div(x, y)
-        shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(x, y))
-        return ops.select(shift, ops.sub(quotient, like(1, x)), quotient)
+mod = remainder
+
+
+@as_binary(to_integer=True)
+def floor_divide(x: Any, y: Any) -> Any:
+    """The largest integer not above x / y."""
+    kind = _kind(x)
     if kind == "complex":
         raise DTypeError("floor_divide: complex numbers have no order, so there is no floor of their quotient.")
+    if kind == "unsigned":
+        return ops.div(x, y)
+    rest = ops.rem(x, y)
+    shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
+    if kind == "signed":
+        quotient = ops.div(x, y)
+        return ops.select(shift, ops.sub(quotient, like(1, x)), quotient)
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
-    quotient = ops.div(ops.sub(x, _remainder(x, y)), y)
-    whole = ops.round_nearest_even(quotient)
+    rest = ops.select(shift, ops.add(rest, y), rest)
+    whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
     return ops.select(ops.eq(y, _zero(y)), ops.div(x, y), whole)
 
 
-remainder = composed(
-    "remainder", _remainder, "The remainder of x / y with the sign of y.", to_inexact=False, to_integer=True
-)
-mod = remainder
-floor_divide = composed(
-    "floor_divide", _floor_divide, "The largest integer not above x / y.", to_inexact=False, to_integer=True
-)
 fmod = binary("fmod", ops.rem, "The remainder of x / y with the sign of x.", to_integer=True)
 
 
@@ -115,41 +104,48 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     return floor_divide(x, y), remainder(x, y)
 
 
-def modf(x: ArrayLike, /) -> tuple[Array, Array]:
-    """The fraction of x, and its integer part, both with the sign of x."""
-    (x,), _ = promoted("modf", x, to_inexact=True)
-    whole = trunc(x)
-    infinite = ops.eq(ops.abs_(x), like(np.inf, x))
-    return copysign(ops.select(infinite, _zero(x), ops.sub(x, whole)), x), whole
-
-
 # --- powers -----------------------------------------------------------------------------------------------------------
 
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x to the power of y. An exponent that is a Python integer is worked off by multiplications."""
-    base, exponent = operand(x, "power"), operand(y.item() if isinstance(y, np.integer) else y, "power")
-    dtype, weak = promote_types(type_of(base), type_of(exponent))
+    exponent = y.item() if isinstance(y, np.integer) else y
     if type(exponent) is int:
-        weak = type_of(base)[1]
-        if exponent >= 0 or element_type(dtype).is_inexact:
-            return integer_power(cast(base, dtype), exponent).with_weak_type(weak)
-        raise DTypeError(
-            f"power: an integer array to the negative power {y} is not an integer; convert it with astype(float)."
-        )
-    strong_integer = element_type(type_of(exponent)[0]).is_integer and not type_of(exponent)[1]
-    of_booleans = element_type(dtype).is_integer and not (type_of(base)[1] and type_of(exponent)[1])
-    return _power(base, exponent).with_weak_type(weak and not strong_integer and not of_booleans)
+        return _integer_power(exponent)(x)
+    base, exponent = operand(x, "power"), operand(y, "power")
+    (kind, base_weak), (exponent_kind, exponent_weak) = type_of(base), type_of(exponent)
+    dtype, weak = promote_types((kind, base_weak), (exponent_kind, exponent_weak))
+    if element_type(exponent_kind).is_integer and not exponent_weak:
+        weak = False
+    if element_type(dtype).is_integer and not (base_weak and exponent_weak):
+        weak = False  # a boolean is a number here
+    return _power(base, exponent).with_weak_type(weak)
 
 
-_power = binary("power", ops.pow_, "x to the power of y.", to_integer=True)
 pow = power
+_power = binary("power", ops.pow_, "x to the power of y.", to_integer=True)
+float_power = binary("float_power", ops.pow_, "x to the power of y, in floating point.", to_inexact=True)
 
 
-def integer_power(x: Any, exponent: int) -> Any:
+@lru_cache(256)
+def _integer_power(exponent: int) -> Unary:
+    def of_array(x: Any) -> Any:
+        if _kind(x) == "pred":
+            x = cast(x, type_of(0)[0], False)
+        if exponent < 0 and not _is_inexact(x):
+            raise DTypeError(
+                f"power: an integer array to the negative power {exponent} is not an integer; "
+                "convert it with astype(float)."
+            )
+        return _multiplied(x, exponent)
+
+    return unary("power", of_array, "")
+
+
+def _multiplied(x: Any, exponent: int) -> Any:
     """x to an integer power by repeated squaring, which differentiates into powers again."""
     if exponent < 0:
-        return ops.div(like(1, x), integer_power(x, -exponent))
+        return ops.div(like(1, x), _multiplied(x, -exponent))
     result = None
     while exponent:
         if exponent & 1:
@@ -160,32 +156,31 @@ def integer_power(x: Any, exponent: int) -> Any:
     return like(1, x) if result is None else result
 
 
-float_power = binary("float_power", ops.pow_, "x to the power of y, in floating point.", to_inexact=True)
+def square(x: ArrayLike, /) -> Array:
+    """x * x."""
+    return _integer_power(2)(array_of(x, "square"))
+
 
 # --- comparison -------------------------------------------------------------------------------------------------------
 
 
-def _comparison(name: str, direction: str, text: str) -> Binary:
-    def attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
-        return {"direction": direction, "type": ops.comparison_type(dtype)}
-
-    def by_parts(x: Any, y: Any) -> Any:
-        """Complex numbers are ordered by their real parts, and where these are equal by the imaginary ones."""
-        strict = getattr(ops, direction[0].lower() + "t")
-        last = getattr(ops, direction.lower())
+def _comparison(name: str, compare: Any, strict: Any, text: str) -> Binary:
+    def apply(x: Any, y: Any) -> Any:
+        if x.dtype.kind != "c" or strict is None:
+            return compare(x, y)
+        # Complex numbers are ordered by their real parts, and where these are equal by the imaginary ones.
         same = ops.eq(ops.real(x), ops.real(y))
-        return ops.or_(strict(ops.real(x), ops.real(y)), ops.and_(same, last(ops.imag(x), ops.imag(y))))
+        return ops.or_(strict(ops.real(x), ops.real(y)), ops.and_(same, compare(ops.imag(x), ops.imag(y))))
 
-    ordered = direction not in ("EQ", "NE")
-    return binary(name, ops.compare, text, attributes=attributes, of_complex=by_parts if ordered else None)
+    return binary(name, apply, text)
 
 
-equal = _comparison("equal", "EQ", "Whether x equals y, element by element.")
-not_equal = _comparison("not_equal", "NE", "Whether x differs from y, element by element.")
-greater = _comparison("greater", "GT", "Whether x is greater than y, element by element.")
-greater_equal = _comparison("greater_equal", "GE", "Whether x is y or greater, element by element.")
-less = _comparison("less", "LT", "Whether x is less than y, element by element.")
-less_equal = _comparison("less_equal", "LE", "Whether x is y or less, element by element.")
+equal = _comparison("equal", ops.eq, None, "Whether x equals y, element by element.")
+not_equal = _comparison("not_equal", ops.ne, None, "Whether x differs from y, element by element.")
+greater = _comparison("greater", ops.gt, ops.gt, "Whether x is greater than y, element by element.")
+greater_equal = _comparison("greater_equal", ops.ge, ops.gt, "Whether x is y or greater, element by element.")
+less = _comparison("less", ops.lt, ops.lt, "Whether x is less than y, element by element.")
+less_equal = _comparison("less_equal", ops.le, ops.lt, "Whether x is y or less, element by element.")
 
 # --- logic and bits ---------------------------------------------------------------------------------------------------
 
@@ -199,14 +194,12 @@ bitwise_left_shift = left_shift
 bitwise_count = unary("bitwise_count", ops.population_count, "How many bits of x are set.")
 
 
-def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
+@as_binary(to_integer=True)
+def right_shift(x: Any, y: Any) -> Any:
     """x shifted to the right by y bits; the sign is kept."""
-    signed = element_type(promote_types(type_of(operand(x, "right_shift")), type_of(operand(y, "right_shift")))[0])
-    return _shift_right_logical(x, y) if signed.kind == "unsigned" else _shift_right_arithmetic(x, y)
+    return (ops.shift_right_logical if _kind(x) == "unsigned" else ops.shift_right_arithmetic)(x, y)
 
 
-_shift_right_arithmetic = binary("right_shift", ops.shift_right_arithmetic, "", to_integer=True)
-_shift_right_logical = binary("right_shift", ops.shift_right_logical, "", to_integer=True)
 bitwise_right_shift = right_shift
 
 
@@ -235,145 +228,142 @@ def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     return bitwise_xor(truth(x, "logical_xor"), truth(y, "logical_xor"))
 
 
-# --- parts, signs, rounding -------------------------------------------------------------------------------------------
+# --- parts and signs --------------------------------------------------------------------------------------------------
 
 
-def real(x: ArrayLike, /) -> Array:
+@as_unary()
+def real(x: Any) -> Any:
     """The real part."""
-    x = array_of(x, "real")
     return ops.real(x) if x.dtype.kind == "c" else x
 
 
-def imag(x: ArrayLike, /) -> Array:
+@as_unary()
+def imag(x: Any) -> Any:
     """The imaginary part: zero for real numbers."""
-    x = array_of(x, "imag")
-    return ops.imag(x) if x.dtype.kind == "c" else _zero(x).with_weak_type(x.weak_type)
+    return ops.imag(x) if x.dtype.kind == "c" else _zero(x)
 
 
-def conjugate(x: ArrayLike, /) -> Array:
-    """The complex conjugate."""
-    x = array_of(x, "conjugate")
-    return ops.conj(x)
-
-
+conjugate = unary("conjugate", ops.conj, "The complex conjugate.")
 conj = conjugate
 
 
-def sign(x: ArrayLike, /) -> Array:
+@as_unary()
+def sign(x: Any) -> Any:
     """-1, 0 or 1 as the sign of x; for complex x, x divided by its magnitude."""
-    x = array_of(x, "sign")
-    return x if x.dtype.kind == "b" else ops.sign(x)
+    return x if _kind(x) == "pred" else ops.sign(x)
 
 
-def signbit(x: ArrayLike, /) -> Array:
+@as_unary()
+def signbit(x: Any) -> Any:
     """Whether the sign is negative, also that of -0.0."""
-    x = array_of(x, "signbit")
-    kind = element_type(x.dtype)
-    if not kind.is_inexact:
-        return less(x, 0)
+    if not _is_inexact(x):
+        return ops.lt(x, _zero(x))
     # Of zeros and NaNs the sign shows in the total order of floats only.
     return ops.compare(x, _zero(x), direction="LT", type="TOTALORDER")
 
 
-def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
+@as_binary(to_inexact=True)
+def copysign(x: Any, y: Any) -> Any:
     """The magnitude of x with the sign of y."""
-    (x, y), (_, weak) = promoted("copysign", x, y, to_inexact=True)
-    x, y = broadcasted("copysign", [x, y])
     size = ops.abs_(x)
-    return ops.select(signbit(y), ops.neg(size), size).with_weak_type(weak)
+    negative_sign = ops.compare(y, _zero(y), direction="LT", type="TOTALORDER")
+    return ops.select(negative_sign, ops.neg(size), size)
 
 
-def _rounding(name: str, op: Any, text: str) -> Any:
+@as_binary(to_inexact=True)
+def heaviside(x: Any, y: Any) -> Any:
+    """0 where x is negative, 1 where it is positive, y where it is 0."""
+    step = ops.select(ops.lt(x, _zero(x)), _zero(x), like(1, x))
+    known = ops.select(ops.ne(x, x), x, step)
+    return ops.select(ops.eq(x, _zero(x)), y, known)
+
+
+# --- rounding ---------------------------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, op: Any, text: str) -> Unary:
     """Integers round to themselves."""
-    of_floats = unary(name, op, text)
-
-    def apply(x: ArrayLike, /) -> Array:
-        x = array_of(x, name)
-        return of_floats(x) if element_type(x.dtype).is_inexact else x
-
-    apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = text
-    return apply
+    return unary(name, lambda x: op(x) if _is_inexact(x) else x, text)
 
 
 floor = _rounding("floor", ops.floor, "The largest integer not above x.")
 ceil = _rounding("ceil", ops.ceil, "The smallest integer not below x.")
+trunc = _rounding("trunc", lambda x: ops.select(ops.lt(x, _zero(x)), ops.ceil(x), ops.floor(x)), "x without fraction.")
+fix = trunc
+
+
+def _to_even(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return ops.complex_(ops.round_nearest_even(ops.real(x)), ops.round_nearest_even(ops.imag(x)))
+    return ops.round_nearest_even(x)
+
+
+_rint = unary("rint", _to_even, "", to_inexact=True)
 
 
 def rint(x: ArrayLike, /) -> Array:
     """The nearest integer, in floating point; halves go to the even one."""
-    weak = element_type(array_of(x, "rint").dtype).is_inexact
-    x = inexact_array(x, "rint")
-    x = x if weak else x.with_weak_type(False)
-    if x.dtype.kind == "c":
-        return ops.complex_(rint(real(x)), rint(imag(x))).with_weak_type(x.weak_type)
-    return ops.round_nearest_even(x)
-
-
-def trunc(x: ArrayLike, /) -> Array:
-    """x without its fraction."""
-    x = array_of(x, "trunc")
-    if not element_type(x.dtype).is_inexact:
-        return x
-    return ops.select(ops.lt(x, _zero(x)), ops.ceil(x), ops.floor(x)).with_weak_type(x.weak_type)
-
-
-fix = trunc
+    x = array_of(x, "rint")
+    return _rint(x if _is_inexact(x) else x.with_weak_type(False))
 
 
 def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """x rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
-    x = array_of(x, "round")
-    kind = element_type(x.dtype)
-    if kind.kind == "complex":
-        return ops.complex_(round(real(x), decimals), round(imag(x), decimals))
-    if not kind.is_inexact:
-        if decimals >= 0:
-            return x
-        factor = 10.0**-decimals
-        wide = divide(x, factor)
-        return cast(multiply(ops.round_nearest_even(wide), factor), x.dtype)
-    if decimals == 0:
-        return ops.round_nearest_even(x).with_weak_type(x.weak_type)
-    wide = cast(x, np.dtype(np.float32)) if kind.bits < 32 else x
-    factor = like(10.0 ** builtin_abs(decimals), wide)
-    up, down = (ops.mul, ops.div) if decimals > 0 else (ops.div, ops.mul)
-    return cast(down(ops.round_nearest_even(up(wide, factor)), factor), x.dtype).with_weak_type(x.weak_type)
-
-
-def builtin_abs(value: int) -> int:
-    return value if value >= 0 else -value
+    return _rounded_to(decimals)(x)
 
 
 around = round
 
 
+@lru_cache(64)
+def _rounded_to(decimals: int) -> Unary:
+    factor = 10.0 ** builtins.abs(decimals)
+    up, down = (ops.mul, ops.div) if decimals > 0 else (ops.div, ops.mul)
+
+    def of_array(x: Any) -> Any:
+        kind = element_type(x.dtype)
+        if kind.kind == "complex":
+            return ops.complex_(of_array(ops.real(x)), of_array(ops.imag(x)))
+        if not kind.is_inexact and decimals >= 0:
+            return x
+        if decimals == 0:
+            return ops.round_nearest_even(x)
+        wide = cast(x, np.dtype(np.float64 if kind.bits == 64 else np.float32))
+        scale = like(factor, wide)
+        return cast(down(ops.round_nearest_even(up(wide, scale)), scale), x.dtype)
+
+    return unary("round", of_array, "")
+
+
+def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+    """The fraction of x, and its integer part, both with the sign of x."""
+    (x,), _ = promoted("modf", x, to_inexact=True)
+    whole = trunc(x)
+    infinite = ops.eq(ops.abs_(x), like(np.inf, x))
+    return copysign(ops.select(infinite, _zero(x), ops.sub(x, whole)), x), whole
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """x, but `min` where it is below that, and `max` where it is above."""
     x = array_of(x, "clip")
-    if x.dtype.kind == "c" or any(b is not None and type_of(operand(b, "clip"))[0].kind == "c" for b in (min, max)):
-        raise DTypeError("clip: complex numbers have no order; clip their parts or magnitudes.")
+    for bound in (x, min, max):
+        if bound is not None and type_of(operand(bound, "clip"))[0].kind == "c":
+            raise DTypeError("clip: complex numbers have no order; clip their parts or magnitudes.")
     if min is not None:
         x = maximum(min, x)
     return x if max is None else minimum(max, x)
 
 
-def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """0 where x is negative, 1 where it is positive, y where it is 0."""
-    (x, y), (_, weak) = promoted("heaviside", x, y, to_inexact=True)
-    x, y = broadcasted("heaviside", [x, y])
-    step = ops.select(ops.lt(x, _zero(x)), _zero(x), like(1, x))
-    known = ops.select(ops.ne(x, x), x, step)
-    return ops.select(ops.eq(x, _zero(x)), y, known).with_weak_type(weak)
-
-
 def _ignoring_nan(name: str, op: Any, text: str) -> Binary:
     def choose(x: Any, y: Any) -> Any:
-        if not element_type(x.dtype).is_inexact:
+        if not _is_inexact(x):
             return op(x, y)
         return ops.select(ops.ne(x, x), y, ops.select(ops.ne(y, y), x, op(x, y)))
 
-    return composed(name, choose, text, to_inexact=False)
+    return binary(name, choose, text)
 
 
 fmax = _ignoring_nan("fmax", ops.max_, "The larger of x and y; the other one where either is NaN.")
@@ -382,40 +372,28 @@ fmin = _ignoring_nan("fmin", ops.min_, "The smaller of x and y; the other one wh
 # --- special values ---------------------------------------------------------------------------------------------------
 
 
-def _each_part(name: str, test: Any, combine: Any, of_integers: bool, text: str) -> Any:
-    """A question about floats, asked of both parts of complex numbers."""
+def _question(name: str, test: Any, combine: Any, of_integers: bool, text: str) -> Unary:
+    """A question about floats: asked of both parts of complex numbers, with one answer for all integers."""
 
-    def apply(x: ArrayLike, /) -> Array:
-        x = array_of(x, name)
-        kind = element_type(x.dtype)
-        if not kind.is_inexact:
-            return like(of_integers, x.astype(np.bool_))
-        if kind.kind == "complex":
+    def apply(x: Any) -> Any:
+        if x.dtype.kind == "c":
             return combine(test(ops.real(x)), test(ops.imag(x)))
-        return test(x)
+        return test(x) if _is_inexact(x) else like(of_integers, cast(x, np.dtype(np.bool_)))
 
-    apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = text
-    return apply
+    return unary(name, apply, text)
 
 
-def _is_infinite(x: Any) -> Any:
-    return ops.eq(ops.abs_(x), like(np.inf, x))
+def _equals(value: float, x: Any) -> Any:
+    return ops.eq(x, like(value, x))
 
 
-isnan = _each_part("isnan", lambda x: ops.ne(x, x), ops.or_, False, "Whether x is not a number.")
-isinf = _each_part("isinf", _is_infinite, ops.or_, False, "Whether x is positive or negative infinity.")
-isfinite = _each_part("isfinite", ops.is_finite, ops.and_, True, "Whether x is neither infinite nor NaN.")
-
-
-def isposinf(x: ArrayLike, /) -> Array:
-    """Whether x is positive infinity."""
-    return equal(array_of(x, "isposinf"), np.inf)
-
-
-def isneginf(x: ArrayLike, /) -> Array:
-    """Whether x is negative infinity."""
-    return equal(array_of(x, "isneginf"), -np.inf)
+isnan = _question("isnan", lambda x: ops.ne(x, x), ops.or_, False, "Whether x is not a number.")
+isinf = _question(
+    "isinf", lambda x: _equals(np.inf, ops.abs_(x)), ops.or_, False, "Whether x is positive or negative infinity."
+)
+isfinite = _question("isfinite", ops.is_finite, ops.and_, True, "Whether x is neither infinite nor NaN.")
+isposinf = _question("isposinf", partial(_equals, np.inf), ops.or_, False, "Whether x is positive infinity.")
+isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whether x is negative infinity.")
 
 
 def isreal(x: ArrayLike, /) -> Array:
@@ -433,9 +411,8 @@ def isclose(
 ) -> Array:
     """Whether |x - y| <= atol + rtol |y|, or both are the same infinity (or NaN, if `equal_nan`)."""
     (x, y), _ = promoted("isclose", x, y, to_inexact=True)
-    x, y = broadcasted("isclose", [x, y])
     near = less_equal(absolute(subtract(x, y)), add(atol, multiply(rtol, absolute(y))))
-    close = bitwise_or(bitwise_and(near, bitwise_and(isfinite(x), isfinite(y))), ops.eq(x, y))
+    close = bitwise_or(bitwise_and(near, bitwise_and(isfinite(x), isfinite(y))), equal(x, y))
     return bitwise_or(close, bitwise_and(isnan(x), isnan(y))) if equal_nan else close
 
 
@@ -448,15 +425,18 @@ def nan_to_num(
 ) -> Array:
     """x with NaN replaced by `nan`, infinities by `posinf` and `neginf` (if not given, the largest finite numbers)."""
     x = array_of(x, "nan_to_num")
-    kind = element_type(x.dtype)
-    if kind.kind == "complex":
+    if x.dtype.kind == "c":
         return ops.complex_(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (real(x), imag(x))))
-    if not kind.is_inexact:
+    if not _is_inexact(x):
         return x
     info = ml_dtypes.finfo(x.dtype)
-    positive_value = info.max if posinf is None else posinf
-    negative_value = info.min if neginf is None else neginf
-    for found, value in ((isnan(x), nan), (isposinf(x), positive_value), (isneginf(x), negative_value)):
-        chosen, kept = broadcasted("nan_to_num", [cast(operand(value, "nan_to_num"), x.dtype), x])
-        x = ops.select(found, chosen, kept)
-    return x
+    replaced = (
+        (isnan, nan),
+        (isposinf, info.max if posinf is None else posinf),
+        (isneginf, info.min if neginf is None else neginf),
+    )
+    found = x
+    for test, value in replaced:
+        chosen, found = broadcasted("nan_to_num", [cast(operand(value, "nan_to_num"), x.dtype), found])
+        found = ops.select(test(x), chosen, found)
+    return found

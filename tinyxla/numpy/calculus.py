@@ -23,7 +23,6 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.contractions import dot
 from tinyxla.numpy.creation import zeros
-from tinyxla.numpy.indexing import where
 from tinyxla.numpy.manipulation import (
     atleast_2d,
     broadcast_to,
@@ -37,6 +36,7 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
+from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -92,7 +92,7 @@ def _along(x: Any, d: int, step: Any) -> Any:
 
 
 def _unequal(x: Any, d: int, places: Any) -> Any:
-    """The difference quotient of second order for unequal steps: each side's quotient counts by the other side's step."""
+    """For unequal steps: the difference quotient of each side, weighted by the step of the other, of second order."""
     n = x.shape[d]
     if places.shape != (n,):
         raise ShapeError(f"gradient: places of shape {places.shape} do not fit axis {d} of shape {x.shape}.")
@@ -226,7 +226,10 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None) -> Array:
-    """The discrete convolution of two vectors: `full`, `same` (as long as the longer) or `valid` (complete overlaps)."""
+    """The discrete convolution of two vectors.
+
+    `mode` is `full`, `same` (as long as the longer one) or `valid` (where they overlap completely).
+    """
     (x, y), (_, weak) = promoted("convolve", array_of(a, "convolve"), array_of(v, "convolve"), to_inexact=True)
     return _correlated("convolve", x, flip(y), mode).with_weak_type(weak)
 

@@ -109,7 +109,8 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     shape = broadcast_shapes("vecdot", x.shape, y.shape)
     x, y = broadcast_to_shape("vecdot", arith.conjugate(x), shape), broadcast_to_shape("vecdot", y, shape)
     batch = tuple(range(len(shape) - 1))
-    return _dot(x, y, ((len(shape) - 1,),) * 2, (batch, batch)).with_weak_type(weak)
+    last = (len(shape) - 1,)
+    return _dot(x, y, (last, last), (batch, batch)).with_weak_type(weak)
 
 
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:

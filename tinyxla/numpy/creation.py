@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -22,6 +22,7 @@ from tinyxla.numpy.arguments import (
     python_dtype,
     shape_of,
     type_of,
+    value_of,
 )
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
@@ -95,8 +96,8 @@ def _scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     kind = element_type(dtype)
     if isinstance(value, complex) and kind.kind != "complex" and kind.kind != "pred":
         raise DTypeError(f"array: the complex number {value} does not fit the element type {dtype.name}.")
-    if kind.is_integer and not isinstance(value, (bool, int)):
-        return cast(ConcreteArray(np.float64(value)), dtype).numpy()
+    if kind.is_integer and isinstance(value, float):
+        return value_of(cast(ConcreteArray(np.float64(value)), dtype))
     return checked_scalar(value, dtype)
 
 
@@ -128,7 +129,7 @@ def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
 def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
     """A NumPy array of nested lists; elements are converted one by one, so that overflow is found."""
     if not isinstance(value, (list, tuple)):
-        return np.asarray(_from_data(value, dtype).numpy())
+        return np.asarray(value_of(_from_data(value, dtype)))
     if value and builtins.all(type(x) in (bool, int, float) for x in value) and element_type(dtype).kind == "float":
         return np.array(value, np.float64).astype(dtype)
     rows = [_nested(x, dtype) for x in value]
@@ -253,6 +254,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     count = (last - first) / by
     if not math.isfinite(count):
         raise ArgumentError(f"arange: start, stop and step must be finite, but got {first}, {last} and {by}.")
+    if max(abs(first), abs(by)) >= 1 << 63 and isinstance(first + by, int):
+        raise NumberRangeError(f"arange: the integers {first} and {by} do not both fit 64 bits.")
     length = max(0, math.ceil(count))
     if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
         return _iota(length, found)
@@ -346,9 +349,10 @@ def identity(n: int, dtype: Any = None) -> Array:
     return eye(n, dtype=dtype)
 
 
-def _diagonal_mask(shape: tuple[int, int], k: int, direction: str) -> Any:
+def _diagonal_mask(shape: tuple[int, ...], k: int, direction: str) -> Any:
     """How the column compares with row + k, as booleans."""
     grid = Shape(element_type(np.int32), shape)
+    k = max(-shape[0], min(k, shape[1]))  # what is beyond is the same, and may not fit the integers
     row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, shape))
     column = movement.iota(shape=grid, iota_dimension=1)
     return ops.compare(column, row, direction=direction, type="SIGNED")
@@ -359,7 +363,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     rows = integer_of("tri", "N", N)
     columns = rows if M is None else integer_of("tri", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
-    return cast(_diagonal_mask((rows, columns), k, "LE"), found)
+    return cast(_diagonal_mask(shape_of("tri", (rows, columns)), k, "LE"), found)
 
 
 def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:

@@ -1,22 +1,27 @@
 """How element-wise functions are made of operations: promote, broadcast, apply; with a short way for concrete arrays.
 
-The types of a result depend only on the types of the operands, so how to compute it is decided once for each
-combination (a `_Plan`) and kept. A call on concrete arrays then costs little more than NumPy's own.
+What such a function does depends only on the types of its operands. So for each combination of types it is recorded
+once, on scalars, and kept as a `_Plan` of NumPy calls, which do the broadcasting. A call on concrete arrays then costs
+little more than NumPy's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, inexact, operand, promoted, type_of
-from tinyxla.ops import Op, integers
+from tinyxla.hlo import Computation
+from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, inexact, operand, type_of
+from tinyxla.ops import integers
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
+
+Function = Callable[..., Any]  # of arrays of one type and shape, made of element-wise ops
 
 
 class Unary(Protocol):
@@ -32,20 +37,71 @@ class Binary(Protocol):
 
 
 class _Plan(NamedTuple):
-    """How operands are brought to their common type (None: they have it), and the weakness of the result."""
+    """For one combination of types: how operands get the common type (None: they have it), what is computed, and
+    whether the result is weakly typed."""
 
-    x: Callable[[Any], Any] | None
-    y: Callable[[Any], Any] | None
+    x: Function | None
+    y: Function | None
+    compute: Function
     weak: bool
 
 
 _PYTHON = frozenset((bool, int, float, complex))
 
 
-def _converter(found: Type, dtype: np.dtype[Any], scalar: bool) -> Callable[[Any], Any] | None:
-    if scalar:
-        return lambda value: checked_scalar(value, dtype)
-    return None if found[0] == dtype else lambda value: integers.convert(value, dtype)
+def _converter(value: Any, dtype: np.dtype[Any]) -> Function | None:
+    if type(value) in _PYTHON:
+        return lambda number: checked_scalar(number, dtype)
+    if value.dtype == dtype:
+        return None
+    return np.errstate(all="ignore")(lambda array: integers.convert(array, dtype))
+
+
+def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Function | None:
+    """The function as NumPy calls, recorded on scalars; None if its result does not have the shape of all operands."""
+    scalar = Shape(element_type(dtype))
+    graph, captured, _ = trace(lambda *xs: [function(*xs)], [scalar] * arity, "elementwise")
+    if captured or not _depends_on_all(graph):
+        return None
+    number = {x: k for k, x in enumerate(graph.instructions)}
+    steps: list[tuple[int, Function, tuple[int, ...]]] = []
+    values: list[Any] = [None] * len(number)
+    for x in graph.instructions:
+        evaluate: Function = x.op.evaluate  # type: ignore[attr-defined]
+        attributes = x.attributes._asdict()
+        if x.op.name == "constant":
+            values[number[x]] = evaluate(**attributes)
+        elif x.op.name not in ("parameter", "tuple"):
+            compute = partial(evaluate, **attributes) if attributes else evaluate
+            steps.append((number[x], compute, tuple(number[o] for o in x.operands)))
+    result = number[graph.outputs[0]]
+    quiet = np.errstate(all="ignore")
+    if len(steps) == 1 and steps[0][2] == tuple(range(arity)):
+        return quiet(steps[0][1])
+
+    @quiet
+    def run(*arrays: Any) -> Any:
+        known = [*arrays, *values[arity:]]
+        for at, compute, inputs in steps:
+            known[at] = compute(*[known[k] for k in inputs])
+        return known[result]
+
+    return run
+
+
+def _depends_on_all(graph: Computation) -> bool:
+    reached = set(graph.outputs)
+    for x in reversed(graph.instructions):
+        if x in reached:
+            reached.update(x.operands)
+    return reached.issuperset(graph.parameters)
+
+
+def _common(operands: Sequence[Any], to_inexact: bool, to_integer: bool) -> Type:
+    found = promote_types(*(type_of(x) for x in operands))
+    if to_integer and found[0].kind == "b":
+        found = type_of(0)[0], False
+    return inexact(found) if to_inexact else found
 
 
 def _named(function: Any, name: str, text: str) -> Any:
@@ -55,81 +111,67 @@ def _named(function: Any, name: str, text: str) -> Any:
     return function
 
 
-def unary(name: str, op: Op, text: str, *, to_inexact: bool = False, to_integer: bool = False) -> Unary:
-    """The function that applies an op; on integers as on floats if `to_inexact`."""
+def unary(name: str, function: Function, text: str, *, to_inexact: bool = False, strong: bool = False) -> Unary:
+    """The function of any array that `function` is of arrays; of integers as of floats if `to_inexact`.
+
+    Results are weakly typed if the operand is, unless `strong`.
+    """
     plans: dict[Any, _Plan] = {}
-    evaluate = op.evaluate
 
-    def common(x: Any) -> Type:
-        found = type_of(x)
-        if to_integer and found[0].kind == "b":
-            found = promote_types(found, type_of(0))[0], False
-        return inexact(found) if to_inexact else found
-
-    def slow(x: ArrayLike) -> Array:
+    def slow(x: ArrayLike, key: Any) -> Array:
         x = operand(x, name)
-        dtype, weak = common(x)
-        result = op(cast(x, dtype, weak))
-        if type(x) is ConcreteArray and state.staging is None:
-            plans[x.dtype, x.weak_type, config.enable_x64] = _Plan(_converter(type_of(x), dtype, False), None, weak)
+        dtype, weak = _common([x], to_inexact, False)
+        weak = weak and not strong
+        result = function(cast(x, dtype)).with_weak_type(weak)
+        if key is not None:
+            compute = _numpy_function(function, dtype, 1)
+            if compute is not None:
+                plans[key] = _Plan(_converter(x, dtype), None, compute, weak)
         return result
 
     def apply(x: ArrayLike, /) -> Array:
+        key = None
         if type(x) is ConcreteArray and state.staging is None:
             value = x.numpy()
-            plan = plans.get((value.dtype, x.weak_type, config.enable_x64))
+            key = (value.dtype, x.weak_type, config.enable_x64)
+            plan = plans.get(key)
             if plan is not None:
-                with np.errstate(all="ignore"):
-                    return ConcreteArray(evaluate(plan.x(value) if plan.x else value), plan.weak)
-        return slow(x)
+                return ConcreteArray(plan.compute(plan.x(value) if plan.x else value), plan.weak)
+        return slow(x, key)
 
     return _named(apply, name, text)
 
 
 def binary(
     name: str,
-    op: Op,
+    function: Function,
     text: str,
     *,
     to_inexact: bool = False,
     to_integer: bool = False,
-    attributes: Callable[[np.dtype[Any]], dict[str, Any]] | None = None,
-    of_complex: Callable[[Any, Any], Any] | None = None,
+    strong: bool = False,
 ) -> Binary:
-    """The function that applies an op to two arrays of one type and shape, with attributes that depend on that type.
+    """The function of any two arrays that `function` is of arrays of one type and shape.
 
-    `of_complex` replaces the op for complex numbers.
+    Of integers it is that of floats if `to_inexact`, of booleans that of integers if `to_integer`. Results are weakly
+    typed if the common type of the operands is, unless `strong`.
     """
-    plans: dict[Any, tuple[_Plan, Callable[..., Any]]] = {}
-
-    def common(x: Any, y: Any) -> Type:
-        found = promote_types(type_of(x), type_of(y))
-        if to_integer and found[0].kind == "b":
-            found = promote_types(found, type_of(0))[0], False
-        return inexact(found) if to_inexact else found
-
-    def plan_for(x: Any, y: Any, dtype: np.dtype[Any], weak: bool) -> tuple[_Plan, Callable[..., Any]]:
-        given = attributes(dtype) if attributes else {}
-        scalar = Shape(element_type(dtype))
-        op.shape(scalar, scalar, **given)  # the op is defined for that type
-        evaluate: Callable[..., Any] = op.evaluate
-        converters = [_converter(type_of(v), dtype, type(v) in _PYTHON) for v in (x, y)]
-        compute = (lambda a, b: evaluate(a, b, **given)) if given else evaluate
-        return _Plan(*converters, weak), compute
+    plans: dict[Any, _Plan] = {}
 
     def slow(x: ArrayLike, y: ArrayLike, key: Any) -> Array:
         x, y = operand(x, name), operand(y, name)
-        dtype, weak = common(x, y)
+        dtype, weak = _common([x, y], to_inexact, to_integer)
+        weak = weak and not strong
         pair = broadcasted(name, [cast(x, dtype), cast(y, dtype)])
-        if of_complex is not None and dtype.kind == "c":
-            return of_complex(*pair)
-        result = op(*pair, **(attributes(dtype) if attributes else {})).with_weak_type(weak)
+        result = function(*pair).with_weak_type(weak)
         if key is not None:
-            plans[key] = plan_for(x, y, dtype, weak)
+            compute = _numpy_function(function, dtype, 2)
+            if compute is not None:
+                plans[key] = _Plan(_converter(x, dtype), _converter(y, dtype), compute, weak)
         return result
 
     def apply(x: ArrayLike, y: ArrayLike, /) -> Array:
-        key = None
+        key = a = b = None
         if state.staging is None:
             kind, other = type(x), type(y)
             if kind is ConcreteArray:
@@ -143,16 +185,11 @@ def binary(
             elif other is ConcreteArray and kind in _PYTHON:
                 a, b = x, y.numpy()
                 key = (kind, b.dtype, y.weak_type, config.enable_x64)
-            found = plans.get(key) if key is not None else None
-            if found is not None:
-                plan, evaluate = found
-                if plan.x:
-                    a = plan.x(a)  # pyright: ignore[reportPossiblyUnboundVariable]
-                if plan.y:
-                    b = plan.y(b)  # pyright: ignore[reportPossiblyUnboundVariable]
+            plan = plans.get(key)
+            if plan is not None:
                 try:
-                    with np.errstate(all="ignore"):
-                        return ConcreteArray(evaluate(a, b), plan.weak)  # pyright: ignore[reportPossiblyUnboundVariable]
+                    value = plan.compute(plan.x(a) if plan.x else a, plan.y(b) if plan.y else b)
+                    return ConcreteArray(value, plan.weak)
                 except ValueError:
                     pass  # shapes that do not broadcast: the long way says so
         return slow(x, y, key)
@@ -160,17 +197,13 @@ def binary(
     return _named(apply, name, text)
 
 
-def composed(
-    name: str, function: Callable[..., Array], text: str, *, to_inexact: bool = True, to_integer: bool = False
-) -> Callable[..., Array]:
-    """The function that promotes and broadcasts its operands and then combines ops on them."""
+def as_unary(*, to_inexact: bool = False, strong: bool = False) -> Callable[[Function], Unary]:
+    """`unary` for a function with a docstring."""
+    return lambda f: unary(f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, strong=strong)
 
-    def apply(*operands: ArrayLike) -> Array:
-        arrays, (_, weak) = promoted(name, *operands, to_inexact=to_inexact)
-        if to_integer and arrays[0].dtype.kind == "b":
-            arrays, (_, weak) = promoted(name, *arrays, 0)
-            arrays = arrays[:-1]
-            weak = False
-        return function(*broadcasted(name, arrays)).with_weak_type(weak)
 
-    return _named(apply, name, text)
+def as_binary(
+    *, to_inexact: bool = False, to_integer: bool = False, strong: bool = False
+) -> Callable[[Function], Binary]:
+    """`binary` for a function with a docstring."""
+    return lambda f: binary(f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, to_integer=to_integer, strong=strong)

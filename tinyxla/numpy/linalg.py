@@ -12,12 +12,12 @@ from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy import contractions
 from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, cast, inexact_array, integer_of, like
 from tinyxla.numpy.creation import eye
-from tinyxla.numpy.indexing import where
 from tinyxla.numpy.manipulation import diagonal as diagonal_of
 from tinyxla.numpy.manipulation import matrix_transpose as transposed
 from tinyxla.numpy.manipulation import reshape
 from tinyxla.numpy.manipulation import trace as trace_of
 from tinyxla.numpy.reductions import max, min, sum
+from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.tracing.array import Array
 
@@ -41,8 +41,8 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
     Args:
         x: an array.
-        ord: for vectors a number, `inf` or `-inf` (2 if None: the Euclidean norm); for matrices `"fro"` (the default), 1,
-            -1, `inf` or `-inf`.
+        ord: for vectors a number, `inf` or `-inf` (2 if None: the Euclidean norm); for matrices `"fro"` (the default),
+            1, -1, `inf` or `-inf`.
         axis: the axis of vectors, or the two of matrices; None takes all (flattened if there is no `ord`).
         keepdims: the axes stay with size 1.
 

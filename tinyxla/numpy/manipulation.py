@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -87,15 +88,15 @@ def size(a: ArrayLike, axis: int | None = None) -> int:
     return x.size if axis is None else x.shape[canonical_axis(axis, x.ndim, "size")]
 
 
-def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The axes in another order: that of `axes`, or reversed."""
     x = array_of(a, "transpose")
     if axes is None:
         order = tuple(reversed(range(x.ndim)))
     else:
-        order = tuple(canonical_axis(d, x.ndim, "transpose") for d in axes)
+        order = tuple(canonical_axis(d, x.ndim, "transpose") for d in (axes if isinstance(axes, Iterable) else (axes,)))
         if sorted(order) != list(range(x.ndim)):
-            raise ShapeError(f"transpose: axes {tuple(axes)} is no order of the {x.ndim} axes of an array {x.shape}.")
+            raise ShapeError(f"transpose: axes {order} is no order of the {x.ndim} axes of an array {x.shape}.")
     return movement.transpose_to(x, order)
 
 
@@ -192,9 +193,7 @@ def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
 
 atleast_1d = _at_least("atleast_1d", lambda x: x.shape or (1,))
 atleast_2d = _at_least("atleast_2d", lambda x: (1,) * (2 - x.ndim) + x.shape)
-atleast_3d = _at_least(
-    "atleast_3d", lambda x: x.shape + (1,) if x.ndim == 2 else (1,) * (2 - x.ndim) + x.shape + (1,) * (x.ndim < 2)
-)
+atleast_3d = _at_least("atleast_3d", lambda x: (*(1,) * (2 - x.ndim), *x.shape, *(1,) * (x.ndim < 3)))
 
 # --- joining and splitting --------------------------------------------------------------------------------------------
 
@@ -302,14 +301,9 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
         count = integer_of(what, "the number of sections", sections)
         if count < 1 or (equal and length % count):
             raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
-        small, rest = builtin_divmod(length, count)
+        small, rest = divmod(length, count)
         bounds = [k * small + min(k, rest) for k in range(count + 1)]
-    pairs = zip(bounds, bounds[1:], strict=False)
-    return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairs]
-
-
-def builtin_divmod(a: int, b: int) -> tuple[int, int]:
-    return a // b, a % b
+    return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairwise(bounds)]
 
 
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
@@ -460,6 +454,8 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     shifts = [integer_of("roll", "a shift", s) for s in (shift if isinstance(shift, Iterable) else (shift,))]
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes.")
+    if not axes or not shifts:
+        return x
     count = max(len(axes), len(shifts))
     for along, by in zip(axes * (count // len(axes)), shifts * (count // len(shifts)), strict=True):
         length = x.shape[along]
@@ -582,8 +578,8 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
         options: `constant_values`, `end_values`; `reflect_type` is even.
     """
     x = array_of(array, "pad")
-    if isinstance(pad_width, dict):
-        table: dict[int, Any] = {canonical_axis(k, x.ndim, "pad"): v for k, v in pad_width.items()}  # pyright: ignore
+    if isinstance(pad_width, Mapping):
+        table: dict[int, Any] = {canonical_axis(k, x.ndim, "pad"): v for k, v in pad_width.items()}
         pad_width = [_pairs("pad", table.get(d, 0), 1)[0] for d in range(x.ndim)]
     widths = [
         (integer_of("pad", "a width", a), integer_of("pad", "a width", b)) for a, b in _pairs("pad", pad_width, x.ndim)

@@ -44,7 +44,7 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
         return _function(ufunc.__name__, said)(*inputs, **kwargs)
     if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
         options = {"axis": 0, **kwargs}
-        if options.get("initial", 0) is np._NoValue:
+        if not np.isscalar(options.get("initial", 0)):  # NumPy's mark for "not given"
             options.pop("initial")
         return _function(_REDUCTIONS[ufunc.__name__], said)(*inputs, **options)
     if method == "outer":

@@ -74,7 +74,14 @@ def _fold(
         "and": reduction.reduce_and,
         "or": reduction.reduce_or,
     }
-    result = reducers[op](masked, axes)
+    if axes and eager(masked):
+        start = np.asarray(reduction.identity_element(op, x.dtype)).astype(x.dtype)
+        computation = reduction.scalar_computation(op, x.dtype)
+        with np.errstate(all="ignore"):
+            found = reduction.reduce.evaluate(value_of(masked), start, dimensions=axes, to_apply=computation)
+        result = ConcreteArray(found)
+    else:
+        result = reducers[op](masked, axes)
     if initial is not None:
         start = cast(operand(initial, what), x.dtype)
         combine = {"add": ops.add, "multiply": ops.mul, "maximum": ops.max_, "minimum": ops.min_}[op]
@@ -336,7 +343,7 @@ def average(
     if w.shape != x.shape:
         if len(axes) != 1 or axis is None or w.shape != (x.shape[axes[0]],):
             raise ShapeError(
-                f"average: weights of shape {w.shape} fit neither the array's shape {x.shape} nor one axis given by `axis`."
+                f"average: weights of shape {w.shape} fit neither the array's shape {x.shape} nor its one axis `axis`."
             )
         w = movement.broadcast(w, sizes=x.shape, dimensions=axes)
     total = sum(w, axes, keepdims=keepdims)

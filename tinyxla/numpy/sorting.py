@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,10 +25,11 @@ from tinyxla.numpy.arguments import (
     value_of,
 )
 from tinyxla.numpy.creation import linspace
-from tinyxla.numpy.indexing import Update, take, take_along_axis, where
+from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, max, min
+from tinyxla.numpy.selection import take, take_along_axis, where
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -189,7 +191,7 @@ def interp(
         points, values = take(points, order, mode="clip"), take(values, order, mode="clip")
         points = concatenate([arith.subtract(points[-1:], period), points, arith.add(points[:1], period)])
         values = concatenate([values[-1:], values, values[:1]])
-    place = arith.clip(searchsorted(points, at, "right"), 1, builtin_max(points.shape[0] - 1, 1))
+    place = arith.clip(searchsorted(points, at, "right"), 1, builtins.max(points.shape[0] - 1, 1))
     last = points.shape[0] - 1
     low, high = (arith.clip(p, 0, last) for p in (arith.subtract(place, 1), place))
     x0, x1, f0, f1 = (take(v, p, mode="clip") for v in (points, values) for p in (low, high))
@@ -199,10 +201,6 @@ def interp(
     found = arith.add(f0, arith.multiply(slope, arith.subtract(at, x0)))
     found = where(arith.less(at, points[0]), values[0] if left is None or period is not None else left, found)
     return where(arith.greater(at, points[-1]), values[-1] if right is None or period is not None else right, found)
-
-
-def builtin_max(a: int, b: int) -> int:
-    return a if a >= b else b
 
 
 # --- quantiles --------------------------------------------------------------------------------------------------------
@@ -367,7 +365,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         known = np.asarray(
             values.concrete("bincount, whose result's shape depends on values (or give `length`),").numpy()
         )
-        length = builtin_max(int(known.max()) + 1 if known.size else 0, integer_of("bincount", "minlength", minlength))
+        length = builtins.max(int(known.max()) + 1 if known.size else 0, integer_of("bincount", "minlength", minlength))
     counted = array_of(1 if weights is None else weights, "bincount").with_weak_type(False)
     zeros: Any = movement.full(0, counted.dtype, (length,))
     if length == 0:

@@ -158,7 +158,8 @@ def result_type(*args: Any) -> np.dtype[Any]:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether a type converts to another under NumPy's casting rule of that name."""
     source = from_.dtype if hasattr(from_, "dtype") else from_
-    return np.can_cast(python_dtype(source), python_dtype(to), casting=casting)
+    rule: Any = casting
+    return np.can_cast(python_dtype(source), python_dtype(to), casting=rule)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:

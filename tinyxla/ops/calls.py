@@ -39,8 +39,8 @@ def inline(computation: Computation, operands: Sequence[Any]) -> Any:
 def inline_batched(
     computation: Computation, size: int, operands: Sequence[Any], axes: Sequence[int | None]
 ) -> tuple[Any, Any]:
-    """A computation mapped over one axis of some operands: its result and the result's mapped axis (tuples of both for a
-    tuple result)."""
+    """A computation mapped over one axis of some operands: its result and the result's mapped axis (tuples of both for
+    a tuple result)."""
     values: dict[Instruction, tuple[Any, Any]] = dict(
         zip(computation.parameters, zip(operands, axes, strict=True), strict=True)
     )
@@ -63,11 +63,11 @@ def apply_batched(op: Op, size: int, operands: tuple[Any, ...], axes: tuple[Any,
     return op.batch(size, operands, axes, **attributes)
 
 
-# --- tuples -------------------------------------------------------------------------------------------------------------
+# --- tuples -----------------------------------------------------------------------------------------------------------
 
 
 class GetTupleElement(NamedTuple):
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride] - HLO's name; the tuple method is not used
 
 
 def _get_tuple_element_shape(x: AnyShape, *, index: int) -> AnyShape:

@@ -1,7 +1,7 @@
 """DotGeneral: products of arrays summed over contracting dimensions.
 
-Source: sections "Dot" and "DotGeneral" of the XLA documents: the result has the batch dimensions, then the left operand's
-free dimensions, then the right operand's.
+Source: sections "Dot" and "DotGeneral" of the XLA documents: the result has the batch dimensions, then the left
+    operand's free dimensions, then the right operand's.
 """
 
 from __future__ import annotations

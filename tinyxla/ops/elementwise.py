@@ -1,9 +1,9 @@
 """Element-wise operations: a table, one entry each, with its partial derivatives.
 
-Operands have equal shapes (broadcasting is made explicit before it gets here). Semantics are those of the XLA documents'
-sections "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison operations",
-"Clamp", "Select" and "ConvertElementType"; where NumPy differs (integer division by zero, shifts past the width,
-conversion out of range), `tinyxla.ops.integers` has XLA's values.
+Operands have equal shapes (broadcasting is made explicit before it gets here). Semantics are those of the XLA
+documents' sections "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise
+comparison operations", "Clamp", "Select" and "ConvertElementType"; where NumPy differs (integer division by zero,
+shifts past the width, conversion out of range), `tinyxla.ops.integers` has XLA's values.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def zeros_like(x: Value) -> Value:
     return movement.full(0, x.dtype, x.shape)
 
 
-# --- arithmetic ---------------------------------------------------------------------------------------------------------
+# --- arithmetic -------------------------------------------------------------------------------------------------------
 
 neg = unary("negate", np.negative, NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
 add = binary("add", np.add, ANY, lambda g, ans, x, y: g, lambda g, ans, x, y: g)
@@ -259,7 +259,7 @@ atan2 = binary(
     lambda g, ans, x, y: neg(mul(g, div(x, add(mul(x, x), mul(y, y))))),
 )
 
-# --- complex parts ------------------------------------------------------------------------------------------------------
+# --- complex parts ----------------------------------------------------------------------------------------------------
 # The pairing of tangents and cotangents is bilinear, without conjugation: the gradient of a real function of x + iy is
 # its derivative by x minus i times that by y, and the transpose of an R-linear map follows from that.
 
@@ -345,7 +345,7 @@ def _sign(x: Array) -> Any:
     return np.where(size == 0, x, x / np.where(size == 0, size.dtype.type(1), size)).astype(x.dtype)
 
 
-# --- exponentials, roots, trigonometry ----------------------------------------------------------------------------------
+# --- exponentials, roots, trigonometry --------------------------------------------------------------------------------
 
 exp = unary("exponential", np.exp, INEXACT, partial=lambda g, ans, x: mul(g, ans))
 expm1 = unary("exponential-minus-one", np.expm1, INEXACT, partial=lambda g, ans, x: mul(g, add(ans, one_like(ans))))
@@ -413,7 +413,7 @@ def _scipy_special(name: str, x: Array) -> Any:
     return getattr(scipy.special, name)(wide).astype(x.dtype)
 
 
-# --- rounding and bits --------------------------------------------------------------------------------------------------
+# --- rounding and bits ------------------------------------------------------------------------------------------------
 
 floor = unary("floor", np.floor, FLOAT)
 ceil = unary("ceil", np.ceil, FLOAT)
@@ -436,7 +436,7 @@ def _half_away(size: Array) -> Any:
     return np.where(size - whole >= 0.5, whole + whole.dtype.type(1), whole).astype(size.dtype)
 
 
-# --- comparison ---------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 
 class Compare(NamedTuple):
@@ -500,7 +500,7 @@ def _comparison(direction: str) -> Callable[[Value, Value], Value]:
 
 eq, ne, ge, gt, le, lt = (_comparison(direction) for direction in _DIRECTIONS)
 
-# --- select, clamp, convert ---------------------------------------------------------------------------------------------
+# --- select, clamp, convert -------------------------------------------------------------------------------------------
 
 
 def _select_shape(pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:

@@ -1,7 +1,7 @@
 """Slices at computed places: dynamic-slice, dynamic-update-slice, gather, scatter.
 
-Sources: sections "DynamicSlice", "DynamicUpdateSlice", "Gather" and "Scatter" of the XLA documents. Slices that would reach
-outside an array are moved inside, as XLA does; updates by scatter that would are left out.
+Sources: sections "DynamicSlice", "DynamicUpdateSlice", "Gather" and "Scatter" of the XLA documents. Slices that would
+reach outside an array are moved inside, as XLA does; updates by scatter that would are left out.
 """
 
 from __future__ import annotations
@@ -323,7 +323,8 @@ def _vectors(indices: Array, vector_dim: int) -> Array:
 class _Places(NamedTuple):
     """Where elements of slices are in an operand, in NumPy's terms.
 
-    The operand is to be transposed to `order`: first the dimensions that are indexed, then those of which slices have all.
+    The operand is to be transposed to `order`: first the dimensions that are indexed, then those that slices have
+    whole.
     """
 
     order: Ints
@@ -335,7 +336,7 @@ class _Places(NamedTuple):
 def _places(
     operand: Ints, starts: Array, index_map: Ints, window: Ints, sizes: Ints, batching: Ints, index_batching: Ints
 ) -> _Places:
-    """`starts` has the batch dimensions and index vectors last; `sizes` are the slices' along all operand dimensions."""
+    """`starts` has the batch dimensions, then index vectors; `sizes` are those of slices along all dimensions."""
     batch = starts.ndim - 1
     whole = tuple(d for d in window if d not in index_map and sizes[d] == operand[d])
     inner = tuple(d for d in window if d not in whole)
@@ -609,7 +610,7 @@ def _rounds(where: tuple[Array, ...], shape: Ints) -> Iterator[Array]:
     sorted_places = flat[order]
     first = np.concatenate([[True], sorted_places[1:] != sorted_places[:-1]])
     starts = np.flatnonzero(first)
-    number = np.arange(flat.size) - np.repeat(starts, np.diff([*starts, flat.size]))
+    number = np.arange(flat.size) - np.repeat(starts, np.diff(np.append(starts, flat.size)))
     for k in range(int(number.max()) + 1):
         yield order[number == k]
 
@@ -682,8 +683,8 @@ class _Products(NamedTuple):
 
 
 def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products:
-    """Each update's factor is the product of all others at its element, also if some are zero: the product of those that
-    are not zero, divided by it, if no other is zero."""
+    """Each update's factor is the product of all others at its element, also if some are zero: it is the product of
+    those that are not zero, divided by it, if no other is zero."""
     one, zero = movement.full(1, x.dtype, x.shape), _zero_like(x)
     is_zero = elementwise.eq(updates, _zero_like(updates))
     safe = elementwise.select(is_zero, movement.full(1, x.dtype, updates.shape), updates)

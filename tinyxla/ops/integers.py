@@ -100,8 +100,8 @@ def total_order(x: Array) -> Array:
 
 
 def convert(x: Array, dtype: np.dtype[Any]) -> Array:
-    """By value. Float to integer truncates, saturates at the ends and takes NaN to 0, as XLA on CPU; complex to real drops
-    the imaginary part; anything to bool asks whether it differs from zero."""
+    """By value. Float to integer truncates, saturates at the ends and takes NaN to 0, as XLA on CPU; complex to real
+    drops the imaginary part; anything to bool asks whether it differs from zero."""
     if dtype.kind == "b":
         return np.asarray(x != 0)
     if x.dtype.kind == "c" and dtype.kind != "c":

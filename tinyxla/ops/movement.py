@@ -44,7 +44,7 @@ def sample_values(shape: Ints, dtype: Any = np.float32) -> Array:
     return (order - size / 3).astype(dtype).reshape(shape)
 
 
-# --- parameter, constant, iota ------------------------------------------------------------------------------------------
+# --- parameter, constant, iota ----------------------------------------------------------------------------------------
 
 
 class Parameter(NamedTuple):
@@ -134,7 +134,7 @@ def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
     )
 
 
-# --- broadcast ----------------------------------------------------------------------------------------------------------
+# --- broadcast --------------------------------------------------------------------------------------------------------
 
 
 class Broadcast(NamedTuple):
@@ -173,7 +173,7 @@ def _broadcast_transpose(g: Value, x: Value, *, sizes: Ints, dimensions: Ints) -
 
 def _broadcast_batch(size: int, operands: tuple[Value], axes: tuple[int], *, sizes: Ints, dimensions: Ints) -> Any:
     (x,), (axis,) = operands, axes
-    inner = list(d + 1 for d in dimensions)
+    inner = [d + 1 for d in dimensions]
     inner.insert(axis, 0)
     return broadcast(x, sizes=(size, *sizes), dimensions=tuple(inner)), 0
 
@@ -230,7 +230,7 @@ def move_axis(x: Value, axis: int, to: int) -> Value:
     return transpose_to(x, tuple(order))
 
 
-# --- reshape, transpose, reverse ----------------------------------------------------------------------------------------
+# --- reshape, transpose, reverse --------------------------------------------------------------------------------------
 
 
 class Reshape(NamedTuple):
@@ -362,7 +362,7 @@ reverse = Op(
     samples=_reverse_samples,
 )
 
-# --- slice, pad, concatenate --------------------------------------------------------------------------------------------
+# --- slice, pad, concatenate ------------------------------------------------------------------------------------------
 
 
 class Slice(NamedTuple):

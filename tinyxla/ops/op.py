@@ -1,8 +1,9 @@
 """What an operation is: its rules, side by side.
 
-An `Op` is called on values - concrete arrays or tracers, of which this module knows only the `Value` protocol - with its
-attributes as keywords, and binds itself through whatever the values are: concrete ones are computed, tracers record.
-Rules are written in terms of ops, so they run on whatever values they are given, and have derivatives of their own.
+An `Op` is called on values - concrete arrays or tracers, of which this module knows only the `Value` protocol - with
+its attributes as keywords, and binds itself through whatever the values are: concrete ones are computed, tracers
+record. Rules are written in terms of ops, so they run on whatever values they are given, and have derivatives of their
+own.
 
 The rules, with `x, y, ...` the operands and attributes by keyword:
 
@@ -61,8 +62,8 @@ class Partials(NamedTuple):
 class Linear(NamedTuple):
     """Linear in some operands together (`operands` lists them; None means all).
 
-    `transpose(g, *operands, **attributes)` gives a cotangent for each operand in `operands`; of these it may use only the
-    shapes. With a linear op the tangent is the op applied to tangents.
+    `transpose(g, *operands, **attributes)` gives a cotangent for each operand in `operands`; of these it may use only
+    the shapes. With a linear op the tangent is the op applied to tangents.
     """
 
     transpose: Callable[..., Sequence[Cotangent]]
@@ -80,9 +81,9 @@ class Rules(NamedTuple):
     """Both modes spelled out.
 
     `jvp(tangents, ans, *operands, **attributes)` gives the tangent of the result (tangents may be None: zero), and
-    `vjp(g, ans, *operands, **attributes)` a cotangent for each operand. For a tuple result `ans`, `g` and the tangent are
-    tuples. `residuals`, if given, replaces the op in a reverse pass: `residuals(*operands, **attributes)` gives the result
-    and a function from `g` to the cotangents.
+    `vjp(g, ans, *operands, **attributes)` a cotangent for each operand. For a tuple result `ans`, `g` and the tangent
+    are tuples. `residuals`, if given, replaces the op in a reverse pass: `residuals(*operands, **attributes)` gives the
+    result and a function from `g` to the cotangents.
     """
 
     jvp: Callable[..., Any]

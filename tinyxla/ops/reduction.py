@@ -73,7 +73,7 @@ def identity_element(op: str, dtype: Any) -> Any:
     return -math.inf if op == "maximum" else math.inf
 
 
-# --- rules --------------------------------------------------------------------------------------------------------------
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -84,7 +84,7 @@ def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) -> AnyShape:
     if len(operands) < 2 or len(operands) % 2:
         raise ShapeError(f"reduce: takes arrays and as many initial values, but got {len(operands)} operands.")
-    arrays, initial = (list(map(lambda x: movement.array_operand("reduce", x), half)) for half in _halves(operands))
+    arrays, initial = ([movement.array_operand("reduce", x) for x in half] for half in _halves(operands))
     first = arrays[0]
     movement.check_dimensions("reduce", "dimensions", dimensions, first.rank)
     for x, start in zip(arrays, initial, strict=True):
@@ -278,7 +278,8 @@ reduce = Op(
 
 @cache
 def argument_computation(direction: str, dtype: Any, index_dtype: Any) -> Computation:
-    """(value, index) pairs: the one whose value comes first in that direction; of equal ones the lower index; NaN first."""
+    """(value, index) pairs: the one whose value comes first in that direction; of equal ones the lower index; NaN
+    first."""
     value, index = Shape(element_type(dtype)), Shape(element_type(index_dtype))
     parameters = [
         Instruction(movement.parameter, (), movement.Parameter(k, shape), shape)

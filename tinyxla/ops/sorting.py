@@ -1,7 +1,7 @@
 """Sort: arrays put in order along a dimension, together, by a comparator.
 
-Source: section "Sort" of the XLA documents. The comparator takes the two elements of each array in turn and says whether
-the first comes first. The plain orders are recognised by their computation, whoever built it.
+Source: section "Sort" of the XLA documents. The comparator takes the two elements of each array in turn and says
+whether the first comes first. The plain orders are recognised by their computation, whoever built it.
 """
 
 from __future__ import annotations
@@ -117,23 +117,25 @@ def _sort_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation, is
             raise ShapeError(f"sort: the operands have different dimensions, {first} and {x}.")
     scalars: list[AnyShape] = [Shape(x.element_type) for x in arrays for _ in (0, 1)]
     if to_apply.parameter_shapes != scalars or to_apply.root.shape != Shape(element_type("pred")):
-        raise ShapeError(
-            f"sort: the comparator maps {scalars} to pred[], but got {to_apply.parameter_shapes} -> {to_apply.root.shape}."
-        )
+        got = f"{to_apply.parameter_shapes} -> {to_apply.root.shape}"
+        raise ShapeError(f"sort: the comparator maps {scalars} to pred[], but got {got}.")
     return first if len(arrays) == 1 else TupleShape(tuple(arrays))
 
 
-def _sort_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation, is_stable: bool = True) -> Any:
+def _sort_evaluate(
+    first: Array, *others: Array, dimensions: Ints, to_apply: Computation, is_stable: bool = True
+) -> Any:
+    operands = (first, *others)
     axis = dimensions[0]
     order = _orders.get(to_apply)
     if order is None:
         places = _network(operands, axis, to_apply)
-    elif len(operands) == 1 and not order.descending and element_type(operands[0].dtype).kind != "complex":
-        return _plain_sort(operands[0], axis)
+    elif not others and not order.descending and element_type(first.dtype).kind != "complex":
+        return _plain_sort(first, axis)
     else:
         places = _argument_sort(operands[: order.keys], axis, order.descending)
     results = tuple(np.take_along_axis(x, places, axis) for x in operands)
-    return results if len(results) > 1 else results[0]
+    return results if others else results[0]
 
 
 def _plain_sort(x: Array, axis: int) -> Array:

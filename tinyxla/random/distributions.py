@@ -216,7 +216,8 @@ _TAIL = (
 
 
 def _single_erf_inv(x: Any) -> Any:
-    """The inverse error function in f32 by the approximation that XLA uses, so that the same key gives the same numbers.
+    """The inverse error function in f32 by the approximation that XLA uses, so that the same key gives the same
+    numbers.
 
     Source: M. Giles, Approximating the erfinv function, GPU Computing Gems, 2010: a polynomial in -log(1 - x^2) for the
     centre and one in its root for the tails. Its relative error is up to 1e-5; `lax.erf_inv` is more accurate.

@@ -13,7 +13,7 @@ import numpy as np
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import checked_size, state
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, in groups of four that take turns
 _PARITY = 0x1BD11BDA  # from the key schedule of Skein, so that no key is all zeros
@@ -35,6 +35,7 @@ def threefry2x32(keys: tuple[Any, Any], counters: tuple[Any, Any]) -> tuple[Any,
 
 def words(key: Array, count: int) -> tuple[Array, Array]:
     """The ciphertexts of 0 ... count - 1: two arrays of 32-bit words."""
+    checked_size("random bits", Shape(element_type("u32"), (count,)))
     if isinstance(key, ConcreteArray) and state.staging is None:
         high, low = _concrete_words(key.numpy(), count)
         return ConcreteArray(high), ConcreteArray(low)

@@ -87,8 +87,8 @@ class Array:
         value = self.concrete("A Python condition (if, while, and, or, not, bool())")
         if value.size != 1:
             raise ShapeError(
-                f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or tinyxla.numpy.where for "
-                "a choice for each element."
+                f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or "
+                "tinyxla.numpy.where for a choice for each element."
             )
         return bool(value.numpy())
 
@@ -104,7 +104,9 @@ class Array:
     def __index__(self) -> int:
         value = self._single("A Python index")
         if value.dtype.kind not in "iu":
-            raise ArgumentError(f"A Python index must be an integer, but the array is of {value.dtype.name}; use astype(int).")
+            raise ArgumentError(
+                f"A Python index must be an integer, but the array is of {value.dtype.name}; use astype(int)."
+            )
         return value.__index__()
 
     def _single(self, wanted: str) -> Any:
@@ -112,8 +114,8 @@ class Array:
         value = self.concrete(wanted)
         if value.shape:
             raise ArgumentError(
-                f"{wanted} takes an array without dimensions, but this one has the shape {value.shape}; choose an element by "
-                "indexing, or use tolist()."
+                f"{wanted} takes an array without dimensions, but this one has the shape {value.shape}; choose an "
+                "element by indexing, or use tolist()."
             )
         return value.numpy()
 
@@ -121,7 +123,9 @@ class Array:
         """The only element (or the one at `index`) as a Python number."""
         value = self.concrete("item()")
         if not index and value.size != 1:
-            raise ShapeError(f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist().")
+            raise ShapeError(
+                f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist()."
+            )
         return value.numpy().item(*index)
 
     def tolist(self) -> Any:
@@ -158,10 +162,10 @@ class Array:
         """This array, weakly typed or not."""
         if self.weak_type == weak:
             return self
-        twin = copy.copy(self)
+        twin: Any = copy.copy(self)
         value = getattr(twin, "value", None)
         if isinstance(value, Array):  # a tracer that carries a value: that is where the weakness is
-            twin.value = value.with_weak_type(weak)  # type: ignore[attr-defined]
+            twin.value = value.with_weak_type(weak)
         else:
             twin.weak_type = weak
         return twin

@@ -1,15 +1,17 @@
 """Traces: where the operations that a function applies to tracers go.
 
 Calling an op looks at its operands. Concrete arrays are computed at once; a tracer belongs to a `Trace`, which decides
-what the op means there: a `GraphTrace` appends an instruction, the traces of `tinyxla.transforms` differentiate or batch. Traces
-nest, and an op goes to the innermost trace among its operands'; values of outer traces are constants to inner ones. While
-a staging trace (that of `jit`) is active, everything inside it is recorded, also what depends on no tracer.
+what the op means there: a `GraphTrace` appends an instruction, the traces of `tinyxla.transforms` differentiate or
+batch. Traces nest, and an op goes to the innermost trace among its operands'; values of outer traces are constants to
+inner ones. While a staging trace (that of `jit`) is active, everything inside it is recorded, also what depends on no
+tracer.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,7 +48,7 @@ class Trace:
         raise NotImplementedError
 
     @contextmanager
-    def run(self) -> Iterator[None]:
+    def run(self) -> Generator[None]:
         """The trace is active inside."""
         state.depth += 1
         self.active = True
@@ -68,8 +70,8 @@ class Tracer(Array):
         """The value, where the trace has one; else an error that says what wanted it."""
         check_active(self)
         raise ConcretizationError(
-            f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its shape "
-            f"and element type are known. {_ADVICE}"
+            f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
+            f"shape and element type are known. {_ADVICE}"
         )
 
     def described(self) -> str:
@@ -78,9 +80,15 @@ class Tracer(Array):
     def __repr__(self) -> str:
         return f"Tracer<{self.described()} of {self.owner.what}>"
 
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else str(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
+        return self  # a copy of what it refers to would belong to no trace
+
 
 _ADVICE = (
-    "For a choice by value use where, lax.select, lax.cond or lax.while_loop; for a Python value mark the argument static "
+    "For a choice by value use tinyxla.numpy.where or lax.select; for a Python value mark the argument static "
     "(static_argnums); or keep this part outside the transformed function."
 )
 
@@ -131,7 +139,7 @@ class GraphTracer(Tracer):
 
 
 class GraphTrace(Trace):
-    """Records a graph. What it captures from outside becomes constants (arrays) or further parameters (outer tracers)."""
+    """Records a graph. What it captures from outside becomes constants (arrays) or further parameters (tracers)."""
 
     def __init__(self, what: str, staging: bool = True) -> None:
         super().__init__()
@@ -143,7 +151,7 @@ class GraphTrace(Trace):
         self._lifted: dict[int, tuple[Any, Instruction]] = {}  # the value too: it must outlive its id
 
     @contextmanager
-    def run(self) -> Iterator[None]:
+    def run(self) -> Generator[None]:
         outer = state.staging
         if self.staging:
             state.staging = self
@@ -210,7 +218,7 @@ class GraphTrace(Trace):
         return Computation(name, self.parameters, self.instructions, root)
 
 
-# --- binding ------------------------------------------------------------------------------------------------------------
+# --- binding ----------------------------------------------------------------------------------------------------------
 
 
 def check_active(tracer: Tracer) -> None:
@@ -289,10 +297,12 @@ _MOST_BYTES = 1 << 62  # an address takes 63 bits, and offsets are computed befo
 
 
 def checked_size(what: str, shape: AnyShape) -> AnyShape:
-    """The shape, unless no memory can be addressed that would hold it."""
+    """The shape, unless no memory can be addressed that would hold it (without its sizes of 0: so NumPy counts)."""
     for part in shape.elements if isinstance(shape, TupleShape) else (shape,):
-        if isinstance(part, Shape) and max(part.size, *part.dimensions, 0) * part.dtype.itemsize > _MOST_BYTES:
-            raise SizeError(f"{what}: an array {part} has more bytes than a computer can address; give it smaller sizes.")
+        if isinstance(part, Shape) and math.prod(n or 1 for n in part.dimensions) * part.dtype.itemsize > _MOST_BYTES:
+            raise SizeError(
+                f"{what}: an array {part} has more bytes than a computer can address; give it smaller sizes."
+            )
     return shape
 
 
@@ -309,8 +319,8 @@ def trace(
 ) -> tuple[Computation, list[Tracer], list[bool]]:
     """Run `function(*tracers)`, which returns a flat list of results.
 
-    Gives the computation, the tracers of outer traces that it captured (its last parameters, in order), and which results
-    are weakly typed.
+    Gives the computation, the tracers of outer traces that it captured (its last parameters, in order), and which
+    results are weakly typed.
     """
     graph = GraphTrace(what or name, staging)
     with graph.run():

@@ -93,8 +93,8 @@ _NARROW = {
 
 
 def default_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What an array of that dtype becomes when no type is asked for: 32-bit, unless `enable_x64`, and in the machine's byte
-    order."""
+    """What an array of that dtype becomes when no type is asked for: 32-bit, unless `enable_x64`, and in the machine's
+    byte order."""
     native = dtype if dtype.isnative else dtype.newbyteorder("=")
     return native if config.enable_x64 else _NARROW.get(native, native)
 
@@ -140,7 +140,7 @@ def _promote(types: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[An
         names = " and ".join(sorted(nodes))
         raise DTypeError(f"There is no implicit promotion between {names}; convert one of them with astype.")
     dtype, weak = _of_node(least[0])
-    if all(t[0].itemsize < 8 or t[0].kind == "c" for t in types):  # int32 and uint32 meet in 64 bits, which nobody asked for
+    if all(default_dtype(t[0]) == t[0] for t in types):  # int32 and uint32 meet in 64 bits, which nobody asked for
         dtype = default_dtype(dtype)
     return dtype, weak
 
@@ -155,8 +155,8 @@ def scalar_dtype(value: Any) -> np.dtype[Any]:
 
 
 def as_array(value: Any, what: str = "An operation") -> Array:
-    """An array of anything that is one: arrays, NumPy arrays and scalars (64-bit ones become 32-bit), Python scalars (weakly
-    typed)."""
+    """An array of anything that is one: arrays, NumPy arrays and scalars (64-bit ones become 32-bit), Python scalars
+    (weakly typed)."""
     if isinstance(value, Array):
         return value
     if isinstance(value, (np.ndarray, np.generic)):  # first: NumPy's float64 is a Python float too

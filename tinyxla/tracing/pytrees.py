@@ -37,15 +37,15 @@ def leaf_names(tree: Any) -> list[str]:
 
 
 def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
-    """A value for each leaf of `tree`, from a tree that may stop early. There None counts as a value, in `tree` it is an
-    empty container."""
+    """A value for each leaf of `tree`, from a tree that may stop early. There None counts as a value, in `tree` it is
+    an empty container."""
     marked = map_tree(lambda x: _NONE if x is None else x, prefix, is_leaf=lambda x: x is None)
     try:
         found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
     except ValueError:
         raise ArgumentError(
-            f"{what} is {prefix!r}, which does not fit {structure_text(flatten(tree)[1])}, where * stands for an array; it must "
-            "have the same containers, and may have one value for all that is in a container."
+            f"{what} is {prefix!r}, which does not fit {structure_text(flatten(tree)[1])}, where * stands for an "
+            "array; it must have the same containers, and may have one value for all that is in a container."
         ) from None
     return [None if x is _NONE else x for x in found]
 

@@ -1,4 +1,5 @@
-"""Transformations of functions of flat lists of values: reverse, forward, batched; and calls, whose rules are made by them."""
+"""Transformations of functions of flat lists of values: reverse, forward, batched; and calls, whose rules are made by
+them."""
 
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.calls import call

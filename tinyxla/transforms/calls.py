@@ -1,7 +1,7 @@
 """Call: a computation applied as one op. A compiled function inside another function is one.
 
-Source: section "Call" of the XLA documents. Its rules are made by transforming the computation, and kept: a function that
-is differentiated again and again is transformed once.
+Source: section "Call" of the XLA documents. Its rules are made by transforming the computation, and kept: a function
+    that is differentiated again and again is transformed once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reverse mode: record what is applied to tracers and how to go back, then go back.
 
-A `TapeTracer` carries its value, which is one of the enclosing level - a concrete array outside `jit`, a tracer inside - so
-Python can look at it wherever there is one. Each op is applied to the values at once, and its pullback is noted.
+A `TapeTracer` carries its value, which is one of the enclosing level - a concrete array outside `jit`, a tracer inside
+- so Python can look at it wherever there is one. Each op is applied to the values at once, and its pullback is noted.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ def apply(
 def vjp(
     function: Callable[..., Sequence[Any]], inputs: Sequence[Any]
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
-    """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the inputs."""
+    """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the
+    inputs."""
     tape = TapeTrace()
     with tape.run():
         tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]

@@ -1,4 +1,5 @@
-"""The interpreter: op by op on NumPy, with each op's `evaluate`. The readable reference, and what runs without a compiler."""
+"""The interpreter: op by op on NumPy, with each op's `evaluate`. The readable reference, and what runs without a
+compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The compiling backend: fused loops as native code through LLVM, products through the BLAS, one native call per program."""
+"""The compiling backend: fused loops as native code through LLVM, products through the BLAS, one native call per
+program."""
 
 from tinyxla.backends.numba.executable import CompiledModule
 

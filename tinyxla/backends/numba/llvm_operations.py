@@ -176,7 +176,8 @@ def _each_part(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_ordered(after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Of two complex numbers the one that comes after the other by its real part, then by the imaginary; a NaN before all."""
+    """Of two complex numbers the one that comes after the other by its real part, then by the imaginary; a NaN before
+    all."""
 
     def pick(x: Complex, y: Complex) -> Any:
         later = after(x.real, y.real) | (x.real.equal(y.real) & after(x.imag, y.imag))

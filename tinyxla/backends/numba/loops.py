@@ -1,16 +1,17 @@
 """The loop IR: loops, loads, stores and scalar operations over flat buffers. What fusion makes and the printers print.
 
-A `Kernel` runs for a range `first <= i < last` of its outermost index, so that its work can be split over threads. Buffers
-are one-dimensional; an index is a Python int or an `s64` value. Scalar operations carry HLO's opcode names (`add`,
-`exponential`, `compare`, ...), with their HLO attributes, so a kernel reads as the graph does. Values are in SSA form;
-what changes from one iteration to the next is carried by the loop.
+A `Kernel` runs for a range `first <= i < last` of its outermost index, so that its work can be split over threads.
+Buffers are one-dimensional; an index is a Python int or an `s64` value. Scalar operations carry HLO's opcode names
+(`add`, `exponential`, `compare`, ...), with their HLO attributes, so a kernel reads as the graph does. Values are in
+SSA form; what changes from one iteration to the next is carried by the loop.
 
-`Builder` makes kernels: it numbers values, folds index arithmetic on constants and shares equal computations within a block.
+`Builder` makes kernels: it numbers values, folds index arithmetic on constants and shares equal computations within a
+block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant operand. `value` is a Python bool, int, float or complex; floats are exact (bit for bit, NaN included)."""
+    """A constant operand. `value` is a Python bool, int, float or complex; floats are exact (bit for bit, NaN
+    included)."""
 
     type: str
     value: Any
@@ -36,7 +38,8 @@ class Literal:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
-    """Flat memory of elements of one type: an argument, or scratch of `size` elements that lives during one kernel call.
+    """Flat memory of elements of one type: an argument, or scratch of `size` elements that lives during one kernel
+    call.
 
     `written` says whether the kernel stores to it. Distinct buffers do not overlap.
     """
@@ -77,7 +80,8 @@ class Store:
 
 @dataclass(slots=True)
 class Carried:
-    """A value that a loop carries: `initial` on entry, `inside` in an iteration, `updated` at its end, `result` after it."""
+    """A value that a loop carries: `initial` on entry, `inside` in an iteration, `updated` at its end, `result` after
+    it."""
 
     inside: Value
     initial: Operand
@@ -87,8 +91,8 @@ class Carried:
 
 @dataclass(slots=True)
 class Loop:
-    """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores to
-    and loads from scratch or output elements of other iterations when `sequential` is set."""
+    """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores
+    to and loads from scratch or output elements of other iterations when `sequential` is set."""
 
     index: Value
     start: Index
@@ -168,8 +172,9 @@ class Builder:
         self._blocks[-1].append(Store(buffer, index, value))
 
     def index(self, op: str, left: Index, right: Index) -> Index:
-        """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0 for
-        `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what cannot overflow."""
+        """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0
+        for `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what
+        cannot overflow."""
         if isinstance(left, int) and isinstance(right, int):
             return _FOLD[op](left, right)
         if isinstance(left, int) and op in ("add", "multiply"):
@@ -185,7 +190,7 @@ class Builder:
     @contextmanager
     def loop(
         self, start: Index, stop: Index, carried: Sequence[Operand] = (), sequential: bool = False
-    ) -> Iterator[tuple[Value, Loop]]:
+    ) -> Generator[tuple[Value, Loop]]:
         """Open a loop; inside, set `loop.carried[k].updated`; after it, read `loop.carried[k].result`."""
         loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
         loop.carried = [Carried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]

@@ -179,7 +179,8 @@ def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Inst
             whole = all(c in (-1, d) for d, c in enumerate(place))
             if from_memory or not is_costly(x) or not whole or x in found:
                 continue
-            if x.array_shape.dimensions[:rank] != fusion.outer or len(place) == rank:
+            sizes = x.array_shape.dimensions
+            if sizes != domain(phase[0]) or sizes[:rank] != fusion.outer or len(place) == rank:
                 continue
             size = math.prod(x.array_shape.dimensions[rank:])
             bytes_needed = size * x.array_shape.dtype.itemsize
@@ -240,6 +241,9 @@ def _phase(
 
 
 def _computed_in(x: Instruction, phase: list[Instruction], stored: set[Instruction]) -> bool:
+    """Whether a phase computes each element of x just once."""
+    if x.array_shape.dimensions != domain(phase[0]):
+        return False
     return any(y is x and all(c in (-1, d) for d, c in enumerate(place)) for y, place, _ in walk(phase, stored))
 
 

@@ -1,5 +1,4 @@
-"""Products of the graph as steps of the BLAS: which dimensions make the matrices, and whether a copy is needed first.
-"""
+"""Products of the graph as steps of the BLAS: which dimensions make the matrices, and whether a copy is needed."""
 
 from __future__ import annotations
 

@@ -287,7 +287,8 @@ class _Printer:
         for carried in loop.carried:
             self.lines.append(f"{indent}{carried.inside.name} = {self._operand(carried.initial)}")
         start, stop = self._index(loop.start), self._index(loop.stop)
-        self.lines.append(f"{indent}for {loop.index.name} in range({start}, {stop}):")
+        bounds = stop if loop.start == 0 else f"{start}, {stop}"
+        self.lines.append(f"{indent}for {loop.index.name} in range({bounds}):")
         body = len(self.lines)
         self._block(loop.body, indent + "    ")
         if loop.carried:

@@ -1,0 +1,161 @@
+"""Functions that give places: of elements that are not zero, of diagonals and triangles; flat, and along each axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, type_of
+from tinyxla.numpy.indexing import Update
+from tinyxla.numpy.operations import movement, ops, reduction
+from tinyxla.numpy.reductions import cumsum
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.array import Array, ConcreteArray
+
+
+def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
+    """The indices of the elements that are not zero, one array for each axis.
+
+    How many there are decides the shape, so the values must be known, unless `size` gives it: then surplus indices
+    are `fill_value` (0 if not given), and what is too many is left out.
+    """
+    mask = arith.truth(a, "nonzero")
+    if mask.ndim == 0:
+        raise ShapeError("nonzero: an array without dimensions has no indices; reshape it to (1,).")
+    if size is None:
+        known = np.asarray(mask.concrete("nonzero, whose result's shape depends on values (or give `size`),").numpy())
+        return tuple(ConcreteArray(found.astype(_index_type())) for found in np.nonzero(known))
+    return _nonzero_of_size(mask, size, fill_value)
+
+
+def _index_type() -> np.dtype[Any]:
+    return type_of(0)[0]
+
+
+def _nonzero_of_size(mask: Any, size: int, fill_value: Any) -> tuple[Array, ...]:
+    """Each element that is not zero writes its place to the slot of its number."""
+    dtype = _index_type()
+    flat = movement.reshape_to(mask, (mask.size,))
+    number = ops.sub(cumsum(cast(flat, dtype)), movement.full(1, dtype, flat.shape))
+    slot = ops.select(flat, number, movement.full(size, dtype, flat.shape))
+    count = reduction.reduce_sum(cast(flat, dtype), (0,))
+    results: list[Any] = []
+    fills: Sequence[Any] = fill_value if isinstance(fill_value, Sequence) else (fill_value,) * mask.ndim
+    filled = ops.lt(
+        movement.iota(shape=Shape(element_type(dtype), (size,)), iota_dimension=0),
+        movement.broadcast(count, sizes=(size,), dimensions=()),
+    )
+    for d, fill in zip(range(mask.ndim), fills, strict=True):
+        places = movement.iota(shape=Shape(element_type(dtype), mask.shape), iota_dimension=d)
+        zeros: Any = movement.full(0, dtype, (size,))
+        found = Update(zeros, slot).set(movement.reshape_to(places, (mask.size,)), mode="drop")
+        results.append(ops.select(filled, found, movement.full(0 if fill is None else int(fill), dtype, (size,))))
+    return tuple(results)
+
+
+def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The indices of the elements of the flattened array that are not zero."""
+    return nonzero(flat_array(a, "flatnonzero"), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The indices of the elements that are not zero, one row for each."""
+    x = array_of(a, "argwhere")
+    if x.ndim == 0:
+        count = int(bool(x))
+        return ConcreteArray(np.zeros((count, 0), _index_type()))
+    columns = nonzero(x, size=size, fill_value=fill_value)
+    rows = [movement.reshape_to(c, (c.size, 1)) for c in columns]
+    return movement.concatenate(*rows, dimension=1)
+
+
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """Row-major places in an array of that shape as one index for each axis; those outside are moved inside."""
+    places = array_of(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices, "unravel_index")
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    total = math.prod(sizes)
+    places = arith.clip(places, -total, max(total - 1, 0))
+    places = arith.remainder(places, max(total, 1))  # negative ones count from the end
+    found: list[Array] = []
+    for n in reversed(sizes):
+        found.append(arith.remainder(places, n))
+        places = arith.floor_divide(places, n)
+    return tuple(reversed(found))
+
+
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> Array:
+    """Indices for each axis as row-major places (column-major for `order="F"`)."""
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip', but got {mode!r}.")
+    arrays = [array_of(np.asarray(i) if isinstance(i, (list, tuple)) else i, "ravel_multi_index") for i in multi_index]
+    if len(arrays) != len(dims):
+        raise ShapeError(f"ravel_multi_index: {len(arrays)} indices do not fit the shape {tuple(dims)}.")
+    pairs = list(zip(arrays, dims, strict=True))
+    total: Any = 0
+    for d, (i, n) in enumerate(pairs if order == "C" else reversed(pairs)):
+        if mode == "raise":
+            known = np.asarray(i.concrete("ravel_multi_index with mode='raise'").numpy())
+            if ((known < 0) | (known >= n)).any():
+                raise OutOfBoundsError(f"ravel_multi_index: indices of axis {d} are not all from 0 to {n - 1}.")
+        i = arith.remainder(i, n) if mode == "wrap" else arith.clip(i, 0, n - 1) if mode == "clip" else i
+        total = arith.add(arith.multiply(total, n), i)
+    return total
+
+
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
+    """Vectors of indices, each along its own axis, so that they pick the whole grid."""
+    found: list[Any] = []
+    for k, a in enumerate(args):
+        x = array_of(np.asarray(a) if isinstance(a, (list, tuple)) else a, "ix_")
+        if x.ndim != 1:
+            raise ShapeError(f"ix_: takes arrays of one dimension, but got shape {x.shape}.")
+        if x.dtype.kind == "b":
+            x = nonzero(x)[0]
+        found.append(movement.reshape_to(x, tuple(x.size if d == k else 1 for d in range(len(args)))))
+    return tuple(found)
+
+
+def _known(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[Array, ...]:
+    return tuple(ConcreteArray(a.astype(_index_type())) for a in arrays)
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """The indices of the main diagonal of an array whose axes have size n."""
+    return _known(np.diag_indices(n, ndim))
+
+
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
+    """The indices of the main diagonal of an array whose axes have one size."""
+    x = array_of(arr, "diag_indices_from")
+    if x.ndim < 2 or len(set(x.shape)) != 1:
+        raise ShapeError(f"diag_indices_from: axes have one size, but the shape is {x.shape}.")
+    return diag_indices(x.shape[0], x.ndim)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """The indices on and below the k-th diagonal of an n by m matrix."""
+    return _known(np.tril_indices(n, k, m))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """The indices on and above the k-th diagonal of an n by m matrix."""
+    return _known(np.triu_indices(n, k, m))
+
+
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
+    """The indices on and below the k-th diagonal of a matrix."""
+    x = array_of(arr, "tril_indices_from")
+    return tril_indices(x.shape[-2], k, x.shape[-1])
+
+
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
+    """The indices on and above the k-th diagonal of a matrix."""
+    x = array_of(arr, "triu_indices_from")
+    return triu_indices(x.shape[-2], k, x.shape[-1])

@@ -1,0 +1,279 @@
+"""Functions that pick elements: by their places, or by conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    broadcast_shapes,
+    broadcast_to_shape,
+    cast,
+    eager,
+    flat_array,
+    operand,
+    promoted,
+    value_of,
+)
+from tinyxla.numpy.indexing import Update, check_mode, read
+from tinyxla.numpy.operations import movement, ops
+from tinyxla.numpy.places import nonzero
+from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array, ConcreteArray
+
+# --- by places --------------------------------------------------------------------------------------------------------
+
+
+def take(
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Array:
+    """The elements (or slices) at indices of an axis, or of the flattened array if None.
+
+    `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default for indices that are not known
+    yet), `"clip"` or `"wrap"`.
+    """
+    x = array_of(a, "take")
+    if axis is None:
+        x, axis = movement.reshape_to(x, (x.size,)), 0
+    along = canonical_axis(axis, x.ndim, "take")
+    chosen = array_of(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices, "take")
+    if not element_type(chosen.dtype).is_integer:
+        raise DTypeError(f"take: indices are integers, but got an array of {chosen.dtype.name}; convert them.")
+    found = check_mode("take", mode)
+    if found is None and type(chosen) is not ConcreteArray:
+        found = "fill"
+    if found == "clip":
+        chosen = arith.maximum(chosen, 0)  # here, as in NumPy, negative places do not count from the end
+    return read(x, (slice(None),) * along + (chosen,), found, fill_value)
+
+
+def take_along_axis(
+    arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
+) -> Array:
+    """The elements whose places along an axis `indices` has, one by one: what `argsort` and `argmax` give."""
+    x, chosen = array_of(arr, "take_along_axis"), array_of(indices, "take_along_axis")
+    if axis is None:
+        x, axis = movement.reshape_to(x, (x.size,)), 0
+    if chosen.ndim != x.ndim:
+        raise ShapeError(f"take_along_axis: the array {x.shape} and the indices {chosen.shape} differ in dimensions.")
+    along = canonical_axis(axis, x.ndim, "take_along_axis")
+    found = check_mode("take_along_axis", mode)
+    if found is None and type(chosen) is not ConcreteArray:
+        found = "fill"
+    return read(x, along_index(x, chosen, along), found, fill_value)
+
+
+def along_index(x: Any, chosen: Any, along: int) -> tuple[Any, ...]:
+    """An index that goes through all other axes in step."""
+    entries: list[Any] = []
+    for d, n in enumerate(x.shape):
+        size = chosen.shape[d] if n == 1 else n
+        places = np.zeros(1, np.int32) if n == 1 else np.arange(size, dtype=np.int32)
+        entries.append(chosen if d == along else places.reshape([-1 if k == d else 1 for k in range(x.ndim)]))
+    return tuple(entries)
+
+
+def put_along_axis(
+    arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = False, *, mode: Any = None
+) -> Array:
+    """A copy with the elements at places along an axis replaced; `inplace=False` says that it is one."""
+    x, chosen = array_of(arr, "put_along_axis"), array_of(indices, "put_along_axis")
+    if inplace:
+        raise ArgumentError("put_along_axis: arrays are immutable; pass inplace=False and use the result.")
+    shape = x.shape
+    if axis is None:
+        x, axis = movement.reshape_to(x, (x.size,)), 0
+    index = along_index(x, chosen, canonical_axis(axis, x.ndim, "put_along_axis"))
+    return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)
+
+
+def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
+    """A copy with elements of the flattened array replaced; `inplace=False` says that it is one."""
+    x = array_of(a, "put")
+    if inplace:
+        raise ArgumentError("put: arrays are immutable; pass inplace=False and use the result.")
+    flat = movement.reshape_to(x, (x.size,))
+    places = array_of(np.asarray(ind) if isinstance(ind, (list, tuple)) else ind, "put")
+    values = array_of(np.asarray(v) if isinstance(v, (list, tuple)) else v, "put")
+    count = places.size
+    values = movement.reshape_to(values, (values.size,))
+    if values.size and count:
+        repeated = read(values, np.arange(count) % values.size, None, None)
+        flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)
+    return movement.reshape_to(flat, x.shape)
+
+
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
+    """Without the slices at these places of an axis (a static integer, slice, or array of them)."""
+    x = array_of(arr, "delete")
+    if axis is None:
+        x, axis = movement.reshape_to(x, (x.size,)), 0
+    along = canonical_axis(axis, x.ndim, "delete")
+    if isinstance(obj, Array):
+        obj = obj.concrete("delete, whose result's shape depends on the places,").numpy()
+    try:
+        kept = np.delete(np.arange(x.shape[along]), obj)
+    except IndexError as error:
+        raise OutOfBoundsError(f"delete: {error}.") from None
+    return read(x, (slice(None),) * along + (kept,), None, None)
+
+
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
+    """With values before these places of an axis (a static integer, or several)."""
+    x = array_of(arr, "insert")
+    if axis is None:
+        x, axis = movement.reshape_to(x, (x.size,)), 0
+    along = canonical_axis(axis, x.ndim, "insert")
+    if isinstance(obj, Array):
+        obj = obj.concrete("insert, whose result's shape depends on the places,").numpy()
+    length = x.shape[along]
+    single = np.ndim(obj) == 0 and not isinstance(obj, slice)
+    places = np.arange(length)[obj] if isinstance(obj, slice) else np.atleast_1d(np.asarray(obj))
+    places = np.where(places < 0, places + length, places)
+    y = cast(
+        operand(array_of(np.asarray(values), "insert") if isinstance(values, (list, tuple)) else values, "insert"),
+        x.dtype,
+    )
+    outer = (*x.shape[:along], 1, *x.shape[along + 1 :])
+    count = places.size
+    if single:
+        if y.ndim == x.ndim:
+            count = y.shape[along]
+        else:  # a single place takes values without that axis
+            y = broadcast_to_shape("insert", y, outer[:along] + outer[along + 1 :])
+            y = movement.reshape_to(y, outer)
+            count = 1
+        places = np.repeat(places, count)
+    y = broadcast_to_shape("insert", y, (*x.shape[:along], count, *x.shape[along + 1 :]))
+    both = movement.concatenate(x, y, dimension=along)
+    order = np.argsort(np.concatenate([np.arange(length) + 0.5, places]), kind="stable")
+    return read(both, (slice(None),) * along + (order,), None, None)
+
+
+def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
+    """Element by element, the choice of that number."""
+    chosen = array_of(a, "choose")
+    arrays, _ = promoted("choose", *(array_of(c, "choose") for c in choices))
+    shape = broadcast_shapes("choose", chosen.shape, *(c.shape for c in arrays))
+    rows = [movement.reshape_to(broadcast_to_shape("choose", c, shape), (1, *shape)) for c in arrays]
+    stacked = movement.concatenate(*rows, dimension=0)
+    number = movement.reshape_to(broadcast_to_shape("choose", chosen, shape), (1, *shape))
+    found = read(
+        stacked, along_index(stacked, number, 0), check_mode("choose", None if mode == "raise" else mode), None
+    )
+    return movement.reshape_to(found, shape)
+
+
+def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
+    """The elements where a condition, whose values are known, is true."""
+    return compress(flat_array(condition, "extract"), arr)
+
+
+def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: None = None) -> Array:
+    """The slices along an axis where a condition, whose values are known, is true."""
+    x = array_of(a, "compress")
+    if axis is None:
+        x, axis = movement.reshape_to(x, (x.size,)), 0
+    along = canonical_axis(axis, x.ndim, "compress")
+    known = (
+        flat_array(condition, "compress").concrete("compress, whose result's shape depends on the condition,").numpy()
+    )
+    places = np.flatnonzero(known)
+    return read(x, (slice(None),) * along + (places,), None, None)
+
+
+# --- by conditions ----------------------------------------------------------------------------------------------------
+
+
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """x where the condition is true, y elsewhere; with the condition alone, the indices where it is true.
+
+    The gradient of what is not chosen is zero.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.where(jnp.arange(3) > 0, 1.0, 2.0)
+        Array([2., 1., 1.], dtype=float32, weak_type=True)
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ArgumentError("where: takes a condition alone, or both values to choose from.")
+    mask = arith.truth(condition, "where")
+    (a, b), (_, weak) = promoted("where", x, y)
+    if mask.shape == a.shape == b.shape:
+        return ops.select(mask, a, b).with_weak_type(weak)
+    if eager(mask, a, b):
+        broadcast_shapes("where", mask.shape, a.shape, b.shape)
+        return ConcreteArray(np.where(value_of(mask), value_of(a), value_of(b)), weak)
+    shape = broadcast_shapes("where", mask.shape, a.shape, b.shape)
+    mask, a, b = (broadcast_to_shape("where", v, shape) for v in (mask, a, b))
+    return ops.select(mask, a, b).with_weak_type(weak)
+
+
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
+    """Element by element, the choice of the first condition that is true, else the default."""
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ArgumentError(f"select: {len(condlist)} conditions do not fit {len(choicelist)} choices.")
+    choices, (_, weak) = promoted("select", *choicelist, default)
+    result = choices[-1]
+    for condition, choice in reversed(list(zip(condlist, choices[:-1], strict=True))):
+        result = where(condition, choice, result)
+    return result.with_weak_type(weak)
+
+
+def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
+    """Element by element, the function (or number) of the last condition that is true; one more of them is for none."""
+    x = array_of(x, "piecewise")
+    conditions: list[Any] = list(condlist) if isinstance(condlist, Sequence) else [condlist]
+    functions = list(funclist)
+    if len(functions) == len(conditions):
+        functions.append(0)
+    if len(functions) != len(conditions) + 1:
+        raise ArgumentError(f"piecewise: {len(funclist)} functions do not fit {len(conditions)} conditions.")
+
+    def value(f: Any) -> Array:
+        found = f(x, *args, **kw) if callable(f) else f
+        return broadcast_to_shape("piecewise", cast(operand(found, "piecewise"), x.dtype), x.shape)
+
+    result = value(functions[-1])
+    for condition, f in zip(conditions, functions[:-1], strict=True):
+        result = where(condition, value(f), result)
+    return result
+
+
+def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
+    """A copy with the main diagonal replaced; `inplace=False` says that it is one."""
+    x = array_of(a, "fill_diagonal")
+    if inplace:
+        raise ArgumentError("fill_diagonal: arrays are immutable; pass inplace=False and use the result.")
+    if wrap or x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):
+        raise ShapeError(f"fill_diagonal: takes a matrix, or an array with axes of one size, but got shape {x.shape}.")
+    places = np.arange(min(x.shape))
+    values = array_of(np.asarray(val) if isinstance(val, (list, tuple)) else val, "fill_diagonal")
+    if values.ndim:
+        flat = movement.reshape_to(values, (values.size,))
+        values = read(flat, places % values.size, None, None)
+    return Update(x, (places,) * x.ndim).set(values, unique_indices=True)

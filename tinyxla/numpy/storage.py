@@ -1,0 +1,72 @@
+"""Arrays in files, in NumPy's formats, and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.numpy.arguments import ArrayLike, array_of, python_dtype
+from tinyxla.numpy.creation import array
+from tinyxla.tracing.array import Array
+
+set_printoptions = np.set_printoptions
+get_printoptions = np.get_printoptions
+printoptions = np.printoptions
+
+
+def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
+    return np.asarray(array_of(x, what).concrete(what).numpy())
+
+
+def save(file: Any, arr: ArrayLike) -> None:
+    """Write an array to a file in NumPy's binary format; types that NumPy lacks are written as raw bytes of their width.
+
+    `load` reads it back; there such a type is named by its `dtype` argument.
+    """
+    np.save(file, _known("save", arr))
+
+
+def savez(file: Any, *args: ArrayLike, **kwargs: ArrayLike) -> None:
+    """Write several arrays to one file, by name."""
+    np.savez(
+        file,
+        *(_known("savez", x) for x in args),
+        allow_pickle=False,
+        **{name: _known("savez", x) for name, x in kwargs.items()},
+    )
+
+
+def load(file: Any, dtype: Any = None) -> Any:
+    """The array of a file that `save` wrote, in its own element type, or the arrays of one that `savez` wrote, by name."""
+    found = np.load(file)
+    if not isinstance(found, np.ndarray):
+        return {name: array(found[name], found[name].dtype) for name in found.files}
+    kind = found.dtype if dtype is None else python_dtype(dtype)
+    return array(found.view(kind) if found.dtype.kind == "V" else found, kind)
+
+
+def fromfile(*args: Any, **kwargs: Any) -> Array:
+    """An array of the numbers in a file, by `numpy.fromfile`."""
+    return array(np.fromfile(*args, **kwargs))
+
+
+def fromiter(*args: Any, **kwargs: Any) -> Array:
+    """An array of the numbers of an iterator, by `numpy.fromiter`."""
+    return array(np.fromiter(*args, **kwargs))
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
+    """An array of the numbers in a text, between separators."""
+    kind = python_dtype(dtype)
+    return array(np.fromstring(string, kind, count, sep=sep), kind)
+
+
+def array_repr(arr: ArrayLike) -> str:
+    """The array as Python would show it."""
+    return repr(array_of(arr, "array_repr"))
+
+
+def array_str(arr: ArrayLike) -> str:
+    """The elements of the array as text."""
+    return str(array_of(arr, "array_str"))

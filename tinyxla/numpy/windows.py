@@ -1,0 +1,49 @@
+"""Window functions: weights that fade out towards both ends of a vector.
+
+Source: F. J. Harris, "On the use of windows for harmonic analysis with the discrete Fourier transform" (1978).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.numpy.arguments import integer_of
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.promotion import default_float
+
+
+def _window(what: str, M: Any, weights: Any) -> Array:
+    """`weights` of the places from -1 to 1; of one place, the weight is 1."""
+    count = integer_of(what, "M", M)
+    if count <= 1:
+        return ConcreteArray(np.ones(max(count, 0), default_float()))
+    place = (2 * np.arange(count) - (count - 1)) / (count - 1)
+    return ConcreteArray(np.asarray(weights(place)).astype(default_float()))
+
+
+def bartlett(M: int) -> Array:
+    """A triangle that is zero at both ends."""
+    return _window("bartlett", M, lambda t: 1 - np.abs(t))
+
+
+def hanning(M: int) -> Array:
+    """One period of a raised cosine."""
+    return _window("hanning", M, lambda t: 0.5 + 0.5 * np.cos(np.pi * t))
+
+
+def hamming(M: int) -> Array:
+    """A raised cosine on a small pedestal."""
+    return _window("hamming", M, lambda t: 0.54 + 0.46 * np.cos(np.pi * t))
+
+
+def blackman(M: int) -> Array:
+    """A sum of two cosines with little leakage."""
+    return _window("blackman", M, lambda t: 0.42 + 0.5 * np.cos(np.pi * t) + 0.08 * np.cos(2 * np.pi * t))
+
+
+def kaiser(M: int, beta: float) -> Array:
+    """The window that has most of its energy in the main lobe, whose width grows with beta."""
+    steep = float(beta)
+    return _window("kaiser", M, lambda t: np.i0(steep * np.sqrt(1 - t * t)) / np.i0(steep) if steep else t * 0 + 1)
