@@ -369,6 +369,8 @@ MADE = [
     case("indices", (2, 3)),
     case("vander", V),
     case("vander", V, 3, increasing=True),
+    *(case(w, n) for w in ("bartlett", "hanning", "hamming", "blackman") for n in (0, 1, 2, 7)),
+    case("kaiser", 6, 3.5),
     case("array", [[1, 2], [3, 4]]),
     case("array", [1, 2.5]),
     case("array", 3, ndmin=2),
@@ -425,7 +427,10 @@ PRODUCTS = [
     case("correlate", V, Y, mode="full"),
     case("polyval", V, X),
     case("polyadd", V, Y),
+    case("polymul", V, Y),
     case("polyder", V),
+    case("matvec", K, Y),
+    case("vecmat", Z[:, :3], Z[:, :3].T),
     case("polyint", V),
     case("linalg.norm", X),
     case("linalg.norm", V, 3),
@@ -752,6 +757,47 @@ def test_text() -> None:
     assert repr(wide).endswith(" 1.5]],\n      dtype=float32)")
 
 
+def test_grids() -> None:
+    for grid in ("mgrid", "ogrid"):
+        for index in (slice(0, 3), (slice(0, 3), slice(1, 2, 0.25)), (slice(0, 1, 5j), slice(2))):
+            for mine, theirs in zip(leaves(getattr(jnp, grid)[index]), leaves(getattr(np, grid)[index]), strict=True):
+                close(mine, theirs, grid)
+    close(jnp.r_[0:3, 7.5, V], np.r_[0:3, 7.5, V], "r_")
+    close(jnp.c_[V, W, X[:, :1].repeat(5)[:5]], np.c_[V, W, X[:, :1].repeat(5)[:5]], "c_")
+    close(jnp.asarray(X)[jnp.s_[1:, ::2]], X[1:, ::2], "s_")
+    with pytest.raises(ArgumentError, match="directives such as 'r' are not known"):
+        jnp.r_["r", 1]
+
+
+def test_vectorize() -> None:
+    outer = jnp.vectorize(jnp.outer, signature="(m),(n)->(m,n)")
+    theirs = np.vectorize(np.outer, signature="(m),(n)->(m,n)")
+    for x, y in ((X, Y), (K, Y), (K, X), (K, K[:, :1]), (Y, V)):
+        close(outer(x, y), theirs(x, y), "outer")
+    close(jnp.vectorize(lambda a, b: a + 2 * b)(X, Y), X + 2 * Y, "scalars")
+    close(jnp.vectorize(lambda a, k: a[..., k], excluded={1}, signature="(n)->()")(X, 2), X[:, 2], "excluded")
+    with pytest.raises(ShapeError, match=r"in '\(n\),\(n\)->\(\)' the dimension n has sizes 4 and 5"):
+        jnp.vectorize(jnp.dot, signature="(n),(n)->()")(X, V)
+    with pytest.raises(ArgumentError, match="'n->n' is no signature"):
+        jnp.vectorize(jnp.sin, signature="n->n")
+
+
+def test_files(tmp_path: Any) -> None:
+    for value in (X, N, Z, B, X.astype(np.float64)):
+        jnp.save(tmp_path / "x.npy", jnp.asarray(value, value.dtype))
+        found = jnp.load(tmp_path / "x.npy")
+        assert found.dtype == value.dtype
+        np.testing.assert_array_equal(found, value)
+    narrow = jnp.asarray(X, "bfloat16")
+    jnp.save(tmp_path / "x.npy", narrow)
+    np.testing.assert_array_equal(jnp.load(tmp_path / "x.npy", "bfloat16"), narrow)
+    jnp.savez(tmp_path / "x.npz", a=jnp.asarray(X), b=N)
+    found = jnp.load(tmp_path / "x.npz")
+    np.testing.assert_array_equal(found["b"], N)
+    np.testing.assert_array_equal(jnp.frombuffer(V.tobytes(), np.float32), V)
+    np.testing.assert_array_equal(jnp.fromstring("1 2 3", int, sep=" "), [1, 2, 3])
+
+
 # --- NumPy's own functions --------------------------------------------------------------------------------------------
 
 
@@ -798,16 +844,24 @@ def test_numpy_functions_on_tracers() -> None:
     close(tx.vmap(lambda x: np.dot(x, Y))(X), X @ Y, "vmap")
 
 
-def test_numpy_functions_without_counterpart() -> None:
-    with pytest.raises(ArgumentError, match=r"numpy\.packbits has no counterpart"):
-        np.packbits(jnp.asarray(U))
-    with pytest.raises(ArgumentError, match=r"numpy\.gcd has no counterpart"):
-        np.gcd(jnp.arange(3), 2)
-    with pytest.raises(TracerError, match="writes into an array"):
-        np.add(jnp.ones(3), 1.0, out=np.ones(3))
+def test_numpy_does_what_has_no_counterpart_on_concrete_arrays() -> None:
+    np.testing.assert_array_equal(np.packbits(jnp.asarray(U)), np.packbits(U))
+    np.testing.assert_array_equal(np.linalg.eigvalsh(jnp.eye(2)), np.ones(2))
+    np.testing.assert_array_equal(np.maximum(jnp.arange(3), [2, 0, 1]), [2, 1, 2])
     x = np.ones(3, np.float32)
+    x += jnp.ones(3)
+    np.testing.assert_array_equal(np.add(x, jnp.ones(3), out=x), np.full(3, 3.0))
     with pytest.raises(TracerError, match=r"numpy\.add\(out=...\) writes into an array"):
-        np.add(x, jnp.ones(3), out=x)
+        np.add(x, x, out=jnp.ones(3))  # type: ignore[call-overload]
+
+
+def test_numpy_functions_without_counterpart_on_tracers() -> None:
+    with pytest.raises(ArgumentError, match=r"numpy\.packbits has no counterpart"):
+        tx.jit(np.packbits)(jnp.asarray(U))
+    with pytest.raises(ArgumentError, match=r"numpy\.gcd has no counterpart"):
+        tx.jit(lambda x: np.gcd(x, 2))(jnp.arange(3))
+    with pytest.raises(TracerError, match="writes into an array"):
+        tx.jit(lambda x: np.add(x, 1.0, out=np.ones(3)))(jnp.ones(3))
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -199,6 +199,18 @@ def test_types_are_callable_and_equal_dtypes() -> None:
     assert repr(jnp.float32(2)) == "Array(2., dtype=float32)"
 
 
+def test_default_types() -> None:
+    assert jnp.int_(3).dtype == jnp.zeros(2, jnp.int_).dtype == np.int32
+    assert jnp.float_ == np.float32
+    assert jnp.bool is jnp.bool_
+    tinyxla.config.update("enable_x64", True)
+    try:
+        assert jnp.int_(3).dtype == np.int64
+        assert jnp.complex_ == np.complex128
+    finally:
+        tinyxla.config.update("enable_x64", False)
+
+
 def test_wide_defaults(wide: None) -> None:
     for make in (
         lambda m: m.arange(3),

@@ -92,6 +92,7 @@ from tinyxla.numpy.calculus import (
     polyadd,
     polyder,
     polyint,
+    polymul,
     polysub,
     polyval,
     resize,
@@ -107,10 +108,12 @@ from tinyxla.numpy.contractions import (
     inner,
     kron,
     matmul,
+    matvec,
     outer,
     tensordot,
     vdot,
     vecdot,
+    vecmat,
 )
 from tinyxla.numpy.creation import (
     arange,
@@ -276,6 +279,9 @@ from tinyxla.numpy.sets import (
     trim_zeros,
     union1d,
     unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
     unique_values,
 )
 from tinyxla.numpy.sorting import (
@@ -360,6 +366,7 @@ from tinyxla.numpy.types import (
     cdouble,
     complex64,
     complex128,
+    complex_,
     complexfloating,
     csingle,
     double,
@@ -379,6 +386,7 @@ from tinyxla.numpy.types import (
     float16,
     float32,
     float64,
+    float_,
     floating,
     generic,
     iinfo,
@@ -390,6 +398,7 @@ from tinyxla.numpy.types import (
     int16,
     int32,
     int64,
+    int_,
     integer,
     iscomplexobj,
     isdtype,
@@ -404,6 +413,7 @@ from tinyxla.numpy.types import (
     result_type,
     signedinteger,
     single,
+    uint,
     uint2,
     uint4,
     uint8,
@@ -424,6 +434,8 @@ from tinyxla.numpy.windows import (
 )
 from tinyxla.tracing.array import Array as ndarray
 from tinyxla.tracing.array import set_namespace
+
+bool = bool_
 
 set_namespace(sys.modules[__name__])
 protocols.set_functions(globals())
@@ -488,6 +500,7 @@ __all__ = [
     "bitwise_xor",
     "blackman",
     "block",
+    "bool",
     "bool_",
     "broadcast_arrays",
     "broadcast_shapes",
@@ -502,6 +515,7 @@ __all__ = [
     "column_stack",
     "complex64",
     "complex128",
+    "complex_",
     "complexfloating",
     "compress",
     "concat",
@@ -574,6 +588,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "float_",
     "float_power",
     "floating",
     "floor",
@@ -619,6 +634,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "int_",
     "integer",
     "interp",
     "intersect1d",
@@ -661,6 +677,7 @@ __all__ = [
     "logspace",
     "matmul",
     "matrix_transpose",
+    "matvec",
     "max",
     "maximum",
     "mean",
@@ -710,6 +727,7 @@ __all__ = [
     "polyadd",
     "polyder",
     "polyint",
+    "polymul",
     "polysub",
     "polyval",
     "positive",
@@ -787,6 +805,7 @@ __all__ = [
     "triu_indices_from",
     "true_divide",
     "trunc",
+    "uint",
     "uint2",
     "uint4",
     "uint8",
@@ -795,6 +814,9 @@ __all__ = [
     "uint64",
     "union1d",
     "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
     "unique_values",
     "unravel_index",
     "unsignedinteger",
@@ -804,6 +826,7 @@ __all__ = [
     "var",
     "vdot",
     "vecdot",
+    "vecmat",
     "vectorize",
     "view",
     "vsplit",

@@ -199,6 +199,11 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     return polyadd(a1, arith.negative(a2))
 
 
+def polymul(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The product of polynomials given by their coefficients, highest power first."""
+    return convolve(a1, a2)
+
+
 def _led(x: Any, length: int) -> Any:
     return movement.pad(x, movement.full(0, x.dtype), padding_config=((length - x.shape[0], 0, 0),))
 

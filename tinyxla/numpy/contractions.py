@@ -18,7 +18,7 @@ from tinyxla.numpy.arguments import (
     promoted,
     python_dtype,
 )
-from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel
+from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
 from tinyxla.shapes import element_type
@@ -111,6 +111,22 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     batch = tuple(range(len(shape) - 1))
     last = (len(shape) - 1,)
     return _dot(x, y, (last, last), (batch, batch)).with_weak_type(weak)
+
+
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Matrices times vectors: the last axes; further axes in front broadcast against each other."""
+    x, y, weak = _pair("matvec", x1, x2)
+    if x.ndim < 2 or y.ndim < 1:
+        raise ShapeError(f"matvec: takes matrices and vectors, but got shapes {x.shape} and {y.shape}.")
+    return squeeze(matmul(x, expand_dims(y, -1)), -1).with_weak_type(weak)
+
+
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Vectors, conjugated, times matrices: the last axes; further axes in front broadcast against each other."""
+    x, y, weak = _pair("vecmat", x1, x2)
+    if x.ndim < 1 or y.ndim < 2:
+        raise ShapeError(f"vecmat: takes vectors and matrices, but got shapes {x.shape} and {y.shape}.")
+    return squeeze(matmul(expand_dims(arith.conjugate(x), -2), y), -2).with_weak_type(weak)
 
 
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:

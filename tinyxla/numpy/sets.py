@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,9 +55,47 @@ def unique(
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def unique_values(x: ArrayLike, /) -> Array:
-    """The distinct values in ascending order."""
-    return unique(x, equal_nan=False)
+class UniqueAll(NamedTuple):
+    """The distinct values, where each occurs first, where each element is among them, and how often each occurs."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """The distinct values, and how often each occurs."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """The distinct values, and where each element is among them."""
+
+    values: Array
+    inverse_indices: Array
+
+
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+    """The distinct values in ascending order, and all about them; NaNs are distinct."""
+    return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+    """The distinct values in ascending order, and how often each occurs; NaNs are distinct."""
+    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+    """The distinct values in ascending order, and where each element is among them; NaNs are distinct."""
+    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The distinct values in ascending order; NaNs are distinct."""
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
 def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False) -> Array:

@@ -20,9 +20,9 @@ def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
 
 
 def save(file: Any, arr: ArrayLike) -> None:
-    """Write an array to a file in NumPy's binary format; types that NumPy lacks are written as raw bytes of their width.
+    """Write an array to a file in NumPy's binary format.
 
-    `load` reads it back; there such a type is named by its `dtype` argument.
+    Types that NumPy lacks (bfloat16, the 8-bit floats) are written as raw bytes; name them to `load` by its `dtype`.
     """
     np.save(file, _known("save", arr))
 
@@ -38,7 +38,7 @@ def savez(file: Any, *args: ArrayLike, **kwargs: ArrayLike) -> None:
 
 
 def load(file: Any, dtype: Any = None) -> Any:
-    """The array of a file that `save` wrote, in its own element type, or the arrays of one that `savez` wrote, by name."""
+    """The array of a file that `save` wrote, in its own element type; of one that `savez` wrote, all, by name."""
     found = np.load(file)
     if not isinstance(found, np.ndarray):
         return {name: array(found[name], found[name].dtype) for name in found.files}

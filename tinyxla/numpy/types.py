@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,7 @@ from tinyxla.numpy.arguments import ArrayLike, cast, operand, python_dtype, type
 from tinyxla.numpy.creation import array
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import default_dtype
+from tinyxla.tracing.promotion import default_complex, default_dtype, default_float, default_int
 from tinyxla.tracing.promotion import promote_types as promote
 
 e = math.e
@@ -55,6 +56,22 @@ def _scalar_type(name: str) -> ScalarType:
     return ScalarType(element_type(name).dtype)
 
 
+class _DefaultType(ScalarType):
+    """The type that Python's numbers of a kind have by default: 32-bit, or 64-bit if `enable_x64`."""
+
+    def __init__(self, name: str, default: Callable[[], np.dtype[Any]]) -> None:
+        self.__name__ = name
+        self._default = default
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._default()
+
+
+int_ = _DefaultType("int_", default_int)
+uint = _DefaultType("uint", lambda: np.dtype(f"u{default_int().name}"))
+float_ = _DefaultType("float_", default_float)
+complex_ = _DefaultType("complex_", default_complex)
 bool_ = _scalar_type("pred")
 int2, int4, int8, int16, int32, int64 = (_scalar_type(f"s{n}") for n in (2, 4, 8, 16, 32, 64))
 uint2, uint4, uint8, uint16, uint32, uint64 = (_scalar_type(f"u{n}") for n in (2, 4, 8, 16, 32, 64))

@@ -113,6 +113,7 @@ class CarryingTracer(Tracer):
         return self.value.weak_type
 
     def concrete(self, wanted: str) -> ConcreteArray:
+        check_active(self)
         return self.value.concrete(wanted)
 
     def __str__(self) -> str:
