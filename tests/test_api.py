@@ -454,11 +454,20 @@ def test_holomorphic_gradients(x: np.ndarray[Any, Any]) -> None:
     both(lambda lib, np_: lib.jacrev(lambda z: np_.exp(z) * z[0], holomorphic=True)(z))
     both(lambda lib, np_: lib.vjp(lambda z: np_.real(z * np_.conj(z)), z)[1](x))
     both(lambda lib, np_: lib.jvp(lambda z: z * np_.conj(z), (z,), (z,)))
-    for derivative in (tx.grad, tx.jacfwd, tx.jacrev):
+    with pytest.raises(DifferentiationError, match="must return one floating-point number"):
+        tx.grad(function_of(tnp))(z)
+    for derivative in (tx.jacfwd, tx.jacrev):
         with pytest.raises(DifferentiationError, match="pass holomorphic=True"):
             derivative(function_of(tnp))(z)
+    for derivative in (tx.grad, tx.jacfwd, tx.jacrev):
         with pytest.raises(DifferentiationError, match="with holomorphic=True it must be complex"):
             derivative(lambda x: tnp.sum(x), holomorphic=True)(x)
+
+
+def test_gradients_of_real_functions_of_complex_numbers(x: np.ndarray[Any, Any]) -> None:
+    z = (x + 0.5j * x[::-1]).astype(np.complex64)
+    both(lambda lib, np_: lib.grad(lambda z: np_.sum(np_.abs(np_.sin(z)) ** 2 + np_.imag(np_.exp(z))))(z))
+    both(lambda lib, np_: lib.jacrev(lambda z: np_.real(z * np_.conj(z) * z))(z))
 
 
 # --- vmap -------------------------------------------------------------------------------------------------------------

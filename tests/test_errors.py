@@ -144,15 +144,13 @@ CASES: dict[str, Case] = {
     "at with too much": (ShapeError, ("(2,)", "()"), lambda o: o.v.at[0].set(np.ones(2))),
     # writing
     "assignment": (ArgumentError, ("immutable", "x.at[0].set(y)"), lambda o: o.v.__setitem__(0, 1.0)),
-    "out": (TracerError, ("numpy.add(out=...)", "immutable"), lambda o: np.add(o.v, 1, out=np.ones(3))),
+    "out": (TracerError, ("numpy.add(out=...)", "immutable"), lambda o: np.add(o.v, 1, out=o.v)),
     "out of an array": (TracerError, ("numpy.sin(out=...)",), lambda o: np.sin(np.ones(3), out=o.v)),
     "ufunc.at": (TracerError, ("numpy.add.at", "immutable"), lambda o: np.add.at(o.v, 0, 1)),
     # others
-    "no counterpart": (ArgumentError, ("numpy.convolve", "numpy.asarray"), lambda o: np.busday_count(o.v, o.v)),
     "length of a scalar": (ArgumentError, ("len()", "without dimensions"), lambda o: len(o.s)),
     "iteration over a scalar": (ArgumentError, ("cannot be iterated",), lambda o: list(o.s)),
 }
-CASES["no counterpart"] = (ArgumentError, ("no counterpart", "numpy.asarray"), lambda o: np.busday_offset(o.v, o.v))
 
 
 def eager(function: Callable[[Any], Any]) -> Any:
@@ -389,10 +387,10 @@ TRANSFORMATIONS: dict[str, Case] = {
         ("argument 1['k'][0] is s32[2]",),
         lambda: tx.grad(lambda x, t: x, 1)(1.0, {"k": [np.ones(2, np.int32)]}),
     ),
-    "gradient by a complex number": (
+    "forward Jacobian by a complex number": (
         DifferentiationError,
         ("c64[]", "holomorphic=True"),
-        lambda: tx.grad(lambda z: tnp.abs(z))(1j),
+        lambda: tx.jacfwd(lambda z: tnp.abs(z))(1j),
     ),
     "holomorphic gradient by a real number": (
         DifferentiationError,

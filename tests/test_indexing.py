@@ -228,6 +228,27 @@ def test_places_that_are_not_known(places: list[int], mode: str | None) -> None:
         same(recorded(lambda v, i, name=name: getattr(v.at[i], name)(7.0, mode=mode), x, i), expected)
 
 
+def test_nothing_and_from_nothing() -> None:
+    empty = np.zeros((0, 3), np.float32)
+    none = np.zeros(0, np.int32)
+    same(jnp.asarray(empty)[none], empty)
+    same(recorded(lambda v, i: v[i], values((4, 3)), none), empty)
+    same(recorded(lambda v, i: v.at[i].set(1.0), values((4, 3)), none), values((4, 3)))
+    same(recorded(lambda v, i: v.at[i].add(1.0), empty, np.array([0, 1], np.int32)), empty)
+    filled = recorded(lambda v, i: jnp.take(v, i, axis=0, fill_value=7), empty, np.array([0, 1], np.int32))
+    same(filled, np.full((2, 3), 7, np.float32))
+    same(jnp.asarray(values((4,)))[[]], np.zeros(0, np.float32))
+    with pytest.raises(OutOfBoundsError, match="is empty: no index is inside"):
+        recorded(lambda v, i: v[i], empty, np.int32(0))
+
+
+def test_fill_values_may_be_traced() -> None:
+    i = np.array([5, 1], np.int32)
+    same(
+        recorded(lambda v, f: v.at[i].get(mode="fill", fill_value=f), values((4,)), np.float32(3)), np.float32([3, -2])
+    )
+
+
 def test_one_place_that_is_not_known() -> None:
     x = values((4, 3))
     for k in (-5, -1, 0, 3, 9):

@@ -211,7 +211,8 @@ def grad(
         function: gives a scalar of a floating type; its arguments `argnums` are pytrees of floating arrays.
         argnums: the argument to differentiate by, or several.
         has_aux: the function gives `(result, auxiliary)`; the gradient function then gives `(gradient, auxiliary)`.
-        holomorphic: arguments and result are complex, and the function is complex-differentiable.
+        holomorphic: arguments and result are complex, and the function is complex-differentiable. Without it, the
+            gradient of a real function by x + iy is its derivative by x minus i times that by y, as in JAX.
 
     Returns:
         A function of the same arguments whose result has the structure of the argument (a tuple for several).
@@ -279,7 +280,8 @@ def _partial(
                 f"{what}: argnums names argument {n}, but the call has {len(args)} positional arguments."
             )
     chosen = [n % len(args) for n in numbers]
-    values = tuple(_differentiable(args[n], f"{what}: argument ", str(n), holomorphic) for n in chosen)
+    reverse = not what.startswith("jacfwd")  # a complex argument has as many directions as its parts have together
+    values = tuple(_differentiable(args[n], f"{what}: argument ", str(n), holomorphic, reverse) for n in chosen)
 
     @functools.wraps(function)
     def of_chosen(*values: Any) -> Any:
@@ -291,7 +293,7 @@ def _partial(
     return of_chosen, values
 
 
-def _differentiable(tree: Any, what: str, name: str, holomorphic: bool) -> Any:
+def _differentiable(tree: Any, what: str, name: str, holomorphic: bool, complex_too: bool = False) -> Any:
     """A pytree of arrays by which, or of which, there is a derivative."""
 
     def names() -> list[str]:
@@ -301,7 +303,7 @@ def _differentiable(tree: Any, what: str, name: str, holomorphic: bool) -> Any:
     wanted = "complex" if holomorphic else "float"
     for k, x in enumerate(arrays):
         kind = element_type(x.dtype).kind
-        if kind == wanted:
+        if kind == wanted or complex_too and kind == "complex":
             continue
         where = f"{what}{names()[k]} is {Shape.of(x)}, of element type {x.dtype.name}"
         if kind == "complex":

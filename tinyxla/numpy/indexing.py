@@ -18,7 +18,6 @@ from tinyxla.hlo import Computation
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
-    array_of,
     broadcast_to_shape,
     cast,
     constant,
@@ -26,8 +25,8 @@ from tinyxla.numpy.arguments import (
     like,
     operand,
     promoted,
-    value_of,
 )
+from tinyxla.numpy.creation import array
 from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction
 from tinyxla.shapes import element_type
@@ -124,6 +123,7 @@ def _offsets(rank: int, layout: Layout) -> Ints:
 
 
 def _clip(places: Any, limit: int) -> Any:
+    """Places moved between 0 and the limit."""
     return ops.clamp(like(0, places), places, like(limit, places))
 
 
@@ -138,6 +138,7 @@ def _inside(places: list[Any], sizes: Sequence[int], batch: Ints) -> Any:
 
 
 def check_mode(what: str, mode: Any) -> str | None:
+    """A mode, also given as an enumeration whose names are those of modes."""
     text = None if mode is None else str(getattr(mode, "name", mode)).lower()
     text = {"fill_or_drop": "fill"}.get(text, text) if text else None
     if text not in MODES:
@@ -149,8 +150,11 @@ def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any) -> Any:
     places = _places(x, layout, mode)
     x = _read_spans(x, layout.spans)
     sizes = [x.shape[d] for d in layout.axes]
-    if math.prod(layout.shape) and not all(sizes) and mode != "fill":
-        raise OutOfBoundsError(f"indexing: an axis of the array of shape {x.shape} is empty, so no index is inside.")
+    fill = _fill_value(x.dtype) if fill_value is None else fill_value
+    if math.prod(layout.shape) and not all(sizes):
+        if mode != "fill":
+            raise OutOfBoundsError(f"indexing: an axis of the array of shape {x.shape} is empty: no index is inside.")
+        return broadcast_to_shape("indexing", cast(operand(fill, "indexing"), x.dtype), layout.shape)
     rank = x.ndim
     if layout.batch == () and mode != "fill":  # one place: a slice
         starts = [constant(0, places[0].dtype)] * rank
@@ -174,8 +178,8 @@ def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any) -> Any:
         inside = _inside(places, sizes, layout.batch)
         outer = tuple(range(layout.before, layout.before + len(layout.batch)))
         spread = movement.broadcast(inside, sizes=taken.shape, dimensions=outer)
-        value = _fill_value(x.dtype) if fill_value is None else fill_value
-        taken = ops.select(spread, taken, like(value_of(cast(operand(value, "indexing"), x.dtype)), taken))
+        filled = broadcast_to_shape("indexing", cast(operand(fill, "indexing"), x.dtype), taken.shape)
+        taken = ops.select(spread, taken, filled)
     return movement.reshape_to(taken, layout.shape)
 
 
@@ -346,7 +350,7 @@ class Update:
         if unknown:
             raise ArgumentError(f"{what}: there is no option {', '.join(sorted(unknown))}.")
         x = self._array
-        value = operand(values, what) if not isinstance(values, (list, tuple)) else array_of(np.asarray(values), what)
+        value = array(values) if isinstance(values, (list, tuple)) else operand(values, what)
         dtype = x.dtype if name == "set" else promoted(what, x, value)[1][0]
         y = cast(value, dtype)
         wide, entries = entries_of(cast(x, dtype), self._index)

@@ -6,7 +6,6 @@ reach outside an array are moved inside, as XLA does; updates by scatter that wo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -377,7 +376,7 @@ def _gather_evaluate(x: Array, start_indices: Array, **attributes: Any) -> Array
     batch = starts.shape[:-1]
     sizes = (*batch, *(a.slice_sizes[d] for d in places.window))
     ordered = x.transpose(places.order)
-    if math.prod(sizes) * math.prod(a.slice_sizes[d] for d in places.whole) == 0:
+    if 0 in batch or 0 in a.slice_sizes:
         taken = np.zeros((*sizes, *(x.shape[d] for d in places.whole)), x.dtype)
     else:
         taken = np.broadcast_to(ordered[places.indices], (*sizes, *(x.shape[d] for d in places.whole)))
