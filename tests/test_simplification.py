@@ -108,7 +108,6 @@ COMPLEX = np.array([1 + 2j, 0, -1j], np.complex64)
 APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_multiply_by_one", _with_scalar(elementwise.mul, 1), [SPECIAL], []),
     ("_multiply_by_one", _with_scalar(elementwise.mul, 1, swapped=True), [INTEGERS], []),
-    ("_multiply_by_one", _with_scalar(elementwise.mul, 1), [COMPLEX], []),
     ("_divide_by_one", _with_scalar(elementwise.div, 1), [SPECIAL], []),
     ("_add_zero", _with_scalar(elementwise.add, 0), [INTEGERS], []),
     ("_add_zero", _with_scalar(elementwise.add, -0.0), [SPECIAL], []),
@@ -276,6 +275,8 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
 KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_multiply_by_one", _with_scalar(elementwise.mul, 0), [SPECIAL], ["broadcast", "multiply"]),
     ("_multiply_by_one", _with_scalar(elementwise.mul, 1j), [COMPLEX], ["broadcast", "multiply"]),
+    ("_multiply_by_one", _with_scalar(elementwise.mul, 1), [COMPLEX], ["broadcast", "multiply"]),
+    ("_divide_by_one", _with_scalar(elementwise.div, 1), [COMPLEX], ["broadcast", "divide"]),
     ("_divide_by_one", _with_scalar(elementwise.div, 1, swapped=True), [SPECIAL], ["broadcast", "divide"]),
     ("_divide_by_one", _with_scalar(elementwise.div, -1), [SPECIAL], ["broadcast", "divide"]),
     ("_add_zero", _with_scalar(elementwise.add, 0.0), [SPECIAL], ["broadcast", "add"]),

@@ -394,9 +394,10 @@ class _Grouping:
     ) -> tuple[str, tuple[int, ...]] | None:
         """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
         members = {r for g in group.roots for r in results_of(g, self.users)}
+        alone = math.prod(domain(root)) == 1  # what has one element gains by company of any kind
         shared = [x for x in reads if x in members or x in group.reads]
         if (
-            not any(x in members or x.array_shape.size > 1 for x in shared)
+            not any(x in members or x.array_shape.size > 1 or alone for x in shared)
             or len(group.reads) + len(reads) > MOST_BUFFERS
         ):
             return None

@@ -14,6 +14,7 @@ from tinyxla.ops import calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 
 Pass = Callable[[Computation], Computation]
+_MOST_ROUNDS = 8  # of simplification; what an identity makes possible is mostly found in the same round
 
 
 def inline_calls(computation: Computation) -> Computation:
@@ -31,11 +32,11 @@ def inline_calls(computation: Computation) -> Computation:
 
 def simplify(computation: Computation) -> Computation:
     """Apply the table of algebraic identities, until none applies."""
-    for _ in range(8):
-        before = len(computation.instructions)
-        computation = rewrite(computation, simplification.apply)
-        if not simplification.changed(before, computation):
+    for _ in range(_MOST_ROUNDS):
+        simpler = rewrite(computation, simplification.apply)
+        if simpler == computation:
             break
+        computation = simpler
     return computation
 
 

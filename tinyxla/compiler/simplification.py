@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter
-from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.hlo import Instruction, Literal
 from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import Shape, TupleShape
@@ -35,12 +35,16 @@ def _is_integer(x: Instruction) -> bool:
 
 
 def _multiply_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # x * 1 = x
+    # x * 1 = x, but for complex numbers, where an infinite part times zero is NaN
+    if x.array_shape.element_type.kind == "complex":
+        return None
     return o[0] if _is(o[1], 1) else o[1] if _is(o[0], 1) else None
 
 
 def _divide_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # x / 1 = x
+    # x / 1 = x, but for complex numbers, as above
+    if x.array_shape.element_type.kind == "complex":
+        return None
     return o[0] if _is(o[1], 1) else None
 
 
@@ -293,8 +297,3 @@ def apply(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction
         if found is not None:
             return found
     return None
-
-
-def changed(before: int, computation: Computation) -> bool:
-    """Whether the rewriting shortened the computation: while it does, more may apply."""
-    return len(computation.instructions) != before
