@@ -385,3 +385,11 @@ def renamed(comparator: Computation) -> tuple[Any, Any, Any]:
     compare = Instruction(elementwise.compare, (a, b), elementwise.Compare("GE", "SIGNED"), pred)
     root = Instruction(elementwise.not_, (compare,), elementwise.not_.attributes(), pred)
     return made.parameters, [*made.parameters, compare, root], root
+
+
+def test_a_mode_covers_integers_outside_the_array() -> None:
+    x = jnp.ones(3)
+    assert x.at[5].get(mode="fill", fill_value=7) == 7
+    np.testing.assert_array_equal(x.at[5].set(2.0, mode="drop"), np.ones(3))
+    np.testing.assert_array_equal(x.at[-1].set(2.0, mode="drop"), [1, 1, 2])
+    np.testing.assert_array_equal(jnp.ones((2, 3)).at[4, :2].get(mode="fill", fill_value=0), [0, 0])

@@ -947,3 +947,13 @@ def test_errors(kind: type[TinyxlaError], text: str, function: Callable[[], Any]
         function()
     assert caught.value.line is not None
     assert caught.value.line.file == __file__
+
+
+def test_values_for_python() -> None:
+    assert round(jnp.array(1.5)).dtype == np.int32
+    assert round(jnp.array(1.234), 2).dtype == np.float32
+    assert jnp.bitwise_count(jnp.arange(4)).dtype == np.uint8
+    assert np.isinf(jnp.ones(2) * 1e300).all()
+    assert jnp.ones(2).tobytes() == np.ones(2, np.float32).tobytes()
+    second = tx.grad(tx.grad(lambda x: jnp.logaddexp(x, 0.0)))
+    assert second(0.0) == 0.25

@@ -303,7 +303,7 @@ def _differentiable(tree: Any, what: str, name: str, holomorphic: bool, complex_
     wanted = "complex" if holomorphic else "float"
     for k, x in enumerate(arrays):
         kind = element_type(x.dtype).kind
-        if kind == wanted or complex_too and kind == "complex":
+        if kind == wanted or (complex_too and kind == "complex"):
             continue
         where = f"{what}{names()[k]} is {Shape.of(x)}, of element type {x.dtype.name}"
         if kind == "complex":

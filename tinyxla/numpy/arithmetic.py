@@ -191,7 +191,12 @@ invert = unary("invert", ops.not_, "The bits that x has not; of booleans, not.")
 bitwise_not = bitwise_invert = invert
 left_shift = binary("left_shift", ops.shift_left, "x shifted to the left by y bits.", to_integer=True)
 bitwise_left_shift = left_shift
-bitwise_count = unary("bitwise_count", ops.population_count, "How many bits of x are set.")
+_population_count = unary("bitwise_count", ops.population_count, "")
+
+
+def bitwise_count(x: ArrayLike, /) -> Array:
+    """How many bits of x, or of its magnitude, are set, as uint8."""
+    return cast(_population_count(absolute(x)), np.dtype(np.uint8))
 
 
 @as_binary(to_integer=True)

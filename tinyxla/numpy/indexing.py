@@ -218,6 +218,8 @@ def take_index(x: Array, index: Any) -> Array:
 def read(x: Array, index: Any, mode: str | None, fill_value: Any) -> Array:
     weak = x.weak_type
     y, entries = entries_of(x, index)
+    if mode is not None:
+        entries = _strays_as_arrays(y, entries)
     if any(isinstance(e, Picked) for e in entries):
         layout = layout_of(y, entries)
         if eager(y) and mode is None and all(p.known for p in layout.picked):
@@ -225,6 +227,20 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any) -> Array:
         return _gather(y, layout, mode, fill_value).with_weak_type(weak)
     spans, shape = spans_of(y, entries)
     return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)
+
+
+def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
+    """With integers outside their axes as arrays, for which the mode says what happens."""
+    found: list[Entry] = []
+    axis = 0
+    for e in entries:
+        if isinstance(e, New):
+            found.append(e)
+            continue
+        stray = isinstance(e, int) and not -x.shape[axis] <= e < x.shape[axis]
+        found.append(Picked(np.asarray(e, np.int32), True) if stray else e)
+        axis += 1
+    return found
 
 
 def _numpy_read(x: Any, entries: list[Entry], layout: Layout, weak: bool) -> Array:
@@ -354,6 +370,8 @@ class Update:
         dtype = x.dtype if name == "set" else promoted(what, x, value)[1][0]
         y = cast(value, dtype)
         wide, entries = entries_of(cast(x, dtype), self._index)
+        if mode is not None:
+            entries = _strays_as_arrays(wide, entries)
         if any(isinstance(e, Picked) for e in entries):
             layout = layout_of(wide, entries)
             y = _fitting(what, y, layout.shape)

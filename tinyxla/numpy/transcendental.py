@@ -170,17 +170,23 @@ def hypot(x: Any, y: Any) -> Any:
 
 
 def _log_add(name: str, base: float, text: str) -> Binary:
-    """max + log(1 + base^-|x - y|); the difference of equal infinities counts as zero."""
+    """The larger + log(1 + base^-difference); the difference of equal infinities counts as zero.
+
+    The larger is selected, not computed by max and abs, so that second derivatives are right where x = y.
+    """
     scale = math.log(base)
 
     def add(x: Any, y: Any) -> Any:
         _only_real(name, x)
-        away = ops.neg(ops.abs_(ops.sub(x, y)))
-        away = ops.select(ops.eq(x, y), like(0, x), away)
+        equal, first = ops.eq(x, y), ops.gt(x, y)
+        infinite = ops.and_(equal, ops.eq(ops.abs_(x), like(math.inf, x)))
+        difference = ops.sub(x, ops.select(infinite, x, y))
+        away = ops.select(infinite, like(0, x), ops.select(first, ops.neg(difference), difference))
         if scale != 1:
             away = ops.mul(away, like(scale, x))
         more = ops.log1p(ops.exp(away))
-        return ops.add(ops.max_(x, y), ops.div(more, like(scale, x)) if scale != 1 else more)
+        larger = ops.select(ops.or_(first, ops.ne(x, x)), x, y)
+        return ops.add(larger, ops.div(more, like(scale, x)) if scale != 1 else more)
 
     return binary(name, add, text, to_inexact=True)
 

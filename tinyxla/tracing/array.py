@@ -69,6 +69,15 @@ class Array:
         return self.size * self.dtype.itemsize
 
     @property
+    def strides(self) -> tuple[int, ...]:
+        """The distances in bytes between neighbours along each axis."""
+        return np.asarray(self.concrete("strides").numpy()).strides
+
+    def tobytes(self) -> bytes:
+        """The bytes of the elements, in row-major order."""
+        return self.concrete("tobytes()").numpy().tobytes()
+
+    @property
     def itemsize(self) -> int:
         """The size of an element in bytes."""
         return self.dtype.itemsize
@@ -321,7 +330,8 @@ class Array:
         return _namespace.invert(self)
 
     def __round__(self, ndigits: int | None = None) -> Array:
-        return _namespace.round(self, ndigits or 0)
+        found = _namespace.round(self, ndigits or 0)
+        return found if ndigits is not None else found.astype(int)  # as round() of a float gives an int
 
     def __getitem__(self, index: Any) -> Array:
         return _namespace.indexing.take_index(self, index)

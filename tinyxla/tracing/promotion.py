@@ -179,7 +179,8 @@ def as_array(value: Any, what: str = "An operation") -> Array:
 def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     """A Python number as a NumPy scalar of that dtype; an error if it is an integer that does not fit."""
     try:
-        return dtype.type(value)
+        with np.errstate(over="ignore"):  # a float that is too large becomes infinite
+            return dtype.type(value)
     except OverflowError:
         if isinstance(value, int) and element_type(dtype).is_integer:
             raise NumberRangeError(f"The Python integer {value} does not fit the element type {dtype.name}.") from None
