@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-PAUSE = 0.03  # seconds; OpenBLAS's workers spin longest, some 2**26 clock ticks
+PAUSE = 0.1  # seconds; OpenBLAS's workers spin longest, some 2**26 clock ticks
 
 
 @dataclass(frozen=True)
