@@ -1,0 +1,35 @@
+"""The kernels that are printed as Python run under Numba's `njit`, and compute what the compiled ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+
+numba = pytest.importorskip("numba")
+
+
+def _softmax(x: Any) -> Any:
+    exponentials = jnp.exp(x - jnp.max(x, axis=-1, keepdims=True))
+    return exponentials / jnp.sum(exponentials, axis=-1, keepdims=True)
+
+
+def _chain(x: Any) -> Any:
+    return jnp.sqrt(jnp.maximum(x * x + 0.5, 0.1)) - x
+
+
+@pytest.mark.parametrize("function", [_softmax, _chain])
+def test_printed_kernels_run_under_njit(function: Callable[[Any], Any]) -> None:
+    x = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
+    compiled = tx.jit(function).lower(x).compile()
+    (kernel,) = compiled.kernels
+    scope: dict[str, Any] = {}
+    exec(kernel.source, scope)
+    result = np.empty(x.size, np.float32)
+    numba.njit(scope[kernel.name])(x.ravel(), result, 0, kernel.extent)
+    np.testing.assert_allclose(result.reshape(x.shape), np.asarray(compiled(x)), rtol=1e-6)
