@@ -26,7 +26,7 @@ from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
-from tinyxla.transforms.calls import clear_transformed, set_execute
+from tinyxla.transforms.calls import clear_transformed, grouped, set_execute
 
 Function = Callable[..., Any]
 
@@ -41,7 +41,6 @@ class Program:
         self.structure = structure  # of the arguments
         self.computation: Computation = made
         self.captured: list[Tracer] = captured
-        self.weak: list[bool] = weak
         self.tree = tree
         self._executable: Executable | None = None
         shapes = [x.array_shape for x in made.outputs]
@@ -73,11 +72,7 @@ def compiled(computation: Computation) -> Executable:
 
 def _execute(*operands: Any, to_apply: Computation) -> Any:
     results = compiled(to_apply)([np.ascontiguousarray(x) if np.ndim(x) else np.asarray(x) for x in operands])
-    return (
-        tuple(results)
-        if len(to_apply.root.operands) == len(results) and to_apply.root.op.name == "tuple"
-        else results[0]
-    )
+    return grouped(to_apply, results)
 
 
 set_execute(_execute)

@@ -50,7 +50,7 @@ def fold_constants(computation: Computation) -> Computation:
         if any(o.op is not movement.constant or o.array_shape.size > largest for o in operands):
             return None
         with np.errstate(all="ignore"):
-            value = x.op.evaluate(*(o.attributes.literal.value for o in operands), **x.attributes._asdict())  # type: ignore[attr-defined]
+            value = x.op.evaluate(*(o.attributes.literal.value for o in operands), **x.attributes._asdict())
         return rewriter.emit(movement.constant, literal=Literal(np.asarray(value)))
 
     return rewrite(computation, visit)

@@ -67,7 +67,7 @@ def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Fun
     steps: list[tuple[int, Function, tuple[int, ...]]] = []
     values: list[Any] = [None] * len(number)
     for x in graph.instructions:
-        evaluate: Function = x.op.evaluate  # type: ignore[attr-defined]
+        evaluate: Function = x.op.evaluate
         attributes = x.attributes._asdict()
         if x.op.name == "constant":
             values[number[x]] = evaluate(**attributes)

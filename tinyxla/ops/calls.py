@@ -23,7 +23,7 @@ def evaluate(computation: Computation, operands: Sequence[Any]) -> Any:
     with np.errstate(all="ignore"):
         for x in computation.instructions:
             if x not in values:
-                values[x] = x.op.evaluate(*(values[o] for o in x.operands), **x.attributes._asdict())  # type: ignore[attr-defined]
+                values[x] = x.op.evaluate(*(values[o] for o in x.operands), **x.attributes._asdict())
     return values[computation.root]
 
 
@@ -32,7 +32,7 @@ def inline(computation: Computation, operands: Sequence[Any]) -> Any:
     values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
     for x in computation.instructions:
         if x not in values:
-            values[x] = x.op(*(values[o] for o in x.operands), **x.attributes._asdict())  # type: ignore[operator]
+            values[x] = x.op(*(values[o] for o in x.operands), **x.attributes._asdict())
     return values[computation.root]
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tinyxla.shapes import AnyShape, Shape
+from tinyxla.shapes import AnyShape
 
 
 class Value(Protocol):
@@ -169,7 +169,3 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
-
-
-def shape_of(value: Value) -> Shape:
-    return Shape.of(value)

@@ -624,10 +624,6 @@ def wrap(value: Any) -> ConcreteArray:
     return ConcreteArray(value)
 
 
-def is_array(value: Any) -> bool:
-    return isinstance(value, Array)
-
-
 def no_numpy_out(function: str) -> TracerError:
     """The error for NumPy functions that would write into an array."""
     return TracerError(f"{function} writes into an array, but arrays are immutable; use its result instead.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import optree
@@ -56,9 +56,3 @@ _NONE = object()
 def structure_text(treedef: TreeDef) -> str:
     """The containers as Python writes them, with * for each leaf."""
     return str(treedef).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(f", namespace={NAMESPACE!r}")
-
-
-def check_same_structure(trees: Sequence[TreeDef], what: str) -> None:
-    for treedef in trees[1:]:
-        if treedef != trees[0]:
-            raise ArgumentError(f"{what}: the structures differ, {trees[0]} and {treedef}.")

@@ -50,7 +50,7 @@ def _run(computation: Computation) -> Callable[..., tuple[Any, ...]]:
     return lambda *operands: results(calls.inline(computation, operands))
 
 
-def _grouped(computation: Computation, values: Any) -> Any:
+def grouped(computation: Computation, values: Any) -> Any:
     """Results as the computation gives them: a tuple, or one."""
     return tuple(values) if isinstance(computation.root.shape, TupleShape) else values[0]
 
@@ -79,7 +79,7 @@ def _jvp(tangents: tuple[Any, ...], ans: Any, *operands: Any, to_apply: Computat
     made, moving = _forward(to_apply, present)
     found = call(*operands, *(t for t in tangents if t is not None), to_apply=made)[len(results(ans)) :]
     given = iter(found)
-    return _grouped(to_apply, [next(given) if m else None for m in moving])
+    return grouped(to_apply, [next(given) if m else None for m in moving])
 
 
 class _Split(NamedTuple):
@@ -185,7 +185,7 @@ def _residuals(*operands: Any, to_apply: Computation) -> tuple[Any, Callable[[An
         found = iter(call(*outputs[count:], *seeds, to_apply=made.backward))
         return [next(found) if flows else None for flows in made.flows]
 
-    return _grouped(to_apply, outputs[:count]), pullback
+    return grouped(to_apply, outputs[:count]), pullback
 
 
 @lru_cache(1024)
@@ -206,7 +206,7 @@ def _batched(
 def _batch(size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], *, to_apply: Computation) -> Any:
     made, found = _batched(to_apply, size, axes, tuple(Shape.of(x) for x in operands))
     outputs = call(*operands, to_apply=made)
-    return _grouped(to_apply, outputs), _grouped(to_apply, found)
+    return grouped(to_apply, outputs), grouped(to_apply, found)
 
 
 def clear_transformed() -> None:

@@ -206,7 +206,7 @@ class CompiledModule:
             x = segment.instruction
             operands = [_view(words[k], o.array_shape) for k, o in zip(segment.slots, x.operands, strict=True)]
             with np.errstate(all="ignore"):
-                found = x.op.evaluate(*operands, **x.attributes._asdict())  # type: ignore[attr-defined]
+                found = x.op.evaluate(*operands, **x.attributes._asdict())
             parts = found if isinstance(found, tuple) else (found,)
             for target in segment.written:
                 number = target.attributes.index if target is not x else 0
