@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,35 @@ import numpy as np
 from tinyxla.compiler import simplification
 from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, contraction, elementwise, movement, reduction
-from tinyxla.shapes import Shape, element_type
+from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
+from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.tracing.core import trace
 
 Pass = Callable[[Computation], Computation]
 _MOST_ROUNDS = 8  # of simplification; what an identity makes possible is mostly found in the same round
+
+
+def expand(computation: Computation) -> Computation:
+    """Put what ops are made of in the place of those that say it."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.expand is None:
+            return None
+        body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes)
+        root = rewriter.splice(body, operands, visit)
+        return root if isinstance(x.shape, TupleShape) else root.operands[0]
+
+    return rewrite(computation, visit)
+
+
+@lru_cache(1024)
+def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Computation:
+    def function(*operands: Any) -> Sequence[Any]:
+        assert op.expand is not None
+        found = op.expand(*operands, **attributes._asdict())
+        return found if isinstance(found, tuple) else (found,)
+
+    return trace(function, shapes, op.name)[0]
 
 
 def inline_calls(computation: Computation) -> Computation:
@@ -137,6 +162,7 @@ def share(computation: Computation) -> Computation:
 
 
 PASSES: list[tuple[str, Pass]] = [
+    ("expand", expand),
     ("inline-calls", inline_calls),
     ("simplify", simplify),
     ("fold-constants", fold_constants),

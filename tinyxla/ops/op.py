@@ -12,7 +12,9 @@ The rules, with `x, y, ...` the operands and attributes by keyword:
 - `derivative`: one of `Partials`, `Linear`, `Bilinear`, `Rules`, `Decomposition`, `Zero`, `NotDifferentiable`;
 - `batch(size, operands, axes, **attributes) -> (result, axis)`: the op mapped over one axis of some operands
   (`None` for those without);
-- `samples(random) -> Iterator[Sample]`: operands and attributes for the generated tests.
+- `samples(random) -> Iterator[Sample]`: operands and attributes for the generated tests;
+- `expand(*operands, **attributes) -> result`, where the op has one: the same made of other ops. The compiler puts it in
+  the op's place.
 """
 
 from __future__ import annotations
@@ -150,6 +152,7 @@ class Op:
         batch: Callable[..., Any],
         samples: Callable[[np.random.Generator], Iterator[Sample]],
         attributes: type[Any] = NoAttributes,
+        expand: Callable[..., Any] | None = None,
         structural: bool = False,
     ) -> None:
         self.name = name
@@ -159,6 +162,7 @@ class Op:
         self.derivative = derivative
         self.batch = batch
         self.samples = samples
+        self.expand = expand
         self.structural = structural  # only regroups values, so it evaluates alike on arrays and tracers
         if name in ops:
             raise ValueError(f"there are two ops named {name}")

@@ -2,5 +2,17 @@
 
 from tinyxla.shapes.element_types import ElementType, element_type, element_types
 from tinyxla.shapes.shape import AnyShape, Layout, Shape, TupleShape
+from tinyxla.shapes.window import Window, WindowDimension, window_text
 
-__all__ = ["AnyShape", "ElementType", "Layout", "Shape", "TupleShape", "element_type", "element_types"]
+__all__ = [
+    "AnyShape",
+    "ElementType",
+    "Layout",
+    "Shape",
+    "TupleShape",
+    "Window",
+    "WindowDimension",
+    "element_type",
+    "element_types",
+    "window_text",
+]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal, Module
-from tinyxla.shapes import ElementType, Shape, element_type
+from tinyxla.shapes import ElementType, Shape, element_type, window_text
 
 OPCODES = frozenset(
     """
@@ -132,7 +132,9 @@ def _group(attributes: Any, computations: Mapping[Computation, str], implied: Se
         empty = value == () and attributes._field_defaults.get(name) == ()
         if name in implied or value is None or value is False or empty:
             continue
-        if hasattr(value, "_asdict"):
+        if name == "window":
+            found[name] = window_text(value)
+        elif hasattr(value, "_asdict"):
             found |= _group(value, computations)
         else:
             found[name] = _value(value, computations)

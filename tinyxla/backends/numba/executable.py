@@ -14,6 +14,7 @@ from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.memory import pool
 from tinyxla.backends.numba.native import compile_kernel
 from tinyxla.backends.numba.nests import lower
+from tinyxla.backends.numba.own_nests import lower_own
 from tinyxla.backends.numba.products import operand_order, product_step
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.backends.numba.runtime import Schedule, launch
@@ -91,7 +92,10 @@ class CompiledModule:
         users = self.computation.users()
         self._steps: list[_Step] = []
         for step in self.plan.steps:
-            lowered = lower(step, self.plan, users) if isinstance(step, Fusion) else [step]
+            if isinstance(step, Fusion):
+                lowered = lower(step, self.plan, users)
+            else:
+                lowered = (lower_own(step.root, self.plan, users) if isinstance(step, HostCall) else None) or [step]
             self._steps += [_Step(work, _touched(work, users)) for work in lowered]
         self._assign_slots()
         self._segments = self._schedule()
