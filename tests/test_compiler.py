@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinyxla.backends.numba import CompiledModule, executable, lowering, runtime
+from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering, runtime
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.compiler import Fusion, HostCall, Product, buffers, fusion, passes, plan, simplification
@@ -86,7 +86,7 @@ def test_random_graphs_reach_every_kind_of_step() -> None:
     found: dict[str, int] = {}
     for seed in SEEDS:
         case = graphs.random_case(seed)
-        for step in plan(executable.copy_operands(passes.optimize(case.computation))).steps:
+        for step in plan(blocks.copy_operands(passes.optimize(case.computation))).steps:
             name = step.kind if isinstance(step, Fusion) else type(step).__name__
             found[name] = found.get(name, 0) + 1
     least = {"loop": 200, "row": 40, "column": 12, "split": 5, "Product": 10, "HostCall": 30}
@@ -109,7 +109,7 @@ class InPython:
     """A computation run by the Python text of its kernels, with memory of its own for each value."""
 
     def __init__(self, computation: Computation) -> None:
-        self.computation = executable.copy_operands(passes.optimize(computation))
+        self.computation = blocks.copy_operands(passes.optimize(computation))
         self.plan = plan(self.computation)
         self.users = self.computation.users()
 
@@ -119,7 +119,7 @@ class InPython:
             self.memory[parameter] = np.ascontiguousarray(x).ravel()
         for step in self.plan.steps:
             if isinstance(step, Fusion):
-                for lowered in executable.lower(step, self.plan, self.users):
+                for lowered in blocks.lower(step, self.plan, self.users):
                     self._run(lowered)
             else:
                 self._evaluate(step)

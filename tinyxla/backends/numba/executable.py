@@ -1,29 +1,26 @@
-"""Compiled modules: the plan's kernels and products as a schedule, its memory, and calls of it."""
+"""Compiled modules: the steps of a program as one schedule, its memory, and calls of it."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
+from tinyxla.backends.numba.blocks import Block, Branches, Homes, Loop, Pointer, Step, build_program, shape_of
+from tinyxla.backends.numba.lowering import LoweredKernel, Storage
 from tinyxla.backends.numba.memory import pool
 from tinyxla.backends.numba.native import compile_kernel
-from tinyxla.backends.numba.nests import lower
-from tinyxla.backends.numba.own_nests import lower_own
-from tinyxla.backends.numba.products import operand_order, product_step
+from tinyxla.backends.numba.products import product_step
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.backends.numba.runtime import Schedule, launch
-from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
+from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers import arena_offsets
-from tinyxla.compiler.fusion import buffer_of, results_of
-from tinyxla.compiler.rewriting import Rewriter, rewrite
-from tinyxla.hlo import Computation, Instruction, Module
-from tinyxla.ops import contraction, movement
+from tinyxla.hlo import Instruction, Module
+from tinyxla.ops import movement
 from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
@@ -41,136 +38,124 @@ class KernelInfo:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Native:
-    """A run of steps without the host in between."""
-
-    words: Array  # what the address is of
-    address: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Host:
-    """An op that is evaluated on arrays: the slots of its operands, and what it writes."""
-
-    instruction: Instruction
-    slots: list[int]
-    written: list[Instruction]
-
-
-def copy_operands(computation: Computation) -> Computation:
-    """Transpose the operands of products that the BLAS cannot take as they stand."""
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op is not contraction.dot:
-            return None
-        dims: contraction.Dot = x.attributes
-        inputs = list(operands)
-        for side in (0, 1):
-            order = operand_order(x, side)
-            if order is not None:
-                inputs[side] = rewriter.emit(movement.transpose, operands[side], permutation=order)
-                place = {d: k for k, d in enumerate(order)}
-                contracting, batch = dims.contracting(side), dims.batch(side)
-                dims = dims.with_side(side, tuple(place[d] for d in contracting), tuple(place[d] for d in batch))
-        return rewriter.emit(contraction.dot, *inputs, **dims._asdict()) if inputs != list(operands) else None
-
-    return rewrite(computation, visit)
-
-
 class CompiledModule:
     """A module as native code: call it with dense row-major arrays of the parameters' shapes.
 
-    Every stored value has a *slot*, the address of its memory: first the inputs', then the outputs', constants' and
-    temporaries'. The last two are the same from call to call as long as the arena is.
+    Every memory has a *slot*, its address: first the inputs', then the outputs', constants', temporaries', and those
+    that the program sets. Those of constants and temporaries are the same from call to call as long as the arena is.
     """
 
     def __init__(self, module: Module) -> None:
         self.name = module.name
-        self.computation = copy_operands(optimize(module.entry))
-        self.plan: Plan = plan(self.computation)
-        users = self.computation.users()
-        self._steps: list[_Step] = []
-        for step in self.plan.steps:
-            if isinstance(step, Fusion):
-                lowered = lower(step, self.plan, users)
-            else:
-                lowered = (lower_own(step.root, self.plan, users) if isinstance(step, HostCall) else None) or [step]
-            self._steps += [_Step(work, _touched(work, users)) for work in lowered]
+        self._block, self._homes = build_program(module.entry)
+        self.computation, self.plan = self._block.computation, self._block.plan
         self._assign_slots()
-        self._segments = self._schedule()
-        single = self._segments[0] if len(self._segments) == 1 else None
-        self._only = single.address if isinstance(single, _Native) else 0
+        self._host_calls: list[_HostCall] = []
+        self._failures: dict[int, BaseException] = {}
+        self._callback = _callback(self._host_calls, self._failures)
+        schedule = Schedule()
+        self._emit(self._block, schedule)
+        self._schedule = schedule.finish()
+        self._schedule_address = self._schedule.ctypes.data
 
     # --- memory
 
     def _assign_slots(self) -> None:
-        self._slots: dict[Storage, int] = {p: k for k, p in enumerate(self.computation.parameters)}
+        homes, parameters = self._homes, self.computation.parameters
+        self._slots: dict[Storage, int] = {p: k for k, p in enumerate(parameters)}
         self._allocators: list[Callable[[], Array]] = []
-        for x in self.computation.outputs:
-            source = buffer_of(x)
-            if source.op is not movement.constant and source not in self._slots:
-                self._slots[source] = len(self._slots)
-                self._allocators.append(_allocator(_shape_of(source)))
+        for result in self._block.results:
+            home = homes[result]
+            if not _is_constant(home) and home not in self._slots:
+                self._slots[home] = len(self._slots)
+                self._allocators.append(_allocator(shape_of(home)))
         self._fixed = len(self._slots)  # from here on, slots do not depend on arguments and results
-        constants: dict[Instruction, Array] = {}
-        lives: dict[Storage, tuple[int, int]] = {}
-        for k, step in enumerate(self._steps):
-            for x in step.touched:
-                if isinstance(x, Instruction) and x.op is movement.constant:
-                    constants.setdefault(x, np.ascontiguousarray(x.attributes.literal.value))
-                elif x not in self._slots:
-                    lives[x] = (lives[x][0] if x in lives else k, k)
-        self._constants = list(constants.values())
-        offsets, self._arena_bytes = arena_offsets(lives, {x: _bytes(_shape_of(x)) for x in lives})
+        lives = _Lives(homes)
+        lives.visit(self._block)
+        self._constants = [np.ascontiguousarray(x.attributes.literal.value) for x in lives.constants]
+        spans = {x: span for x, span in lives.spans.items() if x not in self._slots}
+        offsets, self._arena_bytes = arena_offsets(spans, {x: _bytes(shape_of(x)) for x in spans})
         self._offsets = list(offsets.values())
-        for x in [*constants, *offsets]:
+        for x in [*lives.constants, *offsets, *lives.pointers]:
             self._slots[x] = len(self._slots)
         self._constant_addresses = [x.ctypes.data for x in self._constants]
         self._words = ctypes.c_int64 * max(1, len(self._slots))
         self._template: tuple[int, bytes] = (0, bytes(self._words(*[0] * self._fixed, *self._constant_addresses)))
-        self._results = [self._result(x) for x in self.computation.outputs]
-        inputs = len(self.computation.parameters)
-        self._plain = self._results == [(inputs + k, None, None) for k in range(len(self._allocators))]
+        pairs = zip(self.computation.outputs, self._block.results, strict=True)
+        self._results = [self._result(x, homes[result]) for x, result in pairs]
+        count = len(parameters)
+        self._plain = self._results == [(count + k, None, None) for k in range(len(self._allocators))]
 
-    def _result(self, x: Instruction) -> tuple[int, Array | None, tuple[int, ...] | None]:
+    def _result(self, x: Instruction, home: Storage) -> tuple[int, Array | None, tuple[int, ...] | None]:
         """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others
         there."""
-        source = buffer_of(x)
-        sizes = None if source is x else x.array_shape.dimensions
-        if source.op is movement.constant:
-            value = np.asarray(source.attributes.literal.value)
-            return -1, value if sizes is None else value.reshape(sizes), None
-        return self._slots[source], None, sizes
+        sizes = x.array_shape.dimensions
+        if isinstance(home, Instruction) and home.op is movement.constant:
+            return -1, np.asarray(home.attributes.literal.value).reshape(sizes), None
+        return self._slots[home], None, None if shape_of(home).dimensions == sizes else sizes
+
+    def _slot(self, x: Storage) -> int:
+        return self._slots[self._homes[x]]
 
     # --- schedule
 
-    def _schedule(self) -> list[_Native | _Host]:
-        segments: list[_Native | _Host] = []
-        schedule: Schedule | None = None
-
-        def close() -> None:
-            nonlocal schedule
-            if schedule is not None:
-                words = schedule.finish()
-                segments.append(_Native(words, words.ctypes.data))
-                schedule = None
-
-        for step in self._steps:
+    def _emit(self, block: Block, schedule: Schedule) -> None:
+        for step in block.steps:
             work = step.work
             if isinstance(work, HostCall):
-                close()
-                segments.append(_Host(work.root, [self._slots[buffer_of(o)] for o in work.root.operands], step.written))
-                continue
-            schedule = schedule or Schedule()
-            if isinstance(work, Product):
-                a, b, c = (self._slots[x] for x in (*map(buffer_of, work.root.operands), work.root))
+                self._host_calls.append(_host_call(work.root, step, self._slot))
+                schedule.host(self._callback_address, len(self._host_calls) - 1)
+            elif isinstance(work, Product):
+                a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
                 product_step(work.root).append(schedule, a, b, c)
+            elif isinstance(work, Loop):
+                self._emit_loop(work, schedule)
+            elif isinstance(work, Branches):
+                self._emit_branches(work, schedule)
             elif work.extent:
-                slots = [self._slots[x] for x in work.arguments]
+                slots = [self._slot(x) for x in work.arguments]
                 schedule.kernel(compile_kernel(work.kernel), slots, work.extent, work.grain)
-        close()
-        return segments
+
+    def _emit_loop(self, loop: Loop, schedule: Schedule) -> None:
+        again, done = schedule.label(), schedule.label()
+        turns = [
+            (self._slot(turn.initial), *map(self._slot, turn.buffers), *(self._slots[p] for p in turn.pointers))
+            for turn in loop.turns
+        ]
+        for initial, first, second, current, following, spare in turns:
+            schedule.move(current, initial)
+            schedule.move(following, first)
+            schedule.move(spare, second)
+        schedule.place(again)
+        self._emit(loop.condition, schedule)
+        schedule.jump_unless(self._slot(loop.condition.results[0]), done)
+        self._emit(loop.body, schedule)
+        for *_, current, following, spare in turns:
+            schedule.move(current, following)
+            schedule.move(following, spare)
+            schedule.move(spare, current)
+        schedule.jump(again)
+        schedule.place(done)
+
+    def _emit_branches(self, branches: Branches, schedule: Schedule) -> None:
+        labels = [schedule.label() for _ in branches.blocks]
+        done = schedule.label()
+        index = self._slot(branches.index)
+        if shape_of(branches.index).element_type.kind == "pred":
+            schedule.jump_unless(index, labels[1])
+        else:
+            schedule.switch(index, labels)
+        for label, block in zip(labels, branches.blocks, strict=True):
+            schedule.place(label)
+            self._emit(block, schedule)
+            for pointer, result in zip(branches.results, block.results, strict=True):
+                schedule.move(self._slots[pointer], self._slot(result))
+            schedule.jump(done)
+        schedule.place(done)
+
+    @property
+    def _callback_address(self) -> int:
+        return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
     # --- calls
 
@@ -179,11 +164,12 @@ class CompiledModule:
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
         words = self._filled(base)
         words[: self._fixed] = [_address(id(x) + _DATA).value or 0 for x in arrays]
-        if self._only:
-            launch(self._only, words)
-        else:
-            self._run_segments(words)
+        launch(self._schedule_address, words)
         del arena  # its memory may be used by another call from here on
+        if self._failures:
+            failure = self._failures.pop(ctypes.addressof(words), None)
+            if failure is not None:
+                raise failure
         if self._plain:
             return arrays[len(arguments) :]
         results: list[Array] = []
@@ -201,31 +187,16 @@ class CompiledModule:
             self._template = (base, template)
         return self._words.from_buffer_copy(template)
 
-    def _run_segments(self, words: Any) -> None:
-        """Native steps with calls of the host in between."""
-        for segment in self._segments:
-            if isinstance(segment, _Native):
-                launch(segment.address, words)
-                continue
-            x = segment.instruction
-            operands = [_view(words[k], o.array_shape) for k, o in zip(segment.slots, x.operands, strict=True)]
-            with np.errstate(all="ignore"):
-                found = x.op.evaluate(*operands, **x.attributes._asdict())
-            parts = found if isinstance(found, tuple) else (found,)
-            for target in segment.written:
-                number = target.attributes.index if target is not x else 0
-                _view(words[self._slots[target]], target.array_shape)[...] = parts[number]
-
     # --- looking inside
 
     @property
     def kernels(self) -> list[KernelInfo]:
-        """The fused loops, in the order in which they run."""
+        """The fused loops, in the order in which they stand in the program."""
         found: list[KernelInfo] = []
-        for step in self._steps:
+        for step, _ in _all_steps(self._block):
             work = step.work
             if isinstance(work, LoweredKernel):
-                arguments = tuple(str(_shape_of(x)) for x in work.arguments)
+                arguments = tuple(str(shape_of(x)) for x in work.arguments)
                 lines = dict.fromkeys(str(r.source) for r in work.roots if r.source)
                 source = print_python(work.kernel)
                 found.append(KernelInfo(work.kernel.name, source, work.extent, arguments, tuple(lines)))
@@ -233,24 +204,115 @@ class CompiledModule:
 
     def as_text(self) -> str:
         """The plan: steps in order with the shapes they read and write, and the memory for temporaries."""
-        lines = [f"{self.name}: {len(self._steps)} steps, {self._arena_bytes} bytes of temporaries"]
-        for k, step in enumerate(self._steps):
-            touched = ", ".join(f"{_shape_of(x)}@{self._slots[x]}" for x in step.touched)
-            lines.append(f"{k:4} {_describe(step.work)}: {touched}")
+        steps = list(_all_steps(self._block))
+        lines = [f"{self.name}: {len(steps)} steps, {self._arena_bytes} bytes of temporaries"]
+        for k, (step, depth) in enumerate(steps):
+            touched = ", ".join(f"{shape_of(x)}@{self._slot(x)}" for x in [*step.reads, *step.writes])
+            lines.append(f"{k:4} {'  ' * depth}{_describe(step)}: {touched}")
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Step:
-    work: LoweredKernel | Product | HostCall
-    touched: list[Storage]
+class _Lives:
+    """Walks over a program in the order in which it runs: which constants and pointers there are, and for all other
+    memory the first and the last step that touch it."""
 
-    @property
-    def written(self) -> list[Instruction]:
-        """What a call of the host stores."""
-        assert isinstance(self.work, HostCall)
-        count = len(self.work.root.operands)
-        return [x for x in self.touched[count:] if isinstance(x, Instruction)]
+    def __init__(self, homes: Homes) -> None:
+        self.spans: dict[Storage, tuple[int, int]] = {}
+        self.constants: dict[Instruction, None] = {}
+        self.pointers: dict[Pointer, None] = {}
+        self._homes = homes
+        self._time = 0
+
+    def visit(self, block: Block) -> None:
+        for step in block.steps:
+            self._time += 1
+            self._touch([*step.reads, *step.writes])
+            if isinstance(step.work, Loop):
+                self._visit_loop(step.work)
+            elif isinstance(step.work, Branches):
+                self._touch([step.work.index])
+                for inside in step.work.blocks:
+                    self.visit(inside)
+                    self._touch(inside.results)
+                self._touch(step.work.results)
+        self._time += 1
+        self._touch(block.results)
+
+    def _visit_loop(self, loop: Loop) -> None:
+        start = self._time
+        for turn in loop.turns:
+            self._touch([turn.initial, *turn.buffers, *turn.pointers])
+        self.visit(loop.condition)
+        self.visit(loop.body)
+        self._time += 1
+        for turn in loop.turns:
+            self._touch([turn.initial, *turn.buffers])
+        for x, (first, last) in self.spans.items():
+            if first < start <= last:  # it is needed again in the next iteration
+                self.spans[x] = (first, self._time)
+
+    def _touch(self, storages: Sequence[Storage]) -> None:
+        for x in storages:
+            home = self._homes[x]
+            if isinstance(home, Pointer):
+                self.pointers[home] = None
+                self._touch(home.among)
+            elif isinstance(home, Instruction) and home.op is movement.constant:
+                self.constants[home] = None
+            else:
+                self.spans[home] = (self.spans[home][0] if home in self.spans else self._time, self._time)
+
+
+def _is_constant(home: Storage) -> bool:
+    return isinstance(home, Instruction) and home.op is movement.constant
+
+
+# --- calls of the host ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _HostCall:
+    """An op that is evaluated on arrays: slots and shapes of its operands, and of those results that are used, with
+    their numbers."""
+
+    instruction: Instruction
+    operands: list[tuple[int, Shape]]
+    results: list[tuple[int, int, Shape]]
+
+    def run(self, words: Any) -> None:
+        x = self.instruction
+        with np.errstate(all="ignore"):
+            operands = [_view(words[slot], shape) for slot, shape in self.operands]
+            found = x.op.evaluate(*operands, **x.attributes._asdict())
+        parts = found if isinstance(found, tuple) else (found,)
+        for number, slot, shape in self.results:
+            _view(words[slot], shape)[...] = parts[number]
+
+
+def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _HostCall:
+    operands = [(slot(o), o.array_shape) for o in x.operands]
+    results: list[tuple[int, int, Shape]] = []
+    for target in step.writes:
+        assert isinstance(target, Instruction)
+        results.append((target.attributes.index if target is not x else 0, slot(target), target.array_shape))
+    return _HostCall(x, operands, results)
+
+
+def _callback(host_calls: list[_HostCall], failures: dict[int, BaseException]) -> Any:
+    """What the schedule calls: runs a host call; an exception is kept, by the address of the slots, and ends the run."""
+
+    def run(number: int, slots: int) -> int:
+        try:
+            host_calls[number].run((ctypes.c_int64 * _MOST_SLOTS).from_address(slots))
+        except BaseException as error:
+            failures[slots] = error
+            return 1
+        return 0
+
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(run)
+
+
+_MOST_SLOTS = 1 << 32  # an array type's length, not memory
 
 
 def _allocator(shape: Shape) -> Callable[[], Array]:
@@ -266,10 +328,6 @@ _DATA = object.__basicsize__  # NumPy's array object begins with the header of a
 _address = ctypes.c_void_p.from_address
 
 
-def _shape_of(x: Storage) -> Shape:
-    return x.shape if isinstance(x, Partial) else x.array_shape
-
-
 def _bytes(shape: Shape) -> int:
     return shape.size * shape.dtype.itemsize
 
@@ -280,15 +338,21 @@ def _view(address: int, shape: Shape) -> Array:
     return np.ndarray(shape.dimensions, shape.dtype, memory)
 
 
-def _touched(work: LoweredKernel | Product | HostCall, users: dict[Instruction, list[Instruction]]) -> list[Storage]:
-    """What a step reads and writes."""
-    if isinstance(work, LoweredKernel):
-        return work.arguments
-    return [*map(buffer_of, work.root.operands), *results_of(work.root, users)]
+def _all_steps(block: Block, depth: int = 0) -> Iterator[tuple[Step, int]]:
+    """Steps with those of the blocks inside them, and how deep they are."""
+    for step in block.steps:
+        yield step, depth
+        work = step.work
+        if isinstance(work, Loop | Branches):
+            for inside in [work.condition, work.body] if isinstance(work, Loop) else work.blocks:
+                yield from _all_steps(inside, depth + 1)
 
 
-def _describe(work: LoweredKernel | Product | HostCall) -> str:
+def _describe(step: Step) -> str:
+    work = step.work
     if isinstance(work, LoweredKernel):
         roots = ", ".join(root.op.name for root in work.roots)
         return f"{work.kernel.name} over {work.extent} by {work.grain} ({roots})"
+    if isinstance(work, Loop | Branches):
+        return "while" if isinstance(work, Loop) else "conditional"
     return f"{'product' if isinstance(work, Product) else 'host call of'} {work.root.op.name}"

@@ -34,6 +34,7 @@ class Opcode(IntEnum):
     SET = 6
     MOVE = 7
     ADD = 8
+    HOST = 9
 
 
 _SOURCE = Template("""
@@ -46,7 +47,7 @@ entry:
 next:
   %step = phi ptr [ %first_step, %entry ], [ %after_kernel, %kernel ], [ %after_kernel, %called ],
     [ %target, %jump ], [ %chosen, %jump_unless ], [ %selected, %switch ], [ %counted, %count ],
-    [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ]
+    [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ], [ %after_host, %host ]
   %opcode = load i64, ptr %step
   %at1 = getelementptr i64, ptr %step, i64 1
   %at2 = getelementptr i64, ptr %step, i64 2
@@ -61,6 +62,7 @@ next:
     i64 $SET, label %set
     i64 $MOVE, label %move
     i64 $ADD, label %add
+    i64 $HOST, label %host
   ]
 
 kernel:  ; address, extent, grain, number of slots, number of constants, the slots, the constants
@@ -175,6 +177,14 @@ add:  ; slot, constant
   %after_add = getelementptr i64, ptr %step, i64 3
   br label %next
 
+host:  ; address, number: call back; what is not 0 ends the run
+  %host_address = load ptr, ptr %at1
+  %host_number = load i64, ptr %at2
+  %status = call i64 %host_address(i64 %host_number, ptr %slots)
+  %after_host = getelementptr i64, ptr %step, i64 3
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %end, label %next
+
 end:
   ret void
 }
@@ -253,6 +263,10 @@ class Schedule:
     def add(self, slot: int, word: int) -> None:
         """Add a constant to the word in `slot`: to advance an address."""
         self._step(Opcode.ADD, slot, word)
+
+    def host(self, address: int, number: int) -> None:
+        """Call `int64_t f(int64_t number, int64_t *slots)` at `address`; the run ends if it does not give 0."""
+        self._step(Opcode.HOST, address, number)
 
     def _step(self, opcode: int, *words: int | Label) -> None:
         start = len(self._words)
