@@ -1,0 +1,587 @@
+"""Loop nests of reduce-window and select-and-scatter.
+
+Small windows are gone through: a row of accumulators runs along the innermost dimension, and for each place of the
+window one vectorised loop takes in a row of elements (`_Direct`). Large ones take time that does not grow with the
+window, one dimension after the other (`_separable`): beginnings and ends of blocks as long as the window are folded,
+and every window is the end of one block and the beginning of the next. Sums are only ever added up, never subtracted.
+Source: M. van Herk, "A fast algorithm for local minimum and maximum filters on rectangular and octagonal kernels",
+1992. Where windows are all beginnings of a line, as in a cumulative sum, its fold is the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from tinyxla.backends.numba.axes import CHUNK, finished
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, results_of, supported
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import reduction
+from tinyxla.ops.windows import cumulative_direction, transposed
+from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.window import Window, WindowDimension
+
+MOST_PLACES = 32  # of a window that is gone through
+ROW = 1 << 10  # accumulators
+LINES = 4  # folded side by side, since one waits for its last element
+FEW_LINES = 8  # fewer than this, and lines are cut
+
+_STILL = WindowDimension(1)
+
+
+class _Dimension(NamedTuple):
+    """A dimension over which windows move, or several together over which they do not."""
+
+    size: int  # of the operand
+    positions: int  # of the window: the size of the result
+    window: WindowDimension
+
+    @property
+    def places(self) -> int:
+        """How many elements a window has in the array, at most."""
+        return -(-self.window.size // self.window.base_dilation)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether all windows are inside an array without holes."""
+        w = self.window
+        last = (self.positions - 1) * w.stride + (w.size - 1) * w.window_dilation - w.padding_low
+        return w.base_dilation == 1 and w.padding_low <= 0 and last < self.size
+
+
+def _dimensions(sizes: Sequence[int], window: Window) -> list[_Dimension]:
+    found: list[_Dimension] = []
+    for n, w in zip(sizes, window, strict=True):
+        if w == _STILL and found and found[-1].window == _STILL:
+            n *= found.pop().size
+        if w != _STILL or n != 1:
+            found.append(_Dimension(n, w.positions(n), w))
+    return found or [_Dimension(1, 1, _STILL)]
+
+
+def _sizes(dimensions: Sequence[_Dimension]) -> list[int]:
+    return [d.size for d in dimensions]
+
+
+def _counts(dimensions: Sequence[_Dimension]) -> list[int]:
+    return [d.positions for d in dimensions]
+
+
+def _load(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index]) -> Operand:
+    """An element of memory, seen as an array of these sizes."""
+    return low.builder.load(low.buffer(x), low.linear(sizes, place))
+
+
+def _store(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index], value: Operand) -> None:
+    low.builder.store(low.buffer(x, True), low.linear(sizes, place), value)
+
+
+def _ceiling(low: Lowering, value: Index, step: int) -> Index:
+    """value / step, rounded up, and at least 0."""
+    b = low.builder
+    return b.index("divide", b.index("maximum", b.index("add", value, step - 1), 0), step)
+
+
+def _after(low: Lowering, value: Index, step: int) -> Index:
+    """The first integer above value / step that is at least 0."""
+    b = low.builder
+    return b.index("divide", b.index("maximum", b.index("add", value, step), 0), step)
+
+
+def _compare(low: Lowering, x: Index, y: Index, direction: str) -> Operand:
+    left, right = (Literal(INDEX, v) if isinstance(v, int) else v for v in (x, y))
+    return low.builder.compute("compare", "pred", left, right, direction=direction, compare_type="SIGNED")
+
+
+def _select(low: Lowering, condition: Operand, x: Operand, y: Operand) -> Operand:
+    return low.builder.compute("select", x.type, condition, x, y)
+
+
+# --- windows that are gone through ------------------------------------------------------------------------------------
+
+Update = Callable[[Lowering, list[Operand], Coordinates, Coordinates], Sequence[Operand]]
+
+
+class _Direct:
+    """A kernel that updates accumulators, one for each place of the window: `update(low, values, source, result)` has
+    the coordinates of an element and of a result. `dimensions` has one after the other, the innermost last."""
+
+    def __init__(self, low: Lowering, dimensions: Sequence[_Dimension]) -> None:
+        self.low = low
+        self.outer = dimensions[:-1]
+        self.last = dimensions[-1]
+
+    def kernel(
+        self,
+        initial: Callable[[], list[Operand]],
+        update: Update,
+        deliver: Callable[[list[Operand], Coordinates], None],
+        roots: Sequence[Instruction],
+    ) -> LoweredKernel:
+        low, b = self.low, self.low.builder
+        width = min(self.last.positions, ROW)
+        blocks = -(-self.last.positions // ROW)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
+            result = low.split_index(b.index("divide", index, blocks), _counts(self.outer))
+            end = (
+                b.index("minimum", b.index("add", begin, ROW), self.last.positions)
+                if blocks > 1
+                else self.last.positions
+            )
+            starts = initial()
+            rows = [b.scratch(x.type, width) for x in starts]
+
+            def values_at(o: Index) -> list[Operand]:
+                return [b.load(row, b.index("subtract", o, begin)) for row in rows]
+
+            def put(o: Index, values: Sequence[Operand]) -> None:
+                for row, value in zip(rows, values, strict=True):
+                    b.store(row, b.index("subtract", o, begin), value)
+
+            with low.loop(begin, end) as (o, _):
+                put(o, starts)
+
+            def row_at(source: Coordinates) -> None:
+                def element(i: Index, o: Index) -> None:
+                    put(o, update(low, values_at(o), (*source, i), (*result, o)))
+
+                self._row(begin, end, element)
+
+            self._places(0, (), result, row_at)
+            with low.loop(begin, end) as (o, _):
+                deliver(values_at(o), (*result, o))
+        work = width * math.prod(d.places for d in (*self.outer, self.last))
+        return finished(low, math.prod(_counts(self.outer)) * blocks, work, roots)
+
+    def _places(self, d: int, source: Coordinates, result: Coordinates, body: Callable[[Coordinates], None]) -> None:
+        """The loops over a window's elements in the outer dimensions."""
+        low, b = self.low, self.low.builder
+        if d == len(self.outer):
+            body(source)
+            return
+        n, _, w = self.outer[d]
+        if w == _STILL:
+            self._places(d + 1, (*source, result[d]), result, body)
+            return
+        first = b.index("subtract", b.index("multiply", result[d], w.stride), w.padding_low)
+        before = b.index("subtract", w.padding_low, b.index("multiply", result[d], w.stride))
+        if w.window_dilation == 1:  # from element to element
+            start = _ceiling(low, first, w.base_dilation)
+            stop = b.index("minimum", _after(low, b.index("add", first, w.size - 1), w.base_dilation), n)
+            if self.outer[d].is_inside:
+                start, stop = first, b.index("add", first, w.size)
+            with low.loop(start, stop, sequential=True) as (i, _):
+                self._places(d + 1, (*source, i), result, body)
+            return
+        start = _ceiling(low, before, w.window_dilation)
+        reach = (n - 1) * w.base_dilation
+        stop = b.index("minimum", _after(low, b.index("add", before, reach), w.window_dilation), w.size)
+        with low.loop(start, stop, sequential=True) as (k, _):
+            place = b.index("add", first, b.index("multiply", k, w.window_dilation))
+            i = b.index("divide", place, w.base_dilation)
+            with self._guarded(place, w.base_dilation):
+                self._places(d + 1, (*source, i), result, body)
+
+    def _guarded(self, place: Index, dilation: int) -> AbstractContextManager[Any]:
+        """A loop of one iteration, or of none if the place is a hole."""
+        low = self.low
+        stop: Index = 1
+        if dilation > 1:
+            hit = _compare(low, low.builder.index("remainder", place, dilation), 0, "EQ")
+            stop = low.builder.compute("select", INDEX, hit, Literal(INDEX, 1), Literal(INDEX, 0))
+        return low.loop(0, stop, sequential=True)
+
+    def _row(self, begin: Index, end: Index, element: Callable[[Index, Index], None]) -> None:
+        """The loops over the innermost dimension: for each place of the window, over all results whose window has an
+        element there."""
+        low, b = self.low, self.low.builder
+        n, _, w = self.last
+        if w == _STILL:
+            with low.loop(begin, end) as (o, _):
+                element(o, o)
+            return
+        with low.loop(0, w.size, sequential=True) as (k, _):
+            before = b.index("subtract", w.padding_low, b.index("multiply", k, w.window_dilation))
+            if w.stride == 1 and w.base_dilation > 1:  # from element to element
+                start = _ceiling(low, b.index("subtract", begin, before), w.base_dilation)
+                stop = _after(low, b.index("subtract", b.index("subtract", end, 1), before), w.base_dilation)
+                with low.loop(start, b.index("minimum", stop, n)) as (i, _):
+                    element(i, b.index("add", b.index("multiply", i, w.base_dilation), before))
+                return
+            start, stop = begin, end
+            if not self.last.is_inside:
+                reach = (n - 1) * w.base_dilation
+                start = b.index("maximum", _ceiling(low, before, w.stride), begin)
+                stop = b.index("minimum", _after(low, b.index("add", before, reach), w.stride), end)
+            with low.loop(start, stop) as (o, _):
+                place = b.index("subtract", b.index("multiply", o, w.stride), before)
+                if w.base_dilation == 1:
+                    element(place, o)
+                    return
+                with self._guarded(place, w.base_dilation):
+                    element(b.index("divide", place, w.base_dilation), o)
+
+
+# --- large windows, one dimension after the other ---------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    """Arrays seen as lines along one dimension: `outer` and `inner` are the sizes around it."""
+
+    outer: int
+    along: _Dimension
+    inner: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.outer, self.along.size, self.inner
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        return self.outer, self.along.positions, self.inner
+
+
+class _Fold(NamedTuple):
+    """What all kernels of one instruction need."""
+
+    x: Instruction
+    plan: Plan
+    users: Users
+
+    @property
+    def computation(self) -> Computation:
+        return self.x.attributes.to_apply
+
+    @property
+    def arrays(self) -> list[Storage]:
+        return [buffer_of(o) for o in self.x.operands[: len(self.x.operands) // 2]]
+
+    def lowering(self, name: str) -> Lowering:
+        return Lowering(name, self.plan, results_of(self.x, self.users))
+
+    def partials(self, sizes: Sequence[int]) -> list[Storage]:
+        types = [o.array_shape.element_type for o in self.x.operands[: len(self.x.operands) // 2]]
+        return [Partial(Shape(t, tuple(sizes))) for t in types]
+
+    def results(self, sizes: Sequence[int]) -> list[Storage]:
+        """Where the results go; one that nobody takes needs memory all the same."""
+        taken = {r.attributes.index if r is not self.x else 0: r for r in results_of(self.x, self.users)}
+        return [taken.get(k, partial) for k, partial in enumerate(self.partials(sizes))]
+
+    def apply(self, low: Lowering, left: Sequence[Operand], right: Sequence[Operand]) -> list[Operand]:
+        return low.apply(self.computation, [*left, *right])
+
+
+def _separable(fold: _Fold, dimensions: list[_Dimension]) -> list[LoweredKernel]:
+    kernels: list[LoweredKernel] = []
+    sources = fold.arrays
+    moving = [d for d, found in enumerate(dimensions) if found.window != _STILL]
+    for d in reversed(moving):
+        outer = math.prod(_sizes(dimensions[:d]))
+        line = _Line(outer, dimensions[d], math.prod(_counts(dimensions[d + 1 :])))
+        whole = dimensions if d == moving[0] else None
+        targets = fold.results(_counts(dimensions)) if whole else fold.partials(line.counts)
+        kernels += _along_line(fold, line, sources, targets, whole)
+        sources = targets
+    return kernels
+
+
+def _along_line(
+    fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], whole: list[_Dimension] | None
+) -> list[LoweredKernel]:
+    """Fold windows along one dimension; the last time, where `whole` has all of them, with the initial values."""
+    n, m, w = line.along
+    block = line.along.places
+    direction = cumulative_direction(w, n)
+    commutative = reduction.monoid(fold.computation) is not None
+    if direction and (direction == "forward" or commutative or whole is None):
+        backward = direction == "backward"
+        lines = line.outer * -(-line.inner // ROW)
+        if n * min(line.inner, ROW) < FEW_LINES * CHUNK or lines >= FEW_LINES or whole is None:
+            return [_scan(fold, line, sources, targets, n, backward, whole is not None)]
+        return _cut_scan(fold, line, sources, targets, backward)
+    kernels: list[LoweredKernel] = []
+    beginnings: list[Storage] = []
+    ends: list[Storage] = []
+    if n > block or w.padding_low >= 0:
+        beginnings = fold.partials(line.sizes)
+        kernels.append(_scan(fold, line, sources, beginnings, block, False, False))
+    if n > block or (m - 1) * w.stride > w.padding_low or not beginnings:
+        ends = fold.partials(line.sizes)
+        kernels.append(_scan(fold, line, sources, ends, block, True, False))
+    return [*kernels, _join(fold, line, beginnings, ends, targets, whole)]
+
+
+def _scan(
+    fold: _Fold,
+    line: _Line,
+    sources: Sequence[Storage],
+    targets: Sequence[Storage],
+    block: int,
+    backward: bool,
+    from_initial: bool,
+) -> LoweredKernel:
+    """The folds of all beginnings of blocks of each line, or of all ends."""
+    low = fold.lowering("scan")
+    b = low.builder
+    n, inner = line.along.size, line.inner
+    blocks, columns = -(-n // block), -(-inner // ROW)
+    side_by_side = 1 if inner > 1 else min(LINES, line.outer)
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        begin = b.index("multiply", b.index("remainder", index, columns), ROW)
+        index = b.index("divide", index, columns)
+        first = b.index("multiply", b.index("remainder", index, blocks), block)
+        last = b.index("subtract", b.index("minimum", b.index("add", first, block), n), 1)
+        group = b.index("multiply", b.index("divide", index, blocks), side_by_side)
+        lines = [b.index("minimum", b.index("add", group, k), line.outer - 1) for k in range(side_by_side)]
+        end = b.index("minimum", b.index("add", begin, ROW), inner) if columns > 1 else inner
+        start = [low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]] if from_initial else []
+
+        def load(storages: Sequence[Storage], place: Coordinates) -> list[Operand]:
+            return [_load(low, s, line.sizes, place) for s in storages]
+
+        def store(place: Coordinates, values: Sequence[Operand]) -> None:
+            for target, value in zip(targets, values, strict=True):
+                _store(low, target, line.sizes, place, value)
+
+        def step(values: Sequence[Operand], elements: Sequence[Operand]) -> list[Operand]:
+            return fold.apply(low, elements, values) if backward else fold.apply(low, values, elements)
+
+        def begun(place: Coordinates) -> list[Operand]:
+            elements = load(sources, place)
+            return fold.apply(low, start, elements) if start else elements
+
+        for target in targets:
+            low.buffer(target, True)  # which is read, too
+        at = last if backward else first
+        if inner > 1:
+            with low.loop(begin, end) as (j, _):
+                store((lines[0], at, j), begun((lines[0], at, j)))
+            with low.loop(1, b.index("add", b.index("subtract", last, first), 1), sequential=True) as (t, _):
+                i = b.index("subtract", last, t) if backward else b.index("add", first, t)
+                near = b.index("add", i, 1) if backward else b.index("subtract", i, 1)
+                with low.loop(begin, end) as (j, _):
+                    store((lines[0], i, j), step(load(targets, (lines[0], near, j)), load(sources, (lines[0], i, j))))
+        else:
+            count = len(sources)
+            values = [v for p in lines for v in begun((p, at, 0))]
+            for k, p in enumerate(lines):
+                store((p, at, 0), values[k * count : (k + 1) * count])
+
+            def element(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+                i = b.index("subtract", last, indices[0]) if backward else b.index("add", first, indices[0])
+                updated: list[Operand] = []
+                for k, p in enumerate(lines):
+                    new = step(carried[k * count : (k + 1) * count], load(sources, (p, i, 0)))
+                    store((p, i, 0), new)
+                    updated += new
+                return updated
+
+            stop = b.index("add", b.index("subtract", last, first), 1)
+            low.nest([(1, stop)], values, element, sequential=True)
+    extent = -(-line.outer // side_by_side) * blocks * columns
+    return finished(low, extent, min(block, n) * min(inner, ROW) * side_by_side, [fold.x])
+
+
+def _cut_scan(
+    fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], backward: bool
+) -> list[LoweredKernel]:
+    """A scan of few long lines: that of pieces, then what comes before each piece, and both together."""
+    n = line.along.size
+    piece = max(1, CHUNK // min(line.inner, ROW))
+    pieces = -(-n // piece)
+    local, before = fold.partials(line.sizes), fold.partials((line.outer, pieces, line.inner))
+    low = fold.lowering("before")
+    b = low.builder
+    for storage in before:
+        low.buffer(storage, True)
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        outer, j = b.index("divide", index, line.inner), b.index("remainder", index, line.inner)
+        start = [low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]]
+
+        def visit(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            p = b.index("subtract", pieces - 1, indices[0]) if backward else indices[0]
+            for storage, value in zip(before, values, strict=True):
+                _store(low, storage, (line.outer, pieces, line.inner), (outer, p, j), value)
+            at = b.index("multiply", p, piece)
+            if not backward:
+                at = b.index("subtract", b.index("minimum", b.index("add", at, piece), n), 1)
+            total = [_load(low, s, line.sizes, (outer, at, j)) for s in local]
+            return fold.apply(low, total, values) if backward else fold.apply(low, values, total)
+
+        low.nest([(0, pieces)], start, visit, sequential=True)
+    collected = finished(low, line.outer * line.inner, pieces, [fold.x])
+    low = fold.lowering("after")
+    b = low.builder
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        outer, p = b.index("divide", index, pieces), b.index("remainder", index, pieces)
+        first = b.index("multiply", p, piece)
+        with (
+            low.loop(first, b.index("minimum", b.index("add", first, piece), n)) as (i, _),
+            low.loop(0, line.inner) as (j, _),
+        ):
+            begun = [_load(low, s, (line.outer, pieces, line.inner), (outer, p, j)) for s in before]
+            here = [_load(low, s, line.sizes, (outer, i, j)) for s in local]
+            both = fold.apply(low, here, begun) if backward else fold.apply(low, begun, here)
+            for target, value in zip(targets, both, strict=True):
+                _store(low, target, line.sizes, (outer, i, j), value)
+    joined = finished(low, line.outer * pieces, piece * line.inner, [fold.x])
+    return [_scan(fold, line, sources, local, piece, backward, False), collected, joined]
+
+
+def _join(
+    fold: _Fold,
+    line: _Line,
+    beginnings: list[Storage],
+    ends: list[Storage],
+    targets: list[Storage],
+    whole: list[_Dimension] | None,
+) -> LoweredKernel:
+    """Each window from the end of the block in which it starts and the beginning of that in which it ends: it is as
+    long as a block, unless the array ends before."""
+    low = fold.lowering("windows")
+    b = low.builder
+    n, block = line.along.size, line.along.places
+    counts = list(_counts(whole)) if whole else list(line.counts)
+    d = next(k for k, found in enumerate(whole) if found is line.along) if whole else 1
+    blocks = -(-counts[-1] // ROW)
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
+        outer = low.split_index(b.index("divide", index, blocks), counts[:-1])
+        end = b.index("minimum", b.index("add", begin, ROW), counts[-1]) if blocks > 1 else counts[-1]
+        with low.loop(begin, end) as (j, _):
+            result = (*outer, j)
+            before, after = low.linear(counts[:d], result[:d]), low.linear(counts[d + 1 :], result[d + 1 :])
+            start, stop = _reach(low, line.along, result[d])
+            first = b.index("minimum", start, n - 1)
+            last = b.index("maximum", b.index("subtract", stop, 1), 0)
+
+            def load(storages: Sequence[Storage], i: Index) -> list[Operand]:
+                return [_load(low, s, line.sizes, (before, i, after)) for s in storages]
+
+            values = load(beginnings, last) if beginnings else load(ends, first)
+            if beginnings and ends:
+                at_start = _compare(low, b.index("remainder", first, block), 0, "EQ")
+                ending = load(ends, first)
+                alone = [_select(low, at_start, p, s) for p, s in zip(values, ending, strict=True)]
+                if n > block:
+                    near = _compare(low, b.index("divide", first, block), b.index("divide", last, block), "EQ")
+                    both = fold.apply(low, ending, values)
+                    alone = [_select(low, near, one, two) for one, two in zip(alone, both, strict=True)]
+                values = alone
+            if whole:
+                initial = [low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]]
+                values = fold.apply(low, initial, values)
+                for k, other in enumerate(whole):
+                    if other.window != _STILL and not other.is_inside:
+                        some = _compare(low, *_reach(low, other, result[k]), "LT")
+                        values = [_select(low, some, v, i) for v, i in zip(values, initial, strict=True)]
+            for target, value in zip(targets, values, strict=True):
+                _store(low, target, counts, result, value)
+    return finished(low, math.prod(counts[:-1]) * blocks, 4 * min(counts[-1], ROW), [fold.x])
+
+
+def _reach(low: Lowering, d: _Dimension, o: Index) -> tuple[Index, Index]:
+    """The elements of a window that is not dilated: from the first, at least 0, to before the second, at most all."""
+    b, w = low.builder, d.window
+    first = b.index("subtract", b.index("multiply", o, w.stride), w.padding_low)
+    stop = _after(low, b.index("add", first, w.size - 1), w.base_dilation)
+    return _ceiling(low, first, w.base_dilation), b.index("minimum", stop, d.size)
+
+
+# --- reduce-window ----------------------------------------------------------------------------------------------------
+
+
+def supports_reduce(x: Instruction) -> bool:
+    return is_of_scalars(x.attributes.to_apply) and all(supported(o.array_shape) for o in x.operands)
+
+
+def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    fold = _Fold(x, plan, users)
+    first = x.operands[0].array_shape
+    dimensions = _dimensions(first.dimensions, x.attributes.window)
+    moving = [d for d in dimensions if d.window != _STILL]
+    if 0 in _counts(dimensions):
+        return []
+    large = math.prod(d.places for d in moving) > MOST_PLACES
+    large = large or any(cumulative_direction(d.window, d.size) for d in moving)
+    if large and first.size and all(d.window.window_dilation == 1 for d in moving):
+        return _separable(fold, dimensions)
+    sizes, counts = _sizes(dimensions), _counts(dimensions)
+    arrays, targets = fold.arrays, fold.results(counts)
+    low = fold.lowering("windows")
+
+    def initial() -> list[Operand]:
+        return [low.value(o, ()) for o in x.operands[len(arrays) :]]
+
+    def update(low: Lowering, values: list[Operand], source: Coordinates, result: Coordinates) -> list[Operand]:
+        return fold.apply(low, values, [_load(low, a, sizes, source) for a in arrays])
+
+    def deliver(values: list[Operand], result: Coordinates) -> None:
+        for target, value in zip(targets, values, strict=True):
+            _store(low, target, counts, result, value)
+
+    return [_Direct(low, dimensions).kernel(initial, update, deliver, [x])]
+
+
+# --- select-and-scatter -----------------------------------------------------------------------------------------------
+
+
+def supports_select(x: Instruction) -> bool:
+    computations = x.attributes.select, x.attributes.scatter
+    return all(map(is_of_scalars, computations)) and all(supported(o.array_shape) for o in x.operands)
+
+
+def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """First which element each window selects; then for each element what the windows over it bring, if it is the
+    selected one: so no two pieces of work write the same element."""
+    operand, source = (buffer_of(o) for o in x.operands[:2])
+    shape = x.array_shape
+    dimensions = _dimensions(shape.dimensions, x.attributes.window)
+    sizes, counts = _sizes(dimensions), _counts(dimensions)
+    back = [_Dimension(d.positions, d.size, transposed(d.window, d.size, d.positions)) for d in dimensions]
+    index = element_type("s32" if shape.size < 1 << 31 else "s64")
+    chosen = Partial(Shape(index, tuple(counts)))
+    none = Literal(index.name, -1)
+    kernels: list[LoweredKernel] = []
+
+    def number(low: Lowering, place: Coordinates) -> Operand:
+        found = low.linear(sizes, place)
+        wide = Literal(INDEX, found) if isinstance(found, int) else found
+        return low.builder.compute("convert", index.name, wide)
+
+    if shape.size and math.prod(counts):
+        choosing = Lowering("select", plan)
+
+        def choose(low: Lowering, values: list[Operand], place: Coordinates, result: Coordinates) -> list[Operand]:
+            best, at = values
+            element = _load(low, operand, sizes, place)
+            (better,) = low.apply(x.attributes.select, [best, element])
+            some = low.builder.compute("compare", "pred", at, none, direction="NE", compare_type="SIGNED")
+            keep = low.builder.compute("and", "pred", some, better)
+            return [_select(low, keep, best, element), _select(low, keep, at, number(low, place))]
+
+        def note(values: list[Operand], result: Coordinates) -> None:
+            _store(choosing, chosen, counts, result, values[1])
+
+        start = [zero(shape.with_dimensions(())), none]
+        kernels.append(_Direct(choosing, dimensions).kernel(lambda: list(start), choose, note, [x]))
+    low = Lowering("scatter", plan, [x])
+
+    def add(low: Lowering, values: list[Operand], place: Coordinates, result: Coordinates) -> list[Operand]:
+        at = _load(low, chosen, counts, place)
+        hit = low.builder.compute("compare", "pred", at, number(low, result), direction="EQ", compare_type="SIGNED")
+        (new,) = low.apply(x.attributes.scatter, [*values, _load(low, source, counts, place)])
+        return [_select(low, hit, new, values[0])]
+
+    def deliver(values: list[Operand], result: Coordinates) -> None:
+        _store(low, x, sizes, result, values[0])
+
+    if shape.size:
+        kernels.append(_Direct(low, back).kernel(lambda: [low.value(x.operands[2], ())], add, deliver, [x]))
+    return kernels

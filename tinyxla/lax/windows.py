@@ -1,0 +1,145 @@
+"""Computations over windows that move over arrays, and cumulative functions along a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import ArgumentError, DTypeError
+from tinyxla.lax.operands import ArrayLike, described
+from tinyxla.lax.padding import pads_of
+from tinyxla.lax.reductions import fold_operands
+from tinyxla.numpy.arguments import array_of, cast, integer_of
+from tinyxla.ops import windows
+from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.window import Window, WindowDimension, dilated
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+
+Ints = Sequence[int]
+
+
+def _window(
+    what: str,
+    sizes: Sequence[int],
+    window_dimensions: Ints,
+    window_strides: Ints | None,
+    padding: str | Sequence[tuple[int, int]],
+    base_dilation: Ints | None,
+    window_dilation: Ints | None,
+) -> Window:
+    def given(name: str, values: Ints | None) -> list[int]:
+        entries = [1] * len(sizes) if values is None else [integer_of(what, name, v) for v in values]
+        if len(entries) != len(sizes):
+            raise ArgumentError(f"{what}: {name} must have {len(sizes)} entries, one a dimension, but got {values}.")
+        return entries
+
+    extents, strides = given("window_dimensions", window_dimensions), given("window_strides", window_strides)
+    base, holes = given("base_dilation", base_dilation), given("window_dilation", window_dilation)
+    whole = [dilated(n, k) for n, k in zip(sizes, base, strict=True)]
+    reach = [dilated(n, k) for n, k in zip(extents, holes, strict=True)]
+    pads = pads_of(what, padding, whole, reach, [max(1, s) for s in strides])
+    rows = zip(extents, strides, pads, holes, base, strict=True)
+    return tuple(WindowDimension(size, stride, low, high, w, b) for size, stride, (low, high), w, b in rows)
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Ints,
+    window_strides: Ints | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Ints | None = None,
+    window_dilation: Ints | None = None,
+) -> Any:
+    """Each window of arrays folded together by an associative function.
+
+    Args:
+        operand: a pytree of arrays of one shape.
+        init_value: of the same structure, the scalars to begin with.
+        computation: from two such trees of scalars to one. It may not use traced values from outside.
+        window_dimensions: the size of the window in each dimension.
+        window_strides: how far apart windows are; 1 if None.
+        padding: `"VALID"`, `"SAME"`, `"SAME_LOWER"`, or a (low, high) pair for each dimension, also of negative
+            numbers. What is added takes no part in the results.
+        base_dilation: the distance at which elements of the arrays are put; 1 if None.
+        window_dilation: the distance of the elements of a window; 1 if None.
+
+    Returns:
+        A tree of arrays that have an element for each place of the window.
+
+    Raises:
+        ArgumentError: for arguments of the wrong length; AttributeValueError for sizes, strides or dilations below 1.
+
+    Source: section "ReduceWindow" of the XLA documents.
+
+    >>> from tinyxla import lax
+    >>> reduce_window(np.array([10000, 1000, 100, 10, 1]), 2**31 - 1, lax.min, (3,), (2,), "SAME")
+    Array([1000,   10,    1], dtype=int32)
+    """
+    what = "lax.reduce_window"
+    arrays, initial, to_apply, treedef = fold_operands(what, operand, init_value, computation)
+    window = _window(what, arrays[0].shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    results = windows.reduce_window(*arrays, *initial, window=window, to_apply=to_apply)
+    return pytrees.unflatten(treedef, results if isinstance(results, tuple) else [results])
+
+
+def reduce_window_shape_tuple(
+    operand_shape: Ints,
+    window_dimensions: Ints,
+    window_strides: Ints,
+    padding: str | Sequence[tuple[int, int]],
+    base_dilation: Ints | None = None,
+    window_dilation: Ints | None = None,
+) -> tuple[int, ...]:
+    """How many places a window has in each dimension; arguments as for `reduce_window`.
+
+    >>> reduce_window_shape_tuple((4, 6), (2, 3), (2, 3), "VALID")
+    (2, 2)
+    """
+    what = "lax.reduce_window_shape_tuple"
+    window = _window(what, operand_shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    return tuple(w.positions(n) for w, n in zip(window, operand_shape, strict=True))
+
+
+# --- cumulative functions ---------------------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) -> Callable[..., Array]:
+    what = f"lax.{name}"
+
+    def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+        x = array_of(operand, what)
+        if element_type(x.dtype).kind == "pred":
+            raise DTypeError(f"{what}: the operand must have a number type, but got {described([x])}; convert it.")
+        d = canonical_axis(axis, x.ndim, what)
+        wide = cast(x, np.dtype(np.float32)) if windows.is_narrow(x.dtype) else x
+        return cast(apply(wide, d, bool(reverse)), x.dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
+
+    Floats of less than 32 bits are computed with in float32.
+    """
+    return function
+
+
+def _monoid(op: str) -> Callable[[Any, int, bool], Any]:
+    return lambda x, axis, reverse: windows.cumulative_monoid(x, axis, op, reverse)
+
+
+def _logsumexp(x: Any, axis: int, reverse: bool) -> Any:
+    _, (start,), to_apply, _ = fold_operands("lax.cumlogsumexp", x, -np.inf, tnp.logaddexp)
+    return windows.cumulative(x, axis, to_apply, start, reverse)
+
+
+cumsum = _cumulative("cumsum", _monoid("add"), "The sum")
+cumprod = _cumulative("cumprod", _monoid("multiply"), "The product")
+cummax = _cumulative("cummax", _monoid("maximum"), "The largest")
+cummin = _cumulative("cummin", _monoid("minimum"), "The smallest")
+cumlogsumexp = _cumulative("cumlogsumexp", _logsumexp, "The logarithm of the sum of the exponentials")

@@ -1,0 +1,636 @@
+"""Computations over windows that move over arrays: reduce-window, select-and-scatter.
+
+Sources: sections "ReduceWindow" and "SelectAndScatter" of the XLA documents. Computations are associative. Places of a
+window outside of the array, or in the holes of a dilated one, are left out, as XLA does: each result begins with the
+initial value once, whatever the padding is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.ops import bits, calls, elementwise, indexing, movement, reduction
+from tinyxla.ops.op import (
+    ByAttributes,
+    Cotangent,
+    Decomposition,
+    Derivative,
+    Linear,
+    Op,
+    Rules,
+    Sample,
+    Value,
+    Zero,
+    ops,
+)
+from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.window import Window, WindowDimension, dilated
+
+Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
+Axes = tuple[int | None, ...]
+
+_STILL = WindowDimension(1)  # of a dimension along which nothing happens
+
+
+class ReduceWindow(NamedTuple):
+    window: Window
+    to_apply: Computation
+
+
+class SelectAndScatter(NamedTuple):
+    window: Window
+    select: Computation  # whether of two elements of a window the first is selected
+    scatter: Computation  # of an element so far and what comes to it
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def _check_window(name: str, window: Window, x: Shape) -> None:
+    if len(window) != x.rank:
+        raise ShapeError(f"{name}: window must have one entry for each dimension of {x}, but has {len(window)}.")
+    for d, w in enumerate(window):
+        for field in ("size", "stride", "window_dilation", "base_dilation"):
+            if getattr(w, field) < 1:
+                raise AttributeValueError(
+                    f"{name}: window must have a positive {field} in dimension {d}, but got {getattr(w, field)}."
+                )
+        if w.window_reversal:
+            raise AttributeValueError(f"{name}: window must not have window_reversal, but dimension {d} has it.")
+
+
+def _positions(window: Window, sizes: Sequence[int]) -> Ints:
+    return tuple(w.positions(size) for w, size in zip(window, sizes, strict=True))
+
+
+def _check_computation(name: str, attribute: str, given: Computation, takes: list[Shape], gives: list[Shape]) -> None:
+    found = [x.shape for x in given.outputs]
+    if given.parameter_shapes != takes or found != gives:
+        got = f"{given.parameter_shapes} -> {found}"
+        raise ShapeError(f"{name}: {attribute} must map {takes} to {gives}, but got {got}.")
+
+
+def is_narrow(dtype: Any) -> bool:
+    """Whether a sum of many elements needs a wider type than theirs."""
+    kind = element_type(dtype)
+    return kind.kind == "float" and kind.bits < 32
+
+
+def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    count = len(operands) // 2
+    return list(operands[:count]), list(operands[count:])
+
+
+def _reduce_window_shape(*operands: AnyShape, window: Window, to_apply: Computation) -> AnyShape:
+    if len(operands) < 2 or len(operands) % 2:
+        raise ShapeError(f"reduce-window: takes arrays and as many initial values, but got {len(operands)} operands.")
+    arrays, initial = ([movement.array_operand("reduce-window", x) for x in half] for half in _halves(operands))
+    first = arrays[0]
+    for x, start in zip(arrays, initial, strict=True):
+        if x.dimensions != first.dimensions:
+            raise ShapeError(f"reduce-window: operands must have the same dimensions, but got {first} and {x}.")
+        if start.rank or start.element_type is not x.element_type:
+            raise ShapeError(
+                f"reduce-window: the initial value for {x} must be a scalar {x.element_type}, but got {start}."
+            )
+    _check_window("reduce-window", window, first)
+    scalars = [Shape(x.element_type) for x in arrays]
+    _check_computation("reduce-window", "to_apply", to_apply, scalars * 2, scalars)
+    results = tuple(x.with_dimensions(_positions(window, x.dimensions)) for x in arrays)
+    return TupleShape(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
+
+
+def _select_and_scatter_shape(
+    x: AnyShape, source: AnyShape, initial: AnyShape, *, window: Window, select: Computation, scatter: Computation
+) -> Shape:
+    name = "select-and-scatter"
+    operand, given, start = (movement.array_operand(name, s) for s in (x, source, initial))
+    _check_window(name, window, operand)
+    for d, w in enumerate(window):
+        if (w.window_dilation, w.base_dilation) != (1, 1):
+            raise AttributeValueError(f"{name}: window must not be dilated, but dimension {d} has {w}.")
+    wanted = operand.with_dimensions(_positions(window, operand.dimensions))
+    if given.element_type is not operand.element_type:
+        raise DTypeError(f"{name}: source must have the element type of {operand}, but got {given}; convert it.")
+    if given.dimensions != wanted.dimensions:
+        raise ShapeError(f"{name}: source must be {wanted}, one element for each window, but got {given}.")
+    scalar = Shape(operand.element_type)
+    if start != scalar:
+        raise ShapeError(f"{name}: the initial value must be a scalar {scalar}, but got {start}.")
+    _check_computation(name, "select", select, [scalar, scalar], [Shape(element_type("pred"))])
+    _check_computation(name, "scatter", scatter, [scalar, scalar], [scalar])
+    return operand
+
+
+# --- folding ----------------------------------------------------------------------------------------------------------
+
+
+class _Calls(NamedTuple):
+    """How ops are applied: to arrays, for their values, or to any values, which record them."""
+
+    op: Callable[..., Any]
+    combine: Callable[[Computation, Sequence[Any], Sequence[Any]], list[Any]]
+    constant: Callable[[Array], Any]
+
+
+def _combine_values(to_apply: Computation, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    op = reduction.monoid(to_apply)
+    return [ops[op](left[0], right[0])] if op else reduction.combine_values(to_apply, left, right)
+
+
+_ON_ARRAYS = _Calls(lambda op, *x, **attributes: op.evaluate(*x, **attributes), reduction.combine_arrays, np.asarray)
+_ON_VALUES = _Calls(
+    lambda op, *x, **attributes: op(*x, **attributes), _combine_values, lambda x: movement.constant(literal=Literal(x))
+)
+
+
+def _fold(how: _Calls, *operands: Any, window: Window, to_apply: Computation) -> Any:
+    """The windows folded one dimension after the other. Initial values may have leading dimensions."""
+    arrays, initial = _halves(operands)
+    sizes = _positions(window, arrays[0].shape)
+    starts = [how.op(movement.broadcast, x, sizes=sizes, dimensions=tuple(range(x.ndim))) for x in initial]
+    results = starts
+    if math.prod(sizes) and arrays[0].size:
+        present: Any = None  # where a window has an element; None: everywhere
+        for d in reversed(range(len(window))):
+            if window[d] == _STILL:
+                continue
+            arrays, mask = _fold_along(how, arrays, d, window[d], to_apply)
+            if not mask.all():
+                along = how.op(movement.broadcast, how.constant(mask), sizes=sizes, dimensions=(d,))
+                present = along if present is None else how.op(elementwise.and_, present, along)
+        results = how.combine(to_apply, starts, arrays)
+        if present is not None:
+            results = [how.op(elementwise.select, present, x, y) for x, y in zip(results, starts, strict=True)]
+    return tuple(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
+
+
+def _fold_along(
+    how: _Calls, arrays: list[Any], d: int, w: WindowDimension, to_apply: Computation
+) -> tuple[list[Any], Array]:
+    """Folds along one dimension, and where these have an element. A window's fold is joined from folds over powers of
+    two elements: so there are about log(size) steps over the whole array."""
+    size = arrays[0].shape[d]
+    direction = cumulative_direction(w, size)
+    if direction and how is _ON_VALUES:
+        return _prefixes(how, arrays, d, direction, to_apply), np.ones(size, np.bool_)
+    neutral = _neutral(arrays[0].dtype, to_apply)
+    edges = (w.padding_low, w.padding_high, w.base_dilation - 1)
+    config = tuple(edges if k == d else (0, 0, 0) for k in range(arrays[0].ndim))
+
+    def padded(x: Any) -> Any:
+        fill = np.zeros((), x.dtype) if neutral is None else neutral
+        return how.op(movement.pad, x, how.constant(fill), padding_config=config)
+
+    mask = movement.pad.evaluate(np.ones(size, np.bool_), np.asarray(False), padding_config=(edges,))
+    power = [padded(x) for x in arrays], mask  # folds over `length` elements, and where these are not empty
+    whole: tuple[list[Any], Array] | None = None  # over the `done` first elements of each window
+    done, length = 0, 1
+    while True:
+        if w.size & length:
+            shift = done * w.window_dilation
+            whole = power if whole is None else _joined(how, whole, power, d, shift, to_apply, neutral is None)
+            done += length
+        if done == w.size:
+            break
+        power = _joined(how, power, power, d, length * w.window_dilation, to_apply, neutral is None)
+        length *= 2
+    assert whole is not None
+    limit = (w.positions(size) - 1) * w.stride + 1
+    return [_part(how, x, d, 0, limit, w.stride) for x in whole[0]], whole[1][: limit : w.stride]
+
+
+def _joined(
+    how: _Calls,
+    left: tuple[list[Any], Array],
+    right: tuple[list[Any], Array],
+    d: int,
+    shift: int,
+    to_apply: Computation,
+    masked: bool,
+) -> tuple[list[Any], Array]:
+    """Each fold on the left with the one on the right that is `shift` further; what is empty has no part."""
+    count = right[1].size - shift
+    first = [_part(how, x, d, 0, count) for x in left[0]]
+    second = [_part(how, x, d, shift, shift + count) for x in right[0]]
+    one, other = left[1][:count], right[1][shift:]
+    both = how.combine(to_apply, first, second)
+
+    def chosen(where: Array, x: Any, y: Any) -> Any:
+        if where.all():
+            return x
+        spread = how.op(movement.broadcast, how.constant(where), sizes=x.shape, dimensions=(d,))
+        return how.op(elementwise.select, spread, x, y)
+
+    if masked:
+        alone = [chosen(one, x, y) for x, y in zip(first, second, strict=True)]
+        both = [chosen(one & other, x, y) for x, y in zip(both, alone, strict=True)]
+    return both, one | other
+
+
+def _part(how: _Calls, x: Any, axis: int, start: int, limit: int, stride: int = 1) -> Any:
+    if (start, limit, stride) == (0, x.shape[axis], 1):
+        return x
+    starts = tuple(start if d == axis else 0 for d in range(x.ndim))
+    limits = tuple(limit if d == axis else size for d, size in enumerate(x.shape))
+    strides = tuple(stride if d == axis else 1 for d in range(x.ndim))
+    return how.op(movement.slice_, x, start_indices=starts, limit_indices=limits, strides=strides)
+
+
+def _neutral(dtype: Any, to_apply: Computation) -> Array | None:
+    """The neutral element of a monoid, if the type has it."""
+    op = reduction.monoid(to_apply)
+    if op is None:
+        return None
+    found = np.asarray(reduction.identity_element(op, dtype)).astype(dtype)
+    return None if found != found else found  # an infinity that the type has not is NaN
+
+
+# --- cumulative windows -----------------------------------------------------------------------------------------------
+
+
+def cumulative_direction(w: WindowDimension, size: int) -> str | None:
+    """`forward` if the windows of a dimension are its beginnings, `backward` if they are its ends."""
+    edges = w.padding_low, w.padding_high
+    if w.size < max(size, 2) or (w.stride, w.window_dilation, w.base_dilation) != (1, 1, 1):
+        return None
+    return {(w.size - 1, 0): "forward", (0, w.size - 1): "backward"}.get(edges)
+
+
+def _prefixes(how: _Calls, arrays: list[Any], d: int, direction: str, to_apply: Computation) -> list[Any]:
+    """Backwards, the elements come in the other order, and so the operands do."""
+
+    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+        return how.combine(to_apply, left, right) if direction == "forward" else how.combine(to_apply, right, left)
+
+    if direction == "forward":
+        return scan(combine, arrays, d)
+    flipped = [movement.reverse(x, dimensions=(d,)) for x in arrays]
+    return [movement.reverse(x, dimensions=(d,)) for x in scan(combine, flipped, d)]
+
+
+def scan(combine: Callable[[list[Any], list[Any]], list[Any]], arrays: list[Any], axis: int) -> list[Any]:
+    """The folds of all beginnings along an axis: neighbours are combined, their scan gives every second result, and one
+    more step the others.
+
+    Source: G. E. Blelloch, "Prefix sums and their applications", 1990.
+    """
+    count = arrays[0].shape[axis]
+    if count < 2:
+        return arrays
+
+    def part(x: Any, start: int, limit: int, stride: int = 1) -> Any:
+        return movement.slice_axis(x, axis % x.ndim, start, limit, stride)
+
+    paired = count // 2
+    at_odd = scan(combine, combine(*([part(x, k, 2 * paired, 2) for x in arrays] for k in (0, 1))), axis)
+    before = [part(x, 0, (count - 1) // 2) for x in at_odd]
+    rest = [part(x, 2, count, 2) for x in arrays]
+    at_even = combine(before, rest) if count > 2 else rest
+    first = [part(x, 0, 1) for x in arrays]
+    whole = [movement.concatenate(f, e, dimension=axis % f.ndim) for f, e in zip(first, at_even, strict=True)]
+    return [_interleaved(e, o, axis % e.ndim) for e, o in zip(whole, at_odd, strict=True)]
+
+
+def _interleaved(even: Any, odd: Any, axis: int) -> Any:
+    """Elements of both in turn, beginning with `even`, which may have one more."""
+    pairs = odd.shape[axis]
+    columns = [
+        movement.reshape_to(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+        for x in (movement.slice_axis(even, axis, 0, pairs), odd)
+    ]
+    joined = movement.concatenate(*columns, dimension=axis + 1)
+    mixed = movement.reshape_to(joined, (*odd.shape[:axis], 2 * pairs, *odd.shape[axis + 1 :]))
+    if even.shape[axis] == pairs:
+        return mixed
+    return movement.concatenate(mixed, movement.slice_axis(even, axis, pairs, pairs + 1), dimension=axis)
+
+
+def cumulative(x: Value, axis: int, to_apply: Computation, start: Value, reverse: bool = False) -> Value:
+    """The fold of all elements up to each along an axis, or of all from it on."""
+    edge = x.shape[axis] - 1
+    if edge < 1:
+        return x
+    w = WindowDimension(edge + 1, padding_low=0 if reverse else edge, padding_high=edge if reverse else 0)
+    window = tuple(w if d == axis else _STILL for d in range(x.ndim))
+    return reduce_window(x, start, window=window, to_apply=to_apply)
+
+
+def cumulative_monoid(x: Value, axis: int, op: str, reverse: bool = False) -> Value:
+    """The same with a monoid, by the name of its op."""
+    start = np.asarray(reduction.identity_element(op, x.dtype)).astype(x.dtype)
+    to_apply = reduction.scalar_computation(op, x.dtype)
+    return cumulative(x, axis, to_apply, movement.constant(literal=Literal(start)), reverse)
+
+
+# --- reduce-window ----------------------------------------------------------------------------------------------------
+
+
+def _reduce_window_evaluate(*operands: Array, window: Window, to_apply: Computation) -> Any:
+    op = reduction.monoid(to_apply)
+    ufunc: Any = ops[op].evaluate if op else None
+    moving = [d for d, w in enumerate(window) if w != _STILL]
+    x = operands[0]
+    if len(moving) == 1 and isinstance(ufunc, np.ufunc) and not is_narrow(x.dtype):
+        (d,) = moving
+        direction = cumulative_direction(window[d], x.shape[d])
+        if direction:
+            with np.errstate(all="ignore"):
+                ordered = x if direction == "forward" else np.flip(x, d)
+                found = ufunc(operands[1], ufunc.accumulate(ordered, d, x.dtype))
+                return found if direction == "forward" else np.flip(found, d)
+    with np.errstate(all="ignore"):
+        return _fold(_ON_ARRAYS, *operands, window=window, to_apply=to_apply)
+
+
+def transposed(w: WindowDimension, size: int, count: int) -> WindowDimension:
+    """The window that has, for each of `size` elements, those of `count` windows that the element is in. These are as
+    far apart as the windows were."""
+    extent = dilated(w.size, w.window_dilation)
+    low = extent - 1 - w.padding_low
+    high = (size - 1) * w.base_dilation + extent - low - dilated(count, w.stride)
+    return WindowDimension(w.size, w.base_dilation, low, high, w.window_dilation, w.stride)
+
+
+def _sum_transpose(
+    g: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
+) -> tuple[Cotangent, Value]:
+    """Each element adds up the cotangents of the windows that it is in."""
+    whole = reduction.reduce_sum(g, tuple(range(g.ndim)))
+    if not g.size or not x.size:
+        return movement.full(0, x.dtype, x.shape), whole
+    back = tuple(transposed(w, n, m) for w, n, m in zip(window, x.shape, g.shape, strict=True))
+    zero = movement.full(0, g.dtype)
+    return reduce_window(g, zero, window=back, to_apply=to_apply), whole
+
+
+def _extremum_jvp(
+    tangents: tuple[Cotangent, ...], ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
+) -> Value:
+    """Of equal elements the first counts; the initial value comes before all."""
+    from_initial = elementwise.eq(ans, movement.broadcast(initial, sizes=ans.shape, dimensions=()))
+    zero = movement.full(0, ans.dtype, ans.shape)
+    moved, start = zero, zero
+    if tangents[0] is not None and x.size:
+        moved = _read(tangents[0], _selected(_ON_VALUES, x, window, _first_extremum(to_apply)))
+    if tangents[1] is not None:
+        start = movement.broadcast(tangents[1], sizes=ans.shape, dimensions=())
+    return elementwise.select(from_initial, start, moved)
+
+
+def _extremum_vjp(
+    g: Value, ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
+) -> tuple[Value, Value]:
+    from_initial = elementwise.eq(ans, movement.broadcast(initial, sizes=ans.shape, dimensions=()))
+    zero = movement.full(0, g.dtype, g.shape)
+    to_initial = reduction.reduce_sum(elementwise.select(from_initial, g, zero), tuple(range(g.ndim)))
+    rest = elementwise.select(from_initial, zero, g)
+    select, scatter = _first_extremum(to_apply), reduction.scalar_computation("add", g.dtype)
+    start = movement.full(0, g.dtype)
+    if all((w.window_dilation, w.base_dilation) == (1, 1) for w in window):
+        return select_and_scatter(x, rest, start, window=window, select=select, scatter=scatter), to_initial
+    return _select_and_scatter(_ON_VALUES, x, rest, start, window=window, select=select, scatter=scatter), to_initial
+
+
+def _derivative(*, window: Window, to_apply: Computation) -> Derivative:
+    if not any(x.array_shape.element_type.is_inexact for x in to_apply.outputs):
+        return Zero()
+    op = reduction.monoid(to_apply)
+    if op == "add":
+        return Linear(_sum_transpose)
+    if op not in ("maximum", "minimum"):
+        return Decomposition(partial(_fold, _ON_VALUES))
+    moving = [w for w in window if w != _STILL]
+    if len(moving) == 1 and cumulative_direction(moving[0], moving[0].size):
+        return Decomposition(_perhaps_cumulative)
+    return Rules(_extremum_jvp, _extremum_vjp)
+
+
+def _perhaps_cumulative(x: Value, initial: Value, *, window: Window, to_apply: Computation) -> Value:
+    """An extremum over beginnings or ends, if the windows are long enough: where elements are equal, it has the
+    derivatives of the extrema of pairs that it is made of."""
+    if not x.size or any(cumulative_direction(w, n) for w, n in zip(window, x.shape, strict=True)):
+        return _fold(_ON_VALUES, x, initial, window=window, to_apply=to_apply)
+    found = _read(x, _selected(_ON_VALUES, x, window, _first_extremum(to_apply)))
+    start = movement.broadcast(initial, sizes=found.shape, dimensions=())
+    before = elementwise.ge if reduction.monoid(to_apply) == "maximum" else elementwise.le
+    keep = elementwise.or_(before(start, found), elementwise.ne(start, start))
+    return elementwise.select(keep, start, found)
+
+
+def _reduce_window_batch(
+    size: int, operands: tuple[Value, ...], axes: Axes, *, window: Window, to_apply: Computation
+) -> tuple[Any, Any]:
+    arrays, initial = _halves(operands)
+    array_axes, initial_axes = _halves(axes)
+    arrays = [movement.align_axis(x, a, 0, size) for x, a in zip(arrays, array_axes, strict=True)]
+    wider = (_STILL, *window)
+    if all(a is None for a in initial_axes):
+        result = reduce_window(*arrays, *initial, window=wider, to_apply=to_apply)
+    else:
+        initial = [movement.align_axis(x, a, 0, size) for x, a in zip(initial, initial_axes, strict=True)]
+        result = _fold(_ON_VALUES, *arrays, *initial, window=wider, to_apply=to_apply)
+    return result, (0,) * len(arrays) if isinstance(result, tuple) else 0
+
+
+_WINDOWS: tuple[tuple[Ints, Window], ...] = (
+    ((), ()),
+    ((5,), (WindowDimension(2),)),
+    ((5,), (WindowDimension(3, 2, 1, 1),)),
+    ((4,), (WindowDimension(4, padding_low=3),)),
+    ((3,), (WindowDimension(3, padding_high=2),)),
+    ((4,), (WindowDimension(2, padding_low=1),)),
+    ((2, 3), (WindowDimension(1), WindowDimension(3, padding_low=2))),
+    ((3, 2), (WindowDimension(2, 4, 2, 1, 3, 2), WindowDimension(1))),
+    ((4, 3), (WindowDimension(2, 2), WindowDimension(2, 1, 1, 0))),
+    ((5,), (WindowDimension(2, 1, -1, -2),)),
+    ((3,), (WindowDimension(2, 1, 3, 0),)),
+    ((1, 3), (WindowDimension(2), WindowDimension(1))),
+    ((0,), (WindowDimension(2, 1, 2, 1),)),
+)
+
+
+def _reduce_window_samples(random: np.random.Generator) -> Iterator[Sample]:
+    def sample(shape: Ints, window: Window, op: str, dtype: Any, start: Any) -> Sample:
+        x = movement.sample_values(shape, dtype) if op in ("maximum", "minimum") else None
+        x = elementwise.sample_array(random, dtype, shape, 1, 3) if x is None else x
+        initial = np.asarray(start).astype(dtype)
+        return Sample((x, initial), {"window": window, "to_apply": reduction.scalar_computation(op, dtype)})
+
+    for shape, window in _WINDOWS:
+        for op in ("add", "multiply", "maximum"):
+            yield sample(shape, window, op, np.float32, reduction.identity_element(op, np.float32))
+    for op, dtype, start in (
+        ("minimum", np.int32, 2),
+        ("minimum", np.float64, 0.25),
+        ("maximum", element_type("bf16").dtype, -np.inf),
+        ("add", np.complex64, 1),
+        ("add", np.uint8, 250),
+        ("and", np.int16, -1),
+        ("or", np.bool_, False),
+        ("xor", np.uint32, 0),
+        ("add", np.float16, 1),
+    ):
+        for shape, window in (_WINDOWS[2], _WINDOWS[3], _WINDOWS[6]):
+            yield sample(shape, window, op, dtype, start)
+    for shape, window in (_WINDOWS[2], _WINDOWS[5], _WINDOWS[6]):
+        x, index = movement.sample_values(shape), np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+        start = (np.float32(-np.inf).reshape(()), np.int32(-1).reshape(()))
+        by_size = reduction.argument_computation("GT", np.float32, np.int32)
+        yield Sample((x, index, *start), {"window": window, "to_apply": by_size})
+
+
+reduce_window = Op(
+    "reduce-window",
+    attributes=ReduceWindow,
+    shape=_reduce_window_shape,
+    evaluate=_reduce_window_evaluate,
+    derivative=ByAttributes(_derivative),
+    batch=_reduce_window_batch,
+    samples=_reduce_window_samples,
+)
+
+# --- select-and-scatter -----------------------------------------------------------------------------------------------
+
+Emit = Callable[..., Instruction]
+
+
+def _computation(name: str, shapes: Sequence[Shape], body: Callable[..., Instruction]) -> Computation:
+    """`body(emit, *parameters)` gives the root, where `emit(op, *operands, **attributes)` adds an instruction."""
+    parameters = [Instruction(movement.parameter, (), movement.Parameter(k, s), s) for k, s in enumerate(shapes)]
+    instructions = list(parameters)
+
+    def emit(op: Op, *operands: Instruction, **attributes: Any) -> Instruction:
+        shape = op.shape(*(x.shape for x in operands), **attributes)
+        instructions.append(Instruction(op, operands, op.attributes(**attributes), shape))
+        return instructions[-1]
+
+    root = body(emit, *parameters)
+    return Computation(name, parameters, instructions, root)
+
+
+@cache
+def comparison(direction: str, dtype: Any) -> Computation:
+    """A comparison of two scalars: what select-and-scatter selects by."""
+    kind = elementwise.comparison_type(dtype)
+    scalar = Shape(element_type(dtype))
+    return _computation(
+        "compare", [scalar] * 2, lambda emit, x, y: emit(elementwise.compare, x, y, direction=direction, type=kind)
+    )
+
+
+def _first_extremum(to_apply: Computation) -> Computation:
+    direction = "GE" if reduction.monoid(to_apply) == "maximum" else "LE"
+    return comparison(direction, to_apply.root.array_shape.dtype)
+
+
+@cache
+def _selection(select: Computation, index: Any) -> Computation:
+    """The computation on (element, index) pairs that keeps the selected one; a negative index means no element."""
+    value, number = Shape(element_type(select.parameter_shapes[0].dtype)), Shape(element_type(index))  # type: ignore[union-attr]
+
+    def body(emit: Emit, x: Instruction, i: Instruction, y: Instruction, j: Instruction) -> Instruction:
+        made = {select.parameters[0]: x, select.parameters[1]: y}
+        for z in select.instructions:
+            if z not in made:
+                made[z] = emit(z.op, *(made[o] for o in z.operands), **z.attributes._asdict())
+        zero = emit(movement.constant, literal=Literal(np.zeros((), index)))
+
+        def compare(k: Instruction, direction: str) -> Instruction:
+            return emit(elementwise.compare, k, zero, direction=direction, type="SIGNED")
+
+        either = emit(elementwise.or_, compare(j, "LT"), made[select.root])
+        keep = emit(elementwise.and_, compare(i, "GE"), either)
+        return emit(calls.tuple_, emit(elementwise.select, keep, x, y), emit(elementwise.select, keep, i, j))
+
+    return _computation("selection", [value, number, value, number], body)
+
+
+def _selected(how: _Calls, x: Any, window: Window, select: Computation) -> Any:
+    """For each window, which element of x is selected, as an index into all of x; negative if the window has none."""
+    dtype = np.dtype(np.int32 if x.size < 1 << 31 else np.int64)
+    kind = element_type(x.dtype)
+    if kind.kind == "float":  # there and back through integers: of what is selected no derivative is taken
+        whole = how.op(bits.bitcast_convert, x, new_element_type=element_type(f"u{kind.bits}"))
+        x = how.op(bits.bitcast_convert, whole, new_element_type=kind)
+    number = how.op(movement.iota, shape=Shape(element_type(dtype), (x.size,)), iota_dimension=0)
+    number = how.op(movement.reshape, number, sizes=x.shape)
+    starts = how.constant(np.zeros((), x.dtype)), how.constant(np.full((), -1, dtype))
+    return how.op(reduce_window, x, number, *starts, window=window, to_apply=_selection(select, dtype))[1]
+
+
+def _flat(index: Value) -> dict[str, Any]:
+    """The dimension numbers of a gather from a vector by an array of indices."""
+    return indexing.Gather((), (0,), (0,), index.ndim, (1,))._asdict()
+
+
+def _read(x: Value, index: Value) -> Value:
+    return indexing.gather(movement.reshape_to(x, (x.size,)), index, **_flat(index))
+
+
+def _select_and_scatter(
+    how: _Calls, x: Any, source: Any, initial: Any, *, window: Window, select: Computation, scatter: Computation
+) -> Any:
+    """The initial value may have a leading dimension."""
+    result = how.op(movement.broadcast, initial, sizes=x.shape, dimensions=tuple(range(initial.ndim)))
+    if not x.size or not source.size:
+        return result
+    index = _selected(how, x, window, select)
+    places = indexing.Scatter((), (0,), (0,), index.ndim, scatter)
+    result = how.op(movement.reshape, result, sizes=(x.size,))
+    result = how.op(indexing.scatter, result, index, source, **places._asdict())
+    return how.op(movement.reshape, result, sizes=x.shape)
+
+
+def _select_and_scatter_batch(
+    size: int, operands: tuple[Value, ...], axes: Axes, *, window: Window, select: Computation, scatter: Computation
+) -> tuple[Value, int]:
+    x, source = (movement.align_axis(v, a, 0, size) for v, a in zip(operands[:2], axes[:2], strict=True))
+    apply = select_and_scatter if axes[2] is None else partial(_select_and_scatter, _ON_VALUES)
+    return apply(x, source, operands[2], window=(_STILL, *window), select=select, scatter=scatter), 0
+
+
+def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for dtype, direction, op, start in (
+        (np.float32, "GE", "add", 0),
+        (np.float64, "LE", "multiply", 1.5),
+        (np.int32, "GT", "add", 3),
+        (np.float32, "LT", "maximum", 0.25),
+        (element_type("bf16").dtype, "GE", "add", 0),
+        (np.bool_, "GE", "or", False),
+    ):
+        for shape, window in _WINDOWS:
+            if any((w.window_dilation, w.base_dilation) != (1, 1) for w in window):
+                continue
+            sizes = _positions(window, shape)
+            yield Sample(
+                (
+                    movement.sample_values(shape, dtype),
+                    elementwise.sample_array(random, dtype, sizes, 1, 3),
+                    np.asarray(start).astype(dtype),
+                ),
+                {
+                    "window": window,
+                    "select": comparison(direction, dtype),
+                    "scatter": reduction.scalar_computation(op, dtype),
+                },
+            )
+
+
+select_and_scatter = Op(
+    "select-and-scatter",
+    attributes=SelectAndScatter,
+    shape=_select_and_scatter_shape,
+    evaluate=partial(_select_and_scatter, _ON_ARRAYS),
+    derivative=Decomposition(partial(_select_and_scatter, _ON_VALUES)),
+    batch=_select_and_scatter_batch,
+    samples=_select_and_scatter_samples,
+)
