@@ -1,0 +1,290 @@
+"""Factors of matrices and what is computed with them, values and gradients, against JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy
+import jax.scipy.linalg
+import numpy as np
+import pytest
+from test_linear_algebra import COMPLEX, REAL, close, matrices, positive
+from test_linear_algebra import same_with_gradients as same_with_two_gradients
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla import lax
+from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
+from tinyxla.ops import factorizations
+from tinyxla.scipy import linalg as scipy
+from tinyxla.tracing import wrap
+
+same_with_gradients = partial(same_with_two_gradients, twice=False)
+
+
+def regular(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any = REAL) -> Any:
+    """Far from singular, with eigenvalues and singular values far from each other."""
+    diagonal = np.zeros(shape[-2:])
+    np.fill_diagonal(diagonal, 2 + 2 * np.arange(min(shape[-2:])))
+    return (0.3 * matrices(generator, shape, dtype) + diagonal).astype(dtype)
+
+
+def adjoint(x: Any) -> Any:
+    return x.mT.conj()
+
+
+# --- factors ----------------------------------------------------------------------------------------------------------
+
+
+mixed = pytest.mark.parametrize(("shape", "dtype"), [((3, 3), COMPLEX), ((2, 3, 2), REAL), ((2, 4), REAL)])
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 3), REAL), ((2, 3, 2), COMPLEX), ((2, 4), REAL), ((6, 2, 2), REAL)])
+def test_lu(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
+    """Few large matrices, and many small ones, which are factored together."""
+    a = matrices(generator, shape, dtype)
+    for x, y in zip(lax.linalg.lu(a), jax.lax.linalg.lu(a), strict=True):
+        assert x.dtype == y.dtype
+        close(x, y)
+    a = regular(generator, shape, dtype)
+    same_with_gradients(lambda x: lax.linalg.lu(x)[0], lambda x: jax.lax.linalg.lu(x)[0], a)
+
+
+def test_singular_matrices_have_factors() -> None:
+    a = np.stack([np.zeros((2, 2)), [[0, 1], [0, 1]], [[1, 1], [1, 1]]] * 2).astype(REAL)
+    for given in (a, a[:1], a[1:2]):
+        for x, y in zip(lax.linalg.lu(given), jax.lax.linalg.lu(given), strict=True):
+            close(x, y)
+
+
+@mixed
+def test_qr(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
+    a = regular(generator, shape, dtype)
+    for full_matrices in (True, False):
+        found, expected = (lib.linalg.qr(a, full_matrices=full_matrices) for lib in (lax, jax.lax))
+        for x, y in zip(found, expected, strict=True):
+            close(x, y)
+    if shape[-2] < shape[-1]:  # where JAX has no derivative: what the factors make is the matrix
+        x, tangent = a, matrices(generator, shape, dtype)
+        _, change = tx.jvp(lambda y: jnp.matmul(*lax.linalg.qr(y)), (x,), (tangent,))
+        close(change, tangent)
+    else:
+        ours = lambda x: jnp.concatenate(lax.linalg.qr(x, full_matrices=False), -2)  # noqa: E731
+        theirs = lambda x: jax.numpy.concatenate(jax.lax.linalg.qr(x, full_matrices=False), -2)  # noqa: E731
+        same_with_gradients(ours, theirs, a)
+
+
+def test_the_complete_basis_has_no_derivative() -> None:
+    with pytest.raises(DifferentiationError, match="r must be square"):
+        tx.grad(lambda x: lax.linalg.qr(x)[0].sum())(np.ones((3, 2), REAL))
+    with pytest.raises(DifferentiationError, match="full_matrices=False"):
+        tx.grad(lambda x: lax.linalg.svd(x)[0].sum())(np.ones((3, 2), REAL))
+    with pytest.raises(DifferentiationError, match="use eigh"):
+        tx.grad(lambda x: jnp.linalg.eigvals(x).real.sum())(np.eye(2, dtype=REAL))
+
+
+@pytest.mark.parametrize(("lower", "dtype"), [(True, COMPLEX), (False, REAL)])
+def test_eigh(lower: bool, dtype: Any, generator: np.random.Generator) -> None:
+    """What does not depend on the phases of the vectors: values, and functions of the matrix."""
+    a = positive(generator, (2, 3, 3), dtype) + np.diag([0, 5, 10]).astype(dtype)
+
+    def cube(lib: Any, x: Any) -> Any:
+        v, w = lib.linalg.eigh(x, lower=lower)
+        return (v * w[..., None, :] ** 3) @ adjoint(v) / 1000
+
+    same_with_two_gradients(partial(cube, lax), partial(cube, jax.lax), a)
+    spoilt = np.where((np.triu if lower else np.tril)(np.ones((3, 3), bool), 1 if lower else -1), np.nan, a)
+    unread = lax.linalg.eigh(spoilt.astype(dtype), lower=lower, symmetrize_input=False)[1]
+    close(unread, np.linalg.eigvalsh(a))
+
+
+@mixed
+def test_svd(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
+    a = regular(generator, shape, dtype)
+    for full_matrices in (True, False):
+        found = lax.linalg.svd(a, full_matrices=full_matrices)
+        expected = jax.lax.linalg.svd(a, full_matrices=full_matrices)
+        for x, y in zip(found, expected, strict=True):
+            close(jnp.abs(x), np.abs(y))
+
+    def cube(lib: Any, x: Any) -> Any:
+        u, s, vh = lib.linalg.svd(x, full_matrices=False)
+        return (u * s[..., None, :] ** 3) @ vh / 100
+
+    same_with_two_gradients(partial(cube, lax), partial(cube, jax.lax), a)
+    close(lax.linalg.svd(a, compute_uv=False), np.linalg.svd(a, compute_uv=False))
+
+
+def test_eig(generator: np.random.Generator) -> None:
+    for dtype in (REAL, COMPLEX):
+        a = matrices(generator, (2, 4, 4), dtype)
+        values, vectors = jnp.linalg.eig(a)
+        assert values.dtype == vectors.dtype == COMPLEX
+        close(a @ np.asarray(vectors), np.asarray(vectors) * np.asarray(values)[:, None, :])
+        close(jnp.linalg.eigvals(a), values)
+
+
+def test_what_lapack_refuses_is_nan_alone() -> None:
+    a = np.stack([np.eye(2), np.full((2, 2), np.nan), 2 * np.eye(2)]).astype(REAL)
+    for function in (jnp.linalg.eigvalsh, jnp.linalg.svdvals, jnp.linalg.eigvals):
+        found = np.asarray(tx.jit(function)(a))
+        close(found[[0, 2]], [[1, 1], [2, 2]])
+        assert np.isnan(found[1]).all()
+
+
+def test_pivots_to_permutations(generator: np.random.Generator) -> None:
+    pivots = np.minimum(generator.integers(0, 5, (3, 4)) + np.arange(4), 4).astype(np.int32)
+    for size in (5, 7):
+        found = tx.jit(lambda p, n=size: lax.linalg.lu_pivots_to_permutation(p, n))(pivots)
+        np.testing.assert_array_equal(found, jax.lax.linalg.lu_pivots_to_permutation(pivots, size))
+
+
+# --- what is computed with them ---------------------------------------------------------------------------------------
+
+
+def test_solve(generator: np.random.Generator) -> None:
+    a, b = regular(generator, (2, 3, 3), COMPLEX), matrices(generator, (2, 3, 2), COMPLEX)
+    same_with_gradients(jnp.linalg.solve, jax.numpy.linalg.solve, a, b)
+    close(jnp.linalg.solve(a, b[0, :, 0]), jax.numpy.linalg.solve(a, b[0, :, 0]))
+    close(jnp.linalg.solve(a[0], b), jax.numpy.linalg.solve(a[0], b))
+    close(jnp.linalg.solve(np.array([[2, 0], [0, 4]]), np.array([2, 4])), [1, 1])
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4])
+def test_determinants_and_inverses(size: int, generator: np.random.Generator) -> None:
+    a = matrices(generator, (4, size, size), COMPLEX if size % 2 else REAL)
+    close(jnp.linalg.det(a), np.linalg.det(a))
+    for x, y in zip(jnp.linalg.slogdet(a), np.linalg.slogdet(a), strict=True):
+        close(x, y, 1e-3)
+    close(jnp.linalg.inv(a), np.linalg.inv(a), 1e-3)
+
+
+def _numbers(lib: Any, x: Any) -> Any:
+    _, size = lib.linalg.slogdet(x)
+    return lib.linalg.inv(x) + (lib.linalg.det(x) + size)[:, None, None]
+
+
+def test_gradients_of_determinants_and_inverses(generator: np.random.Generator) -> None:
+    for size, dtype in ((2, REAL), (4, COMPLEX)):
+        a = (regular(generator, (2, size, size), dtype) / 3).astype(dtype)
+        same_with_gradients(partial(_numbers, jnp), partial(_numbers, jax.numpy), a)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((4, 2), REAL), ((2, 4), COMPLEX)])
+def test_least_squares(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
+    a, b = regular(generator, shape, dtype), matrices(generator, (shape[0], 2), dtype)
+    for sides in (b, b[:, 0]):
+        for x, y in zip(jnp.linalg.lstsq(a, sides), jax.numpy.linalg.lstsq(a, sides), strict=True):
+            close(x, y, 1e-3)
+    close(jnp.linalg.pinv(a), np.linalg.pinv(a), 1e-3)
+    ours, theirs = (lambda x, y, lib=lib: lib.linalg.lstsq(x, y)[0] for lib in (jnp, jax.numpy))
+    same_with_gradients(ours, theirs, a, b)
+
+
+def test_deficient_matrices(generator: np.random.Generator) -> None:
+    a = matrices(generator, (5, 2)) @ matrices(generator, (2, 4))
+    b = matrices(generator, (5,))
+    assert int(jnp.linalg.matrix_rank(a)) == int(jnp.linalg.lstsq(a, b)[2]) == 2
+    close(jnp.linalg.lstsq(a, b)[0], np.linalg.lstsq(a, b, 1e-5)[0], 1e-3)
+    close(jnp.linalg.pinv(a), np.linalg.pinv(a, 1e-5), 1e-3)
+    assert jnp.linalg.matrix_rank(np.stack([np.eye(3), np.zeros((3, 3))])).tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("ord", ["nuc", 2, -2, "fro", 1, np.inf])
+def test_norms_and_conditions(ord: Any, generator: np.random.Generator) -> None:
+    a = regular(generator, (2, 3, 3))
+    for keepdims in (False, True):
+        close(jnp.linalg.norm(a, ord, (2, 0), keepdims), np.linalg.norm(a, ord, (2, 0), keepdims))
+        close(jnp.linalg.matrix_norm(a, ord=ord), np.linalg.matrix_norm(a, ord=ord))
+    close(jnp.linalg.cond(a, ord), np.linalg.cond(a, ord), 1e-3)
+
+
+def test_other_functions(generator: np.random.Generator) -> None:
+    a = regular(generator, (4, 4))
+    close(jnp.linalg.matrix_power(a, -2), np.linalg.matrix_power(a, -2), 1e-3)
+    close(jnp.linalg.cholesky(a @ a.T, upper=True), np.linalg.cholesky(a @ a.T, upper=True))
+    close(jnp.linalg.tensorinv(a.reshape(2, 2, 4)), np.linalg.tensorinv(a.reshape(2, 2, 4)), 1e-3)
+    b = matrices(generator, (2, 2))
+    close(jnp.linalg.tensorsolve(a.reshape(2, 2, 4), b), np.linalg.tensorsolve(a.reshape(2, 2, 4), b), 1e-3)
+    given = a.reshape(2, 4, 2)
+    close(jnp.linalg.tensorsolve(given, b, (1,)), np.linalg.tensorsolve(given, b, (1,)), 1e-3)
+    for mode in ("reduced", "complete", "r"):
+        for x, y in zip(jnp.linalg.qr(a[:, :2], mode), np.linalg.qr(a[:, :2], mode), strict=True):
+            close(x, y)
+    close(jnp.linalg.eigvalsh(a, "U", symmetrize_input=False), np.linalg.eigvalsh(a, "U"))
+
+
+def test_scipy(generator: np.random.Generator) -> None:
+    a, b = positive(generator, (3, 3), COMPLEX), matrices(generator, (3, 2), COMPLEX)
+    theirs = jax.scipy.linalg
+    for lower in (True, False):
+        close(scipy.cholesky(a, lower), theirs.cholesky(a, lower))
+        for sides in (b, b[:, 0]):
+            close(
+                scipy.cho_solve(scipy.cho_factor(a, lower), sides), theirs.cho_solve(theirs.cho_factor(a, lower), sides)
+            )
+            for trans in (0, 1, 2) if sides is b else ("N", "T", "C"):
+                options = {"trans": trans, "lower": lower, "unit_diagonal": trans == 1}
+                close(scipy.solve_triangular(a, sides, **options), theirs.solve_triangular(a, sides, **options))
+    for assume_a in ("gen", "pos"):
+        close(scipy.solve(a, b, assume_a=assume_a), theirs.solve(a, b, assume_a=assume_a))
+    close(scipy.lu_solve(scipy.lu_factor(a), b), theirs.lu_solve(theirs.lu_factor(a), b))
+    for x, y in zip(scipy.lu(b), theirs.lu(b), strict=True):
+        close(x, y)
+    for mode in ("full", "economic", "r"):
+        for x, y in zip(scipy.qr(b, mode), theirs.qr(b, mode=mode), strict=True):
+            close(x, y)
+    close(scipy.eigh(a, eigvals_only=True), theirs.eigh(a, eigvals_only=True))
+    close(scipy.svd(b, compute_uv=False), theirs.svd(b, compute_uv=False))
+    close(scipy.block_diag(b, 1.0, b[0]), theirs.block_diag(b, 1.0, b[0]))
+    u, s, vh = scipy.svd(b, full_matrices=False)
+    close((u * s) @ vh, b)
+    w, v = scipy.eigh(a)
+    close((v * w) @ adjoint(v), a)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+M = np.eye(2, dtype=REAL)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (ShapeError, "linalg.solve: takes square matrices", lambda: jnp.linalg.solve(M[:1], M)),
+        (ShapeError, "the sizes of a and b must be equal", lambda: jnp.linalg.solve(M, np.ones(3, REAL))),
+        (ShapeError, "linalg.inv: takes square matrices, but got f32", lambda: jnp.linalg.inv(M[0])),
+        (ShapeError, "takes a matrix and as many", lambda: jnp.linalg.lstsq(M, np.ones(3, REAL))),
+        (ShapeError, "linalg.svd: takes matrices", lambda: jnp.linalg.svd(M[0])),
+        (ShapeError, "tensorinv: the sizes before and after", lambda: jnp.linalg.tensorinv(np.ones((2, 3, 4)), 1)),
+        (ShapeError, "do not make a square system", lambda: jnp.linalg.tensorsolve(M, np.ones(3))),
+        (ArgumentError, "mode must be 'reduced', 'complete' or 'r', but got 'raw'", lambda: jnp.linalg.qr(M, "raw")),
+        (ArgumentError, "UPLO must be 'L' or 'U', but got 'X'", lambda: jnp.linalg.eigh(M, "X")),
+        (ArgumentError, "trans must be 0, 1, 2", lambda: scipy.solve_triangular(M, M, trans=3)),
+        (ArgumentError, "assume_a must be", lambda: scipy.solve(M, M, assume_a="tri")),
+        (ArgumentError, "mode must be 'full'", lambda: scipy.qr(M, "raw")),
+        (ShapeError, "numbers, vectors and matrices", lambda: scipy.block_diag(M[None])),
+        (
+            ShapeError,
+            "pivots must be integers, at most 1",
+            lambda: lax.linalg.lu_pivots_to_permutation(np.array([0, 1]), 1),
+        ),
+        (DTypeError, "LuDecomposition: a must have a floating", lambda: factorizations.lu(wrap(np.eye(2, dtype=int)))),
+        (
+            DTypeError,
+            "pivots must be s32",
+            lambda: factorizations.pivots_to_permutation(wrap(np.zeros(2)), permutation_size=2),
+        ),
+        (
+            ShapeError,
+            "there must be up to 1 pivots",
+            lambda: factorizations.pivots_to_permutation(wrap(np.zeros(2, np.int32)), permutation_size=1),
+        ),
+    ],
+)
+def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,175 @@
+"""Fourier transforms: values, gradients and errors, against JAX and NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla import lax
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from tinyxla.ops import fourier
+from tinyxla.tracing import wrap
+
+ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+SEVERAL = ("fftn", "ifftn", "rfftn", "irfftn")
+PLANES = ("fft2", "ifft2", "rfft2", "irfft2")
+NORMS = (None, "backward", "ortho", "forward")
+
+
+def signal(name: str, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    real = generator.normal(size=shape)
+    return real if name.startswith(("rfft", "ihfft")) else real + 1j * generator.normal(size=shape)
+
+
+def same(name: str, x: Any, *args: Any, **options: Any) -> None:
+    """The values of NumPy, in double and in single precision."""
+    expected = getattr(np.fft, name)(x, *args, **options)
+    single = x.astype(np.complex64 if x.dtype.kind == "c" else np.float32)
+    found = getattr(jnp.fft, name)(single, *args, **options)
+    assert found.dtype == (np.complex64 if expected.dtype.kind == "c" else np.float32)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-5 * max(1, np.abs(expected).max(initial=0)))
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_axis(name: str, generator: np.random.Generator) -> None:
+    for norm in NORMS:
+        for n in (None, 1, 3, 4, 9):
+            for axis in (-1, 0, 1):
+                same(name, signal(name, generator, (5, 4, 3)), n, axis, norm)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_axes(name: str, generator: np.random.Generator) -> None:
+    """Also more than the three that one operation has."""
+    for norm in NORMS:
+        for axes, s in ((None, None), ((0, 2), None), ((2, 0, 1), None), ((1, 0), (4, 5)), ((-1,), (7,))):
+            same(name, signal(name, generator, (4, 3, 5)), s, axes, norm)
+    for shape in ((3, 2, 4, 3), (2, 2, 3, 2, 3)):
+        same(name, signal(name, generator, shape), axes=tuple(range(len(shape))))
+    same(name, signal(name, generator, (2, 3, 4)), s=(3, 2, 5, 4)[:3], axes=(2, 1, 0))
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_planes(name: str, generator: np.random.Generator) -> None:
+    x = signal(name, generator, (3, 4, 5))
+    same(name, x)
+    same(name, x, (5, 2), (0, 1), "ortho")
+
+
+def test_lengths_alone_mean_the_last_axes(generator: np.random.Generator) -> None:
+    x = generator.normal(size=(3, 4, 5)).astype(np.float32)
+    np.testing.assert_allclose(jnp.fft.fftn(x, (2, 3)), np.fft.fftn(x, (2, 3), (-2, -1)), 1e-5, 1e-5)
+
+
+def test_frequencies() -> None:
+    for n in (1, 2, 5, 8):
+        for d in (1.0, 0.25):
+            np.testing.assert_allclose(jnp.fft.fftfreq(n, d), np.fft.fftfreq(n, d), 1e-6)
+            np.testing.assert_allclose(jnp.fft.rfftfreq(n, d), np.fft.rfftfreq(n, d), 1e-6)
+    assert jnp.fft.fftfreq(4, dtype=np.float16).dtype == np.float16
+
+
+def test_shifts(generator: np.random.Generator) -> None:
+    x = generator.normal(size=(4, 5)).astype(np.float32)
+    for axes in (None, 0, (1,), (0, 1), -1):
+        for name in ("fftshift", "ifftshift"):
+            np.testing.assert_array_equal(getattr(jnp.fft, name)(x, axes), getattr(np.fft, name)(x, axes))
+
+
+def test_numpy_dispatches_here() -> None:
+    assert isinstance(np.fft.rfft(jnp.ones(4)), tx.Array)
+
+
+def squared(gradient: Callable[..., Any], x: Any) -> Any:
+    return (gradient(x).real ** 2).sum()
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+def test_values_and_gradients_are_those_of_jax(kind: str, generator: np.random.Generator) -> None:
+    """Through a nonlinear function, so that the second derivative is not zero; batched, compiled."""
+    for lengths in ((5,), (3, 4)):
+        sizes = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "IRFFT" else lengths
+        x = signal("rfft" if kind == "RFFT" else "fft", generator, (2, *sizes))
+        x = x.astype(np.complex64 if kind != "RFFT" else np.float32)
+
+        def loss(lib: Any, xp: Any, y: Any, lengths: Any = lengths) -> Any:
+            z = lib.fft(y, kind, lengths)
+            return (xp.sin(xp.abs(z) ** 2)).sum()
+
+        ours, theirs = partial(loss, lax, jnp), partial(loss, jax.lax, jax.numpy)
+        np.testing.assert_allclose(lax.fft(x, kind, lengths), jax.lax.fft(x, kind, lengths), 1e-5, 1e-5)
+        gradient = np.asarray(jax.grad(theirs)(x))
+        for function in (tx.grad(ours), tx.jit(tx.grad(ours)), tx.vmap(tx.grad(ours))):
+            np.testing.assert_allclose(function(x), gradient, 1e-3, 1e-3 * np.abs(gradient).max())
+        twice = np.asarray(jax.jit(jax.grad(partial(squared, jax.grad(theirs))))(x))
+        found = tx.jit(tx.grad(partial(squared, tx.grad(ours))))(x)
+        np.testing.assert_allclose(found, twice, 1e-3, 1e-3 * np.abs(twice).max())
+
+
+def test_kinds_of_transforms() -> None:
+    x = np.arange(4.0)
+    for kind in lax.FftType:
+        given = x if kind == lax.FftType.RFFT else x[:3] if kind == lax.FftType.IRFFT else x
+        np.testing.assert_array_equal(lax.fft(given, kind, (4,)), lax.fft(given, kind.name, (4,)))
+    assert [k.value for k in lax.FftType] == [k.value for k in jax.lax.FftType]
+    assert lax.fft(x, "FFT", ()).dtype == np.complex64
+    assert lax.fft(x.astype(np.float16), "RFFT", (4,)).dtype == np.complex64
+
+
+def test_double_precision() -> None:
+    x = jnp.arange(5, dtype=np.float64)
+    assert jnp.fft.rfft(x).dtype == np.complex128
+    assert jnp.fft.irfft(x).dtype == np.float64
+
+
+X = np.ones((4, 4), np.float32)
+Z = wrap(X.astype(np.complex64))
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (
+            AttributeValueError,
+            "fft_type must be one of FFT, IFFT, RFFT, IRFFT, but got 'DCT'",
+            lambda: lax.fft(X, "DCT", (4,)),
+        ),
+        (AttributeValueError, "fft: fft_type must be one", lambda: fourier.fft(Z, fft_type="DCT", fft_length=(4,))),
+        (ArgumentError, "lax.fft: the signal must be real", lambda: lax.fft(Z, "RFFT", (4,))),
+        (
+            DTypeError,
+            "fft: RFFT takes f32 or f64, but got c64",
+            lambda: fourier.fft(Z, fft_type="RFFT", fft_length=(4,)),
+        ),
+        (ShapeError, "1, 2 or 3 lengths, but got ", lambda: fourier.fft(Z, fft_type="FFT", fft_length=())),
+        (ShapeError, "1, 2 or 3 lengths", lambda: lax.fft(np.ones((1, 1, 1, 1)), "FFT", (1, 1, 1, 1))),
+        (ShapeError, "must not have more lengths", lambda: lax.fft(X, "FFT", (1, 4, 4))),
+        (ShapeError, "must not be negative", lambda: lax.fft(X, "FFT", (-4,))),
+        (ShapeError, r"the last dimensions must be \(3,\), but got c64\[4,4\]", lambda: lax.fft(X, "FFT", (3,))),
+        (ShapeError, r"the last dimensions must be \(3,\), but got c64\[4,4\]", lambda: lax.fft(X, "IRFFT", (4,))),
+        (ArgumentError, "fft.rfft: the signal must be real", lambda: jnp.fft.rfft(Z)),
+        (
+            ArgumentError,
+            "norm must be 'backward', 'ortho' or 'forward', but got 'l2'",
+            lambda: jnp.fft.fft(X, norm="l2"),
+        ),
+        (ArgumentError, "fft.hfft: norm must be", lambda: jnp.fft.hfft(X, norm="l2")),
+        (ShapeError, r"the lengths must be positive, but got \[0\]", lambda: jnp.fft.fft(X, 0)),
+        (ShapeError, "as many lengths as axes", lambda: jnp.fft.fftn(X, (2,), (0, 1))),
+        (ShapeError, "name a dimension twice", lambda: jnp.fft.fftn(X, axes=(0, 0))),
+        (ShapeError, "out of range", lambda: jnp.fft.fft(X, axis=2)),
+        (ShapeError, "there must be two axes", lambda: jnp.fft.fft2(X, axes=(0,))),
+        (ShapeError, "n must be positive", lambda: jnp.fft.fftfreq(0)),
+    ],
+)
+def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,49 @@
+"""Discrete Fourier transforms."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from tinyxla.errors import AttributeValueError
+from tinyxla.lax.operands import ArrayLike
+from tinyxla.numpy.arguments import integer_of
+from tinyxla.numpy.fft import as_signal
+from tinyxla.numpy.operations import fourier
+from tinyxla.tracing.array import Array
+
+
+class FftType(enum.IntEnum):
+    """Which transform: of complex signals, back, of real signals, and back to these."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
+    """Transforms along the last dimensions, of which there are up to three.
+
+    Args:
+        x: an array. `RFFT` takes real numbers, the others complex ones.
+        fft_type: a member of `FftType`, or its name. `IFFT` and `IRFFT` divide by the number of elements.
+        fft_lengths: the lengths of the signals, one for each dimension. The coefficients of real signals are the first
+            half of the last dimension, n // 2 + 1 of n; the others are their conjugates.
+
+    Errors: `ShapeError` if the last dimensions do not have these lengths.
+
+    Source: section "Fft" of the XLA documents.
+
+    >>> fft(np.array([1.0, 2.0, 3.0, 4.0]), FftType.RFFT, (4,))
+    Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
+    """
+    name = fft_type if isinstance(fft_type, str) else FftType(fft_type).name
+    if name not in FftType.__members__:
+        names = ", ".join(FftType.__members__)
+        raise AttributeValueError(f"lax.fft: fft_type must be one of {names}, but got {fft_type!r}.")
+    value = as_signal("lax.fft", x, real=name == "RFFT")
+    lengths = tuple(integer_of("lax.fft", "a length", n) for n in fft_lengths)
+    if not lengths:
+        return value
+    return fourier.fft(value, fft_type=name, fft_length=lengths)

@@ -1,0 +1,159 @@
+"""Linear algebra: factors of matrices, and systems with them. Matrices are the last two dimensions of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ShapeError
+from tinyxla.lax.operands import ArrayLike, of_one_type
+from tinyxla.numpy.arguments import array_of, inexact_array, integer_of
+from tinyxla.numpy.linalg import factors_qr, matrices, symmetrized
+from tinyxla.numpy.operations import factorizations, linear_algebra, movement, ops
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.array import Array
+
+
+def cholesky(a: ArrayLike, *, symmetrize_input: bool = True) -> Array:
+    """The lower triangular L of positive definite Hermitian matrices L L*; NaN where a matrix is not positive definite.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        symmetrize_input: take the mean of a and its conjugate transpose, so that derivatives are symmetric, too;
+            without, only the lower triangle is read.
+
+    Errors: `ShapeError` if the matrices are not square.
+
+    Source: section "Cholesky" of the XLA documents.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32)
+    """
+    x = matrices("lax.linalg.cholesky", a, square=True)
+    return linear_algebra.cholesky(symmetrized(x) if symmetrize_input else x, lower=True)
+
+
+def triangular_solve(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Array:
+    """The x of op(a) x = b, or of x op(a) = b, for triangular matrices.
+
+    Args:
+        a: matrices, of shape [..., m, m], of which one triangle is read.
+        b: matrices of shape [..., m, k] with `left_side`, else [..., k, m]; or vectors [..., m].
+        left_side: op(a) stands left of the unknowns.
+        lower: read the lower triangle.
+        transpose_a, conjugate_a: what op does.
+        unit_diagonal: the diagonal is all 1, and not read.
+
+    Errors: `ShapeError` if the sizes do not fit, `DTypeError` if the types are not equal.
+
+    Source: section "TriangularSolve" of the XLA documents.
+
+    >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), left_side=True, lower=True)
+    Array([1., 2.], dtype=float32)
+    """
+    what = "lax.linalg.triangular_solve"
+    x, y = (inexact_array(v, what) for v in of_one_type(what, a, b))
+    x, sides = matrices(what, x, square=True), y
+    vector = y.ndim == x.ndim - 1
+    if vector:
+        sides = movement.reshape(y, sizes=(*y.shape, 1) if left_side else (*y.shape[:-1], 1, y.shape[-1]))
+    if conjugate_a and not transpose_a:
+        x = ops.conj(x)
+    solved: Any = linear_algebra.triangular_solve(
+        x,
+        sides,
+        left_side=bool(left_side),
+        lower=bool(lower),
+        unit_diagonal=bool(unit_diagonal),
+        transpose_a="NO_TRANSPOSE" if not transpose_a else "ADJOINT" if conjugate_a else "TRANSPOSE",
+    )
+    return movement.reshape_to(solved, y.shape) if vector else solved
+
+
+def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
+    """The factors of P x = L U, with partial pivoting.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+
+    Returns:
+        L below the diagonal (its own is all 1) and U above, in one array; which row each row was exchanged with; and
+        the permutation that these exchanges make.
+
+    >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0]
+    Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float32)
+    """
+    return factorizations.lu(matrices("lax.linalg.lu", x))
+
+
+def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
+    """The permutation that exchanges of rows make: which row comes to stand where.
+
+    >>> lu_pivots_to_permutation(np.array([1, 1], np.int32), 3)
+    Array([1, 0, 2], dtype=int32)
+    """
+    what = "lax.linalg.lu_pivots_to_permutation"
+    given: Any = array_of(pivots, what)
+    size = integer_of(what, "permutation_size", permutation_size)
+    if not element_type(given.dtype).is_integer or given.ndim == 0 or given.shape[-1] > size:
+        raise ShapeError(f"{what}: pivots must be integers, at most {size} of them, but got {Shape.of(given)}.")
+    numbers = ops.convert(given, new_element_type=element_type(np.int32))
+    return factorizations.pivots_to_permutation(numbers, permutation_size=size)
+
+
+def qr(x: ArrayLike, *, full_matrices: bool = True) -> tuple[Array, Array]:
+    """The factors of x = Q R: Q has orthonormal columns, R is upper triangular.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+        full_matrices: Q is square; else it has min(m, n) columns, and derivatives also for m > n.
+
+    >>> q, r = qr(np.ones((4, 2)), full_matrices=False)
+    >>> q.shape, r.shape
+    ((4, 2), (2, 2))
+    """
+    return factors_qr(matrices("lax.linalg.qr", x), bool(full_matrices))
+
+
+def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> tuple[Array, Array]:
+    """The eigenvectors, as columns, and the eigenvalues, in ascending order, of Hermitian matrices.
+
+    Args:
+        x: matrices, of shape [..., n, n].
+        lower: read the lower triangle, if the input is not made symmetric.
+        symmetrize_input: take the mean of x and its conjugate transpose.
+
+    >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[1]
+    Array([1., 2.], dtype=float32)
+    """
+    a = matrices("lax.linalg.eigh", x, square=True)
+    return factorizations.eigh(symmetrized(a) if symmetrize_input else a, lower=bool(lower))
+
+
+def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """The factors U, s and V* of x = U diag(s) V*, with singular values s in descending order; or only these.
+
+    Args:
+        x: matrices, of shape [..., m, n].
+        full_matrices: U and V* are square; else they have as many columns and rows as there are singular values. There
+            is a derivative for that, where the singular values differ.
+        compute_uv: give U and V*, too.
+
+    >>> svd(np.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False)
+    Array([4., 3.], dtype=float32)
+    """
+    a = matrices("lax.linalg.svd", x)
+    full = bool(full_matrices) and a.shape[-1] != a.shape[-2]
+    return factorizations.svd(a, full_matrices=full) if compute_uv else factorizations.svd(a, full_matrices=False)[1]

@@ -1,0 +1,290 @@
+"""Discrete Fourier transforms, under the names of `numpy.fft`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, cast, inexact_array, integer_of
+from tinyxla.numpy.creation import arange
+from tinyxla.numpy.manipulation import moveaxis, roll
+from tinyxla.numpy.operations import fourier, movement
+from tinyxla.shapes import Shape
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+Lengths = Sequence[int] | None
+_MOST_AXES = 3  # of one operation
+_NORMS = {None: 0.0, "backward": 0.0, "ortho": 0.5, "forward": 1.0}  # the power of 1/n that goes with the way there
+_OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def as_signal(what: str, x: ArrayLike, real: bool) -> Array:
+    """An argument with real or complex elements, in a precision that there are transforms for."""
+    value = inexact_array(x, what)
+    if real and value.dtype.kind == "c":
+        raise ArgumentError(
+            f"{what}: the signal must be real, but got {Shape.of(value)}; use fft, or take its real part."
+        )
+    double = value.dtype.name in ("float64", "complex128")
+    if real:
+        return cast(value, np.dtype(np.float64 if double else np.float32))
+    return cast(value, np.dtype(np.complex128 if double else np.complex64))
+
+
+def _resized(x: Any, axis: int, size: int) -> Any:
+    """Cut off, or filled up with zeros, at the end of an axis."""
+    have = x.shape[axis]
+    if have > size:
+        return movement.slice_axis(x, axis, 0, size)
+    if have == size:
+        return x
+    config = tuple((0, size - have if d == axis else 0, 0) for d in range(x.ndim))
+    return movement.pad(x, movement.full(0, x.dtype), padding_config=config)
+
+
+def _transform(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int], norm: Any) -> Array:
+    """Along axes in their order; the last one is that of real signals."""
+    x: Any = as_signal(what, a, real=name == "RFFT")
+    if norm not in _NORMS:
+        raise ArgumentError(f"{what}: norm must be 'backward', 'ortho' or 'forward', but got {norm!r}.")
+    along = [canonical_axis(d, x.ndim, what) for d in axes]
+    canonical_axes(what, along, x.ndim)
+    if not along:
+        return x
+    sizes = [x.shape[d] for d in along] if s is None else [integer_of(what, "a length", n) for n in s]
+    if len(sizes) != len(along):
+        raise ShapeError(f"{what}: there must be as many lengths as axes, but got {sizes} for {list(axes)}.")
+    if s is None and name == "IRFFT":
+        sizes[-1] = 2 * (sizes[-1] - 1)
+    if any(n < 1 for n in sizes):
+        raise ShapeError(f"{what}: the lengths must be positive, but got {sizes}.")
+    for d, n in zip(along, sizes, strict=True):
+        x = _resized(x, d, n // 2 + 1 if name == "IRFFT" and d == along[-1] else n)
+    last = list(range(x.ndim - len(along), x.ndim))
+    moved = _by_groups(moveaxis(x, along, last), name, sizes)
+    return moveaxis(_scaled(moved, name, math.prod(sizes), norm), last, along)
+
+
+def _by_groups(x: Any, name: str, sizes: list[int]) -> Any:
+    """One operation for up to three axes; those before are left to others, before a transform to real numbers and after
+    one from them."""
+    inner, outer = sizes[-_MOST_AXES:], sizes[:-_MOST_AXES]
+    if not outer:
+        return fourier.fft(x, fft_type=name, fft_length=tuple(inner))
+
+    def rest(y: Any) -> Any:
+        first = list(range(y.ndim - len(sizes), y.ndim - len(inner)))
+        end = list(range(y.ndim - len(outer), y.ndim))
+        return moveaxis(
+            _by_groups(moveaxis(y, first, end), "FFT" if name in ("FFT", "RFFT") else "IFFT", outer), end, first
+        )
+
+    if name == "IRFFT":
+        return fourier.fft(rest(x), fft_type=name, fft_length=tuple(inner))
+    return rest(fourier.fft(x, fft_type=name, fft_length=tuple(inner)))
+
+
+def _scaled(x: Any, name: str, count: int, norm: str | None) -> Any:
+    """The way back has been divided by the number of elements."""
+    power = _NORMS[norm] if name in ("IFFT", "IRFFT") else -_NORMS[norm]
+    return arith.multiply(x, float(count) ** power) if power else x
+
+
+def _one(name: str) -> Callable[..., Array]:
+    def apply(a: ArrayLike, n: int | None, axis: int, norm: str | None, what: str) -> Array:
+        return _transform(what, name, a, None if n is None else (n,), (axis,), norm)
+
+    return apply
+
+
+_fft, _ifft, _rfft, _irfft = map(_one, ("FFT", "IFFT", "RFFT", "IRFFT"))
+
+
+def _several(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int] | None, norm: str | None) -> Array:
+    """All axes, or as many last ones as there are lengths, unless axes are given."""
+    x = array_of(a, what)
+    chosen = range(-(x.ndim if s is None else len(s)), 0) if axes is None else axes
+    return _transform(what, name, x, s, list(chosen), norm)
+
+
+# --- along one axis ---------------------------------------------------------------------------------------------------
+
+
+def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The Fourier transform along an axis.
+
+    Args:
+        a: an array.
+        n: the length of the signals, which are cut off or filled up with zeros.
+        axis: the axis that the signals lie along.
+        norm: where the factor 1/n goes: `"backward"` (the default) to the inverse, `"forward"` to the transform,
+            `"ortho"` half to each.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.fft(jnp.array([1.0, 0.0, 0.0]))
+        Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    """
+    return _fft(a, n, axis, norm, "fft.fft")
+
+
+def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `fft`; the arguments are the same."""
+    return _ifft(a, n, axis, norm, "fft.ifft")
+
+
+def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The Fourier transform of real signals: the first n // 2 + 1 coefficients, whose conjugates the others are.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0, 4.0])).shape
+        (3,)
+    """
+    return _rfft(a, n, axis, norm, "fft.rfft")
+
+
+def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `rfft`. The length n of the signals is even unless it is given."""
+    return _irfft(a, n, axis, norm, "fft.irfft")
+
+
+def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The Fourier transform of signals that are Hermitian, given by their first half: real numbers."""
+    return _irfft(arith.conjugate(array_of(a, "fft.hfft")), n, axis, _opposite("fft.hfft", norm), "fft.hfft")
+
+
+def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `hfft`."""
+    return arith.conjugate(_rfft(a, n, axis, _opposite("fft.ihfft", norm), "fft.ihfft"))
+
+
+def _opposite(what: str, norm: Any) -> str | None:
+    if norm not in _OPPOSITE:
+        raise ArgumentError(f"{what}: norm must be 'backward', 'ortho' or 'forward', but got {norm!r}.")
+    return _OPPOSITE[norm]
+
+
+# --- along several axes -----------------------------------------------------------------------------------------------
+
+
+def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
+    """The Fourier transform along several axes.
+
+    Args:
+        a: an array.
+        s: the length along each of the axes; what is there is cut off or filled up with zeros.
+        axes: all if None, or as many last ones as `s` has lengths.
+        norm: as in `fft`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.fftn(jnp.ones((2, 2))).real
+        Array([[4., 0.],
+               [0., 0.]], dtype=float32)
+    """
+    return _several("fft.fftn", "FFT", a, s, axes, norm)
+
+
+def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
+    """The inverse of `fftn`."""
+    return _several("fft.ifftn", "IFFT", a, s, axes, norm)
+
+
+def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
+    """The Fourier transform of real signals along several axes, the last of which has only half the coefficients."""
+    return _several("fft.rfftn", "RFFT", a, s, axes, norm)
+
+
+def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
+    """The inverse of `rfftn`."""
+    return _several("fft.irfftn", "IRFFT", a, s, axes, norm)
+
+
+def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
+    """The Fourier transform along two axes."""
+    return _several("fft.fft2", "FFT", a, s, _two("fft.fft2", axes), norm)
+
+
+def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
+    """The inverse of `fft2`."""
+    return _several("fft.ifft2", "IFFT", a, s, _two("fft.ifft2", axes), norm)
+
+
+def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
+    """The Fourier transform of real signals along two axes."""
+    return _several("fft.rfft2", "RFFT", a, s, _two("fft.rfft2", axes), norm)
+
+
+def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
+    """The inverse of `rfft2`."""
+    return _several("fft.irfft2", "IRFFT", a, s, _two("fft.irfft2", axes), norm)
+
+
+def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
+    if len(axes) != 2:
+        raise ShapeError(f"{what}: there must be two axes, but got {tuple(axes)}; use the function for n axes.")
+    return axes
+
+
+# --- frequencies ------------------------------------------------------------------------------------------------------
+
+
+def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
+    """The frequencies of the coefficients of `fft`, in cycles per unit of the sample spacing d.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.fftfreq(4)
+        Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
+    """
+    count = _positive("fft.fftfreq", n)
+    numbers = arange(count, dtype=dtype or float)
+    return arith.true_divide(roll(arith.subtract(numbers, count // 2), -(count // 2)), arith.multiply(d, count))
+
+
+def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
+    """The frequencies of the coefficients of `rfft`.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.rfftfreq(4)
+        Array([0.  , 0.25, 0.5 ], dtype=float32)
+    """
+    count = _positive("fft.rfftfreq", n)
+    return arith.true_divide(arange(count // 2 + 1, dtype=dtype or float), arith.multiply(d, count))
+
+
+def _positive(what: str, n: Any) -> int:
+    count = integer_of(what, "n", n)
+    if count < 1:
+        raise ShapeError(f"{what}: n must be positive, but got {count}.")
+    return count
+
+
+def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
+    """The elements in the order of their frequencies, zero in the middle, along all axes or those given.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fft.fftshift(jnp.fft.fftfreq(4))
+        Array([-0.5 , -0.25,  0.  ,  0.25], dtype=float32)
+    """
+    return _shifted("fft.fftshift", x, axes, lambda n: n // 2)
+
+
+def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
+    """The inverse of `fftshift`."""
+    return _shifted("fft.ifftshift", x, axes, lambda n: -(n // 2))
+
+
+def _shifted(what: str, x: ArrayLike, axes: Axis, distance: Callable[[int], int]) -> Array:
+    value = array_of(x, what)
+    along = canonical_axes(what, axes, value.ndim)
+    return roll(value, [distance(value.shape[d]) for d in along], along)

@@ -1,0 +1,544 @@
+"""Factorizations that XLA leaves to custom calls: LU, QR, eigenvalues of Hermitian and general matrices, singular
+values. LAPACK computes them; the names are those of XLA's custom calls.
+
+Matrices are the last two dimensions, the others are batch dimensions. Where there is no result, it is NaN.
+
+With complex numbers, tangents and cotangents pair without conjugation, as `tinyxla.ops.elementwise` says. A derivative
+of factors that are unique but for signs or phases leaves these as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.errors import DifferentiationError, DTypeError, ShapeError
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.linear_algebra import (
+    adjoint,
+    halved,
+    in_lapack_type,
+    matrix_operand,
+    matrix_product,
+    rows_and_columns,
+    square_operand,
+    transposed,
+    triangle,
+    triangular_solve,
+    where_defined,
+)
+from tinyxla.ops.op import (
+    ByAttributes,
+    Decomposition,
+    Derivative,
+    NotDifferentiable,
+    Op,
+    Rules,
+    Sample,
+    Value,
+    Zero,
+)
+from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+
+Array = np.ndarray[Any, Any]
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _matrix_batch(op: Callable[[], Op]) -> Callable[..., Any]:
+    """Of an op on one matrix: the mapped axis is one more batch dimension."""
+
+    def rule(size: int, operands: tuple[Value], axes: tuple[int], **attributes: Any) -> tuple[Any, Any]:
+        results = op()(movement.move_axis(operands[0], axes[0], 0), **attributes)
+        return results, (0,) * len(results)
+
+    return rule
+
+
+def _real_type(shape: Shape) -> Any:
+    return element_type({"c64": np.float32, "c128": np.float64}.get(shape.element_type.name, shape.dtype))
+
+
+def _like_operand(results: tuple[Array, ...], a: Array) -> tuple[Array, ...]:
+    """In the operand's precision, with its batch dimensions."""
+    narrow = {np.dtype(np.float32): a.dtype} if a.dtype.itemsize < 4 else {}
+    return tuple(
+        x.reshape((*a.shape[:-2], *x.shape[1:])).astype(narrow.get(x.dtype, x.dtype), copy=False) for x in results
+    )
+
+
+def _by_lapack(routine: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
+    batch = in_lapack_type(a).reshape((int(np.prod(a.shape[:-2])), *a.shape[-2:]))
+    return _like_operand(where_defined(routine, batch), a)
+
+
+def _diagonal(x: Value) -> Value:
+    """The diagonals of square matrices."""
+    return reduction.reduce_sum(elementwise.mul(x, _identity(x)), (x.ndim - 1,))
+
+
+def _identity(x: Value) -> Value:
+    """Of the type and size of x."""
+    row, column = rows_and_columns(x)
+    return elementwise.convert(elementwise.eq(row, column), new_element_type=element_type(x.dtype))
+
+
+def _rows(x: Value, size: int) -> Value:
+    """Vectors, each element spread along a row of `size`."""
+    return movement.broadcast(x, sizes=(*x.shape, size), dimensions=tuple(range(x.ndim)))
+
+
+def _columns(x: Value, size: int) -> Value:
+    """Vectors, each element spread along a column of `size`."""
+    return transposed(_rows(x, size))
+
+
+def _of_type(x: Value, like: Value) -> Value:
+    return x if x.dtype == like.dtype else elementwise.convert(x, new_element_type=element_type(like.dtype))
+
+
+def _inverse_differences(x: Value) -> Value:
+    """1 / (x_j - x_i), infinite where two are equal, and 0 on the diagonal."""
+    size = x.shape[-1]
+    difference = elementwise.sub(_columns(x, size), _rows(x, size))
+    unit = _identity(difference)
+    return elementwise.sub(elementwise.div(elementwise.one_like(difference), elementwise.add(difference, unit)), unit)
+
+
+def _skew(x: Value) -> Value:
+    return elementwise.sub(x, adjoint(x))
+
+
+def _samples(shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...], **attributes: Any) -> Callable[..., Any]:
+    """Matrices with well separated eigenvalues and singular values."""
+
+    def samples(random: np.random.Generator) -> Iterator[Sample]:
+        for dtype in types:
+            for shape in shapes:
+                x = elementwise.sample_array(random, dtype, shape, -0.2, 0.2)
+                diagonal = np.zeros(shape[-2:])
+                np.fill_diagonal(diagonal, np.arange(1, 1 + min(shape[-2:])))
+                yield Sample(((x + diagonal).astype(dtype),), attributes)
+
+    return samples
+
+
+# --- LU ---------------------------------------------------------------------------------------------------------------
+
+
+def _lu_shape(a: AnyShape) -> TupleShape:
+    shape = matrix_operand("LuDecomposition", "a", a)
+    *batch, m, n = shape.dimensions
+    integers = Shape(element_type(np.int32))
+    return TupleShape((shape, integers.with_dimensions((*batch, min(m, n))), integers.with_dimensions((*batch, m))))
+
+
+def _lu_evaluate(a: Array) -> tuple[Array, ...]:
+    """Column by column of all matrices together, or one matrix after the other: what takes fewer steps."""
+    batch = np.array(in_lapack_type(a).reshape((int(np.prod(a.shape[:-2])), *a.shape[-2:])))
+    steps = min(a.shape[-2:])
+    if a.size and len(batch) <= steps:
+        import scipy.linalg.lapack  # here, since importing it costs more than importing this package
+
+        getrf: Any = scipy.linalg.lapack.get_lapack_funcs("getrf", dtype=batch.dtype)
+        found = [getrf(matrix)[:2] for matrix in batch]
+        batch, pivots = np.stack([x for x, _ in found]), np.stack([p for _, p in found]).astype(np.int32)
+    else:
+        pivots = _eliminated(batch, steps)
+    return _like_operand((batch, pivots, permutation_of(pivots, a.shape[-2])), a)
+
+
+def _eliminated(a: Array, steps: int) -> Array:
+    """Gaussian elimination with partial pivoting, in place; gives the pivots."""
+    pivots = np.zeros((len(a), steps), np.int32)
+    every = np.arange(len(a))
+    for k in range(steps):
+        pivots[:, k] = row = k + np.argmax(np.abs(a[:, k:, k]), axis=1)
+        a[every, row], a[:, k] = a[:, k].copy(), a[every, row]
+        pivot = a[:, k, k, None]
+        a[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
+        a[:, k + 1 :, k + 1 :] -= a[:, k + 1 :, k, None] * a[:, k, None, k + 1 :]
+    return pivots
+
+
+def permutation_of(pivots: Array, size: int) -> Array:
+    """Which row stands where after the exchanges that the pivots say."""
+    exchanges = pivots.reshape((int(np.prod(pivots.shape[:-1])), pivots.shape[-1]))
+    order = np.tile(np.arange(size, dtype=np.int32), (len(exchanges), 1))
+    if len(exchanges) > pivots.shape[-1]:
+        every = np.arange(len(order))
+        for k, other in enumerate(exchanges.T):
+            order[every, other], order[:, k] = order[:, k].copy(), order[every, other]
+    else:
+        for row, others in zip(order, exchanges.tolist(), strict=True):
+            rows = row.tolist()
+            for k, other in enumerate(others):
+                rows[k], rows[other] = rows[other], rows[k]
+            row[:] = rows
+    return order.reshape((*pivots.shape[:-1], size))
+
+
+def _lu_parts(lu: Value) -> tuple[Value, Value, int]:
+    """Both factors, made square by rows and columns of the identity, and the smaller size."""
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    return _squared(_cut(lu, m, k)), _squared(_cut(lu, k, n)), k
+
+
+def _cut(x: Value, rows: int, columns: int) -> Value:
+    return movement.slice_axis(movement.slice_axis(x, x.ndim - 2, 0, rows), x.ndim - 1, 0, columns)
+
+
+def _grown(x: Value, rows: int, columns: int) -> Value:
+    """With zeros below and to the right."""
+    config = ((0, 0, 0),) * (x.ndim - 2) + ((0, rows - x.shape[-2], 0), (0, columns - x.shape[-1], 0))
+    return movement.pad(x, movement.full(0, x.dtype), padding_config=config)
+
+
+def _squared(x: Value) -> Value:
+    size = max(x.shape[-2:])
+    grown = _grown(x, size, size)
+    row, column = rows_and_columns(grown)
+    beyond = elementwise.ge(row, movement.full(min(x.shape[-2:]), np.int32, grown.shape))
+    one = elementwise.and_(beyond, elementwise.eq(row, column))
+    return elementwise.select(one, elementwise.one_like(grown), grown)
+
+
+def _permutation_matrix(permutation: Value, like: Value) -> Value:
+    size = permutation.shape[-1]
+    at = _rows(permutation, size)
+    column = movement.iota(shape=Shape(element_type(np.int32), at.shape), iota_dimension=at.ndim - 1)
+    return elementwise.convert(elementwise.eq(at, column), new_element_type=element_type(like.dtype))
+
+
+_UNIT_LOWER = {"lower": True, "unit_diagonal": True}
+_UPPER = {"lower": False, "unit_diagonal": False}
+
+
+def _lu_jvp(tangents: tuple[Value], ans: tuple[Value, ...], a: Value) -> tuple[Value | None, ...]:
+    """Of P A = L U: with F = L^-1 P dA U^-1, dL = L tril(F) without the diagonal and dU = triu(F) U."""
+    lower, upper, k = _lu_parts(ans[0])
+    m, n = a.shape[-2:]
+    change = matrix_product(_permutation_matrix(ans[2], a), tangents[0])
+    change = triangular_solve(lower, change, left_side=True, transpose_a="NO_TRANSPOSE", **_UNIT_LOWER)
+    change = triangular_solve(upper, change, left_side=False, transpose_a="NO_TRANSPOSE", **_UPPER)
+    unit = elementwise.add(triangle(lower, lower=True, unit_diagonal=True), _identity(lower))
+    to_lower = matrix_product(unit, triangle(_cut(change, m, k), lower=True, unit_diagonal=True))
+    to_upper = matrix_product(triangle(_cut(change, k, n), lower=False), triangle(upper, lower=False))
+    return elementwise.add(_grown(to_lower, m, n), _grown(to_upper, m, n)), None, None
+
+
+def _lu_vjp(g: tuple[Value, ...], ans: tuple[Value, ...], a: Value) -> tuple[Value]:
+    lower, upper, k = _lu_parts(ans[0])
+    m, n = a.shape[-2:]
+    unit = elementwise.add(triangle(lower, lower=True, unit_diagonal=True), _identity(lower))
+    by_lower = matrix_product(transposed(unit), triangle(_cut(g[0], m, k), lower=True, unit_diagonal=True))
+    by_upper = matrix_product(triangle(_cut(g[0], k, n), lower=False), transposed(triangle(upper, lower=False)))
+    change = elementwise.add(
+        _grown(triangle(by_lower, lower=True, unit_diagonal=True), m, n), _grown(triangle(by_upper, lower=False), m, n)
+    )
+    change = triangular_solve(lower, change, left_side=True, transpose_a="TRANSPOSE", **_UNIT_LOWER)
+    change = triangular_solve(upper, change, left_side=False, transpose_a="TRANSPOSE", **_UPPER)
+    return (matrix_product(transposed(_permutation_matrix(ans[2], a)), change),)
+
+
+lu = Op(
+    "LuDecomposition",
+    shape=_lu_shape,
+    evaluate=_lu_evaluate,
+    derivative=Rules(_lu_jvp, _lu_vjp),
+    batch=_matrix_batch(lambda: lu),
+    samples=_samples(((3, 3), (4, 2, 2), (3, 2), (2, 3), (0, 2, 2), (2, 0)), (np.float32, np.complex64, np.float16)),
+)
+
+
+class PivotsToPermutation(NamedTuple):
+    permutation_size: int
+
+
+def _pivots_shape(pivots: AnyShape, *, permutation_size: int) -> Shape:
+    shape = movement.array_operand("LuPivotsToPermutation", pivots)
+    if shape.element_type.name != "s32":
+        raise DTypeError(f"LuPivotsToPermutation: pivots must be s32, but got {shape}; convert them.")
+    if not shape.rank or shape.dimensions[-1] > permutation_size:
+        raise ShapeError(f"LuPivotsToPermutation: there must be up to {permutation_size} pivots, but got {shape}.")
+    return shape.with_dimensions((*shape.dimensions[:-1], permutation_size))
+
+
+def _pivots_batch(size: int, operands: tuple[Value], axes: tuple[int], *, permutation_size: int) -> tuple[Value, int]:
+    moved = movement.move_axis(operands[0], axes[0], 0)
+    return pivots_to_permutation(moved, permutation_size=permutation_size), 0
+
+
+def _pivots_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape, size in (((3,), 3), ((2, 2), 4), ((0,), 2), ((0, 2), 2)):
+        yield Sample((random.integers(0, 2, shape).astype(np.int32),), {"permutation_size": size})
+
+
+pivots_to_permutation = Op(
+    "LuPivotsToPermutation",
+    attributes=PivotsToPermutation,
+    shape=_pivots_shape,
+    evaluate=lambda pivots, *, permutation_size: permutation_of(pivots, permutation_size),
+    derivative=Zero(),
+    batch=_pivots_batch,
+    samples=_pivots_samples,
+)
+
+# --- QR ---------------------------------------------------------------------------------------------------------------
+
+
+class Qr(NamedTuple):
+    full_matrices: bool  # q is square, else it has as many columns as r has rows
+
+
+def _qr_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
+    shape = matrix_operand("Qr", "a", a)
+    *batch, m, n = shape.dimensions
+    inner = m if full_matrices else min(m, n)
+    return TupleShape((shape.with_dimensions((*batch, m, inner)), shape.with_dimensions((*batch, inner, n))))
+
+
+def _qr_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, full_matrices: bool) -> tuple[Value, Value]:
+    """With D = dA R^-1 and M = Q* D: the change of Q inside its columns is skew, with the lower triangle of M."""
+    q, r = _with_derivative(ans, a)
+    change = triangular_solve(r, tangents[0], left_side=False, transpose_a="NO_TRANSPOSE", **_UPPER)
+    inside = matrix_product(adjoint(q), change)
+    turn = elementwise.sub(_skew(halved(inside)), inside)
+    return elementwise.add(change, matrix_product(q, turn)), elementwise.neg(matrix_product(turn, r))
+
+
+def _qr_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, full_matrices: bool) -> tuple[Value]:
+    q, r = _with_derivative(ans, a)
+    turn = elementwise.sub(matrix_product(transposed(q), g[0]), matrix_product(g[1], transposed(r)))
+    inside = elementwise.sub(halved(_skew(turn)), turn)
+    change = elementwise.add(g[0], matrix_product(elementwise.conj(q), inside))
+    return (triangular_solve(r, change, left_side=False, transpose_a="TRANSPOSE", **_UPPER),)
+
+
+def _with_derivative(ans: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
+    q, r = ans
+    if r.shape[-1] != r.shape[-2]:
+        raise DifferentiationError(
+            f"Qr: r must be square for a derivative, but it is {Shape.of(r)}; factor a square part."
+        )
+    return q, r
+
+
+qr = Op(
+    "Qr",
+    attributes=Qr,
+    shape=_qr_shape,
+    evaluate=lambda a, *, full_matrices: _by_lapack(
+        lambda x: tuple(np.linalg.qr(x, mode="complete" if full_matrices else "reduced")), a
+    ),
+    derivative=Rules(_qr_jvp, _qr_vjp),
+    batch=_matrix_batch(lambda: qr),
+    samples=_samples(((3, 3), (2, 3, 2), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False),
+)
+
+# --- eigenvalues ------------------------------------------------------------------------------------------------------
+
+
+class Eigh(NamedTuple):
+    lower: bool
+
+
+def _eigh_shape(a: AnyShape, *, lower: bool) -> TupleShape:
+    shape = square_operand("Eigh", a)
+    return TupleShape((shape, Shape(_real_type(shape), shape.dimensions[:-1])))
+
+
+def _eigh_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, lower: bool) -> tuple[Value, Value]:
+    """M. B. Giles, "An extended collection of matrix derivative results" (2008), section 3.1: with M = V* dA V, the
+    values change by its diagonal, the vectors by V times the other elements over differences of values."""
+    vectors, values = ans
+    below = halved(tangents[0])
+    change = elementwise.add(below, adjoint(below))
+    inside = matrix_product(adjoint(vectors), matrix_product(change, vectors))
+    turn = elementwise.mul(_of_type(_inverse_differences(values), vectors), inside)
+    return matrix_product(vectors, turn), elementwise.real(_diagonal(inside))
+
+
+def _eigh_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, lower: bool) -> tuple[Value]:
+    vectors, values = ans
+    turn = matrix_product(transposed(vectors), g[0])
+    inside = elementwise.add(
+        elementwise.mul(_of_type(_inverse_differences(values), vectors), turn),
+        elementwise.mul(_rows(_of_type(g[1], vectors), values.shape[-1]), _identity(turn)),
+    )
+    whole = matrix_product(elementwise.conj(vectors), matrix_product(inside, transposed(vectors)))
+    return (halved(elementwise.add(whole, adjoint(whole))),)
+
+
+def _eigh_derivative(*, lower: bool) -> Derivative:
+    return Rules(_eigh_jvp, _eigh_vjp) if lower else Decomposition(lambda a, *, lower: eigh(adjoint(a), lower=True))
+
+
+def _eigh_evaluate(a: Array, *, lower: bool) -> tuple[Array, ...]:
+    return _by_lapack(lambda x: tuple(reversed(np.linalg.eigh(x, "L" if lower else "U"))), a)
+
+
+def _eigh_samples(random: np.random.Generator) -> Iterator[Sample]:
+    """Without phases, which a difference would see."""
+    for lower in (True, False):
+        yield from _samples(((3, 3), (2, 2, 2), (0, 2, 2), (0, 0)), (np.float32, np.float16), lower=lower)(random)
+
+
+eigh = Op(
+    "Eigh",
+    attributes=Eigh,
+    shape=_eigh_shape,
+    evaluate=_eigh_evaluate,
+    derivative=ByAttributes(_eigh_derivative),
+    batch=_matrix_batch(lambda: eigh),
+    samples=_eigh_samples,
+)
+
+
+def _eig_shape(a: AnyShape) -> TupleShape:
+    shape = square_operand("Eig", a)
+    kind = element_type(np.complex128 if shape.element_type.name in ("f64", "c128") else np.complex64)
+    return TupleShape((Shape(kind, shape.dimensions), Shape(kind, shape.dimensions[:-1])))
+
+
+def _eig_evaluate(a: Array) -> tuple[Array, ...]:
+    wide = in_lapack_type(a)
+    kind = np.result_type(wide.dtype, np.complex64)  # NumPy gives real numbers where all are
+    return _by_lapack(lambda x: tuple(part.astype(kind) for part in reversed(np.linalg.eig(x))), wide)
+
+
+eig = Op(
+    "Eig",
+    shape=_eig_shape,
+    evaluate=_eig_evaluate,
+    derivative=NotDifferentiable("eigenvectors of general matrices have none here; use eigh for Hermitian ones"),
+    batch=_matrix_batch(lambda: eig),
+    samples=_samples(((3, 3), (2, 2, 2), (0, 2, 2)), (np.float32, np.complex128, np.float16)),
+)
+
+# --- singular values --------------------------------------------------------------------------------------------------
+
+
+class Svd(NamedTuple):
+    full_matrices: bool  # u and vh are square
+
+
+def _svd_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
+    shape = matrix_operand("Svd", "a", a)
+    *batch, m, n = shape.dimensions
+    k = min(m, n)
+    left, right = (m, n) if full_matrices else (k, k)
+    values = Shape(_real_type(shape), (*batch, k))
+    return TupleShape((shape.with_dimensions((*batch, m, left)), values, shape.with_dimensions((*batch, right, n))))
+
+
+def _svd_evaluate(a: Array, *, full_matrices: bool) -> tuple[Array, ...]:
+    return _by_lapack(lambda x: tuple(np.linalg.svd(x, full_matrices)), a)
+
+
+class _Spectrum(NamedTuple):
+    """What both modes need of singular values s and vectors u, v."""
+
+    u: Value
+    v: Value
+    s: Value  # along rows: s_j at (i, j)
+    ratio: Value  # 1 / (s_j^2 - s_i^2)
+    inverse: Value  # 1 / s_j, and 0 for 0
+
+    def times(self, x: Value) -> Value:
+        """x S."""
+        return elementwise.mul(x, self.s)
+
+    def over(self, x: Value) -> Value:
+        """x S^-1, for vectors of any length."""
+        return elementwise.mul(x, _columns(self.inverse, x.shape[-2]))
+
+
+def _spectrum(ans: tuple[Value, Value, Value]) -> _Spectrum:
+    u, values, vh = ans
+    s = _of_type(values, u)
+    none = elementwise.eq(s, elementwise.zeros_like(s))
+    one = elementwise.one_like(s)
+    inverse = elementwise.select(
+        none, elementwise.zeros_like(s), elementwise.div(one, elementwise.select(none, one, s))
+    )
+    ratio = _of_type(_inverse_differences(elementwise.mul(values, values)), u)
+    return _Spectrum(u, adjoint(vh), _columns(s, s.shape[-1]), ratio, inverse)
+
+
+def _svd_jvp(tangents: tuple[Value], ans: tuple[Value, Value, Value], a: Value, *, full_matrices: bool) -> Any:
+    """J. Townsend, "Differentiating the singular value decomposition" (2016): with C = U* dA V, the values change by
+    its diagonal; the vectors turn among themselves, and towards what of the change is outside of them."""
+    x, change = _spectrum(ans), tangents[0]
+    inside = matrix_product(adjoint(x.u), matrix_product(change, x.v))
+    scaled, other = x.times(inside), adjoint(x.times(adjoint(inside)))  # C S and S C
+    to_u = elementwise.mul(x.ratio, elementwise.add(scaled, adjoint(scaled)))
+    to_v = elementwise.mul(x.ratio, elementwise.add(other, adjoint(other)))
+    du = matrix_product(x.u, elementwise.add(to_u, _phases(x, inside)))
+    dv = matrix_product(x.v, to_v)
+    if a.shape[-2] > a.shape[-1]:
+        du = elementwise.add(du, x.over(elementwise.sub(matrix_product(change, x.v), matrix_product(x.u, inside))))
+    if a.shape[-1] > a.shape[-2]:
+        rest = elementwise.sub(matrix_product(adjoint(change), x.u), matrix_product(x.v, adjoint(inside)))
+        dv = elementwise.add(dv, x.over(rest))
+    return du, elementwise.real(_diagonal(inside)), adjoint(dv)
+
+
+def _phases(x: _Spectrum, inside: Value) -> Value:
+    """The imaginary part of the diagonal over the values: the turn of complex vectors that is left to u."""
+    half = movement.full(0.5, inside.dtype, inside.shape)
+    return elementwise.mul(x.over(elementwise.mul(_skew(inside), half)), _identity(inside))
+
+
+def _svd_vjp(
+    g: tuple[Value, Value, Value], ans: tuple[Value, Value, Value], a: Value, *, full_matrices: bool
+) -> tuple[Value]:
+    x, (by_u, by_s, by_vh) = _spectrum(ans), g
+    by_v = adjoint(by_vh)
+    turn_u, turn_v = matrix_product(transposed(x.u), by_u), matrix_product(transposed(x.v), by_v)
+    along_u, along_v = (elementwise.mul(x.ratio, t) for t in (turn_u, turn_v))
+    inside = elementwise.add(
+        x.times(elementwise.add(along_u, adjoint(along_u))),
+        adjoint(x.times(elementwise.add(along_v, adjoint(along_v)))),
+    )
+    values = elementwise.mul(_rows(_of_type(by_s, x.u), x.s.shape[-1]), _identity(inside))
+    inside = elementwise.add(elementwise.add(inside, values), _phases(x, turn_u))
+    outside: list[Value] = []
+    if a.shape[-2] > a.shape[-1]:
+        rest = x.over(by_u)
+        inside = elementwise.sub(inside, matrix_product(transposed(x.u), rest))
+        outside.append(matrix_product(rest, transposed(x.v)))
+    if a.shape[-1] > a.shape[-2]:
+        rest = x.over(by_v)
+        inside = elementwise.sub(inside, adjoint(matrix_product(transposed(x.v), rest)))
+        outside.append(matrix_product(elementwise.conj(x.u), adjoint(rest)))
+    whole = matrix_product(elementwise.conj(x.u), matrix_product(inside, transposed(x.v)))
+    return (elementwise.add(whole, *outside) if outside else whole,)
+
+
+def _svd_derivative(*, full_matrices: bool) -> Derivative:
+    if full_matrices:
+        return NotDifferentiable("the vectors that complete a basis are not unique; use full_matrices=False")
+    return Rules(_svd_jvp, _svd_vjp)
+
+
+def _svd_samples(random: np.random.Generator) -> Iterator[Sample]:
+    """Without phases, which a difference would see."""
+    shapes = ((3, 3), (2, 3, 2), (2, 3), (0, 2, 2))
+    yield from _samples(shapes, (np.float32, np.float16), full_matrices=False)(random)
+    yield from _samples(shapes, (np.float32,), full_matrices=True)(random)
+
+
+svd = Op(
+    "Svd",
+    attributes=Svd,
+    shape=_svd_shape,
+    evaluate=_svd_evaluate,
+    derivative=ByAttributes(_svd_derivative),
+    batch=_matrix_batch(lambda: svd),
+    samples=_svd_samples,
+)
