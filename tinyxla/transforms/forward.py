@@ -7,7 +7,7 @@ from typing import Any
 
 from tinyxla.errors import DifferentiationError
 from tinyxla.ops import Op, elementwise
-from tinyxla.ops.op import Bilinear, Decomposition, Linear, NotDifferentiable, Partials, Rules, Zero
+from tinyxla.ops.op import Bilinear, Decomposition, Joint, Linear, NotDifferentiable, Partials, Rules, Zero
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import CarryingTracer, Trace
 from tinyxla.transforms.reverse import derivative_of, is_inexact, zeros_like
@@ -40,6 +40,8 @@ class TangentTrace(Trace):
             raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.")
         pairs = [self.split(x) for x in operands]
         values, tangents = tuple(v for v, _ in pairs), tuple(t for _, t in pairs)
+        if isinstance(derivative, Joint):
+            return self.joined(*derivative.forward(tangents, *values, **attributes))
         ans = op(*values, **attributes)
         if isinstance(derivative, Zero):
             return ans
@@ -59,6 +61,10 @@ class TangentTrace(Trace):
             sides = [(dx, y)] if dx is not None else []
             sides += [(x, dy)] if dy is not None else []
             tangent = _total(op(*side, **attributes) for side in sides)
+        return self.joined(ans, tangent)
+
+    def joined(self, ans: Any, tangent: Any) -> Any:
+        """A result and its tangent, or tuples of both, as tracers."""
         if isinstance(ans, tuple):
             tangents = tangent or (None,) * len(ans)
             return tuple(self.join(a, t) for a, t in zip(ans, tangents, strict=True))

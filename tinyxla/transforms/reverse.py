@@ -16,6 +16,7 @@ from tinyxla.ops.op import (
     ByAttributes,
     Decomposition,
     Derivative,
+    Joint,
     Linear,
     NotDifferentiable,
     Partials,
@@ -123,6 +124,8 @@ def apply(
     """The op on values, and how to go back through it (None: its derivative is zero)."""
     if isinstance(derivative, NotDifferentiable):
         raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.")
+    if isinstance(derivative, Joint):
+        return derivative.reverse(wanted, *values, **attributes)
     if isinstance(derivative, Rules) and derivative.residuals is not None:
         return derivative.residuals(*values, **attributes)
     ans = op(*values, **attributes)

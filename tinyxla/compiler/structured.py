@@ -1,0 +1,82 @@
+"""Loops and branches without what nothing needs: values that are carried or computed for no one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import calls
+from tinyxla.shapes import TupleShape
+from tinyxla.transforms.computations import effects, needed, subgraph
+
+Numbers = list[int]
+Operands = tuple[Instruction, ...]
+
+
+def prune(computation: Computation) -> Computation:
+    """Let loops carry, and branches compute, what is needed outside or for the next step; what a loop only hands on is
+    taken from before it."""
+    users = computation.users()
+    kept: dict[Instruction, Numbers] = {}  # of loops and branches: which results they still have
+    before: dict[Instruction, Operands] = {}  # and what goes into them
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
+        if x.op is calls.get_tuple_element and x.operands[0] in kept:
+            whole, number = x.operands[0], x.attributes.index
+            if whole.op.name == "while" and number in _handed_on(whole.attributes.body):
+                return before[whole][number]
+            return rewriter.emit(calls.get_tuple_element, operands[0], index=kept[whole].index(number))
+        if x.op.name not in _PRUNED or any(u.op is not calls.get_tuple_element for u in users[x]):
+            return None
+        numbers, inputs, attributes = _PRUNED[x.op.name](x, {u.attributes.index for u in users[x]})
+        kept[x], before[x] = numbers, operands
+        return rewriter.emit(x.op, *(operands[k] for k in inputs), **attributes)
+
+    return rewrite(computation, visit)
+
+
+def _handed_on(body: Computation) -> set[int]:
+    """The numbers of the values that a loop carries and never changes."""
+    return {k for k, (x, p) in enumerate(zip(body.outputs, body.parameters, strict=True)) if x is p}
+
+
+def _while(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, Any]]:
+    condition, body = prune(x.attributes.condition), prune(x.attributes.body)
+    wanted = used - _handed_on(x.attributes.body)
+    wanted |= _read(condition, [condition.root, *effects(condition)]) | _read(body, effects(body))
+    while True:
+        larger = wanted | _read(body, [body.outputs[k] for k in wanted])
+        if larger == wanted:
+            break
+        wanted = larger
+    numbers = sorted(wanted)
+    attributes = x.attributes._replace(condition=_with(condition, numbers), body=_with(body, numbers, numbers))
+    return numbers, numbers, attributes._asdict()
+
+
+def _conditional(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, Any]]:
+    branches = [prune(branch) for branch in x.attributes.branch_computations]
+    numbers = sorted(used)
+    read = [_read(b, [*(b.outputs[k] for k in numbers), *effects(b)]) for b in branches]
+    inputs = sorted(set().union(*read))
+    made = tuple(_with(branch, inputs, numbers) for branch in branches)
+    return numbers, [0, *(k + 1 for k in inputs)], {"branch_computations": made}
+
+
+_PRUNED = {"while": _while, "conditional": _conditional}
+
+
+def _read(computation: Computation, results: Iterable[Instruction]) -> set[int]:
+    """The numbers of the parameters that some instructions depend on."""
+    found = needed(results)
+    return {k for k, p in enumerate(computation.parameters) if p in found}
+
+
+def _with(computation: Computation, inputs: Numbers, outputs: Numbers | None = None) -> Computation:
+    """With some of the parameters and some of the results (None: as it is)."""
+    parameters = [computation.parameters[k] for k in inputs]
+    results = [computation.root] if outputs is None else [computation.outputs[k] for k in outputs]
+    as_tuple = outputs is not None and isinstance(computation.root.shape, TupleShape)
+    return subgraph(computation.name, parameters, results, as_tuple, effects(computation))

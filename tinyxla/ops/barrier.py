@@ -1,0 +1,41 @@
+"""OptimizationBarrier: the identity, across which nothing is moved or merged.
+
+Source: section "OptimizationBarrier" of the XLA documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.ops import movement
+from tinyxla.ops.op import Op, Rules, Sample
+from tinyxla.shapes import TupleShape, element_type
+
+
+def _held(tangents: Sequence[Any]) -> list[Any]:
+    """Tangents or cotangents behind a barrier of their own; None stays."""
+    held = iter(opt_barrier(*(t for t in tangents if t is not None)))
+    return [None if t is None else next(held) for t in tangents]
+
+
+def _vjp(g: Sequence[Any], ans: Any, *operands: Any) -> list[Any]:
+    return _held([c if element_type(x.dtype).is_inexact else None for c, x in zip(g, operands, strict=True)])
+
+
+def _samples(random: np.random.Generator) -> Iterator[Sample]:
+    yield Sample((movement.sample_values((2, 3)), movement.sample_values((), np.int32)))
+    yield Sample((movement.sample_values((2, 0), np.complex64),))
+    yield Sample((np.array([True, False]), movement.sample_values((2,), np.float64)))
+
+
+opt_barrier = Op(
+    "opt-barrier",
+    shape=lambda *shapes: TupleShape(shapes),
+    evaluate=lambda *values: values,
+    derivative=Rules(lambda tangents, ans, *operands: _held(tangents), _vjp),
+    batch=lambda size, operands, axes: (opt_barrier(*operands), axes),
+    samples=_samples,
+)

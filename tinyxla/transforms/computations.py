@@ -1,0 +1,279 @@
+"""Computations transformed into computations, and kept: what calls, branches and loops make their rules of.
+
+A function that is differentiated again and again is transformed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import calls, elementwise, indexing, movement, reduction
+from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.tracing.core import state, trace
+from tinyxla.transforms.batch import batch
+from tinyxla.transforms.forward import jvp
+from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
+
+Mask = tuple[bool, ...]
+
+
+def results(ans: Any) -> tuple[Any, ...]:
+    return ans if isinstance(ans, tuple) else (ans,)
+
+
+def run(computation: Computation, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of a computation on values, as a flat tuple. What this records comes from the same lines."""
+    values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
+    outer = state.source
+    try:
+        for x in computation.instructions:
+            if x not in values:
+                state.source = x.source or outer
+                values[x] = x.op(*(values[o] for o in x.operands), **x.attributes._asdict())
+    finally:
+        state.source = outer
+    return results(values[computation.root])
+
+
+def chosen(values: Iterable[Any], mask: Iterable[bool]) -> list[Any]:
+    """The values that are marked."""
+    return [x for x, marked in zip(values, mask, strict=True) if marked]
+
+
+def spread(values: Iterable[Any], mask: Iterable[bool], others: Sequence[Any] | None = None) -> list[Any]:
+    """A list with the values where it is marked, and None or those of `others` elsewhere."""
+    given = iter(values)
+    return [next(given) if marked else others and others[k] for k, marked in enumerate(mask)]
+
+
+def inexact(computation: Computation) -> Mask:
+    """Which results can have a derivative."""
+    return tuple(is_inexact(x.array_shape) for x in computation.outputs)
+
+
+# --- the transformations ----------------------------------------------------------------------------------------------
+
+
+@lru_cache(1024)
+def forward(computation: Computation, present: Mask, wanted: Mask | None = None) -> tuple[Computation, Mask]:
+    """From operands and those tangents that are `present`: results and the tangents that are there, with zeros for
+    those that are `wanted` all the same. Says which there are."""
+    shapes = computation.parameter_shapes
+    moving: list[bool] = []
+
+    def function(*inputs: Any) -> list[Any]:
+        tangents = spread(inputs[len(shapes) :], present)
+        values, found = jvp(lambda *x: run(computation, x), inputs[: len(shapes)], tangents)
+        needed = wanted or [False] * len(values)
+        found = [zeros_like(x) if t is None and w else t for x, t, w in zip(values, found, needed, strict=True)]
+        moving.extend(t is not None for t in found)
+        return [*values, *(t for t in found if t is not None)]
+
+    made, _, _ = trace(function, [*shapes, *chosen(shapes, present)], f"{computation.name}_jvp")
+    return made, tuple(moving)
+
+
+@lru_cache(1024)
+def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -> tuple[Computation, Mask]:
+    """From operands and the cotangents of results that are `seeded`: results and the cotangents of operands that are
+    `active`, as far as any flow, or with zeros for the others (`whole`). Says which active operands have one."""
+    shapes = computation.parameter_shapes
+    flows: list[bool] = []
+
+    def function(*inputs: Any) -> list[Any]:
+        primals, seeds = inputs[: len(shapes)], inputs[len(shapes) :]
+        moved = chosen(primals, active)
+        values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved)
+        found = pullback(spread(seeds, seeded))
+        if whole:
+            found = [zeros_like(x) if c is None else c for x, c in zip(moved, found, strict=True)]
+        flows.extend(c is not None for c in found)
+        return [*values, *(c for c in found if c is not None)]
+
+    outputs = [x.shape for x in computation.outputs]
+    made, _, _ = trace(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
+    return made, tuple(flows)
+
+
+@lru_cache(1024)
+def batched(
+    computation: Computation, size: int, axes: tuple[int | None, ...], wanted: Mask | None = None
+) -> tuple[Computation, tuple[int | None, ...]]:
+    """Mapped over those axes of the operands, and the mapped axes of its results: the first for those `wanted`."""
+    found: list[int | None] = []
+
+    def function(*inputs: Any) -> list[Any]:
+        pairs = batch(lambda *x: run(computation, x), size, inputs, axes)
+        needed = wanted or [False] * len(pairs)
+        pairs = [
+            (movement.align_axis(x, a, 0, size), 0) if w else (x, a) for (x, a), w in zip(pairs, needed, strict=True)
+        ]
+        found.extend(axis for _, axis in pairs)
+        return [value for value, _ in pairs]
+
+    shapes = [_with_axis(s, a, size) for s, a in zip(computation.parameter_shapes, axes, strict=True)]
+    made, _, _ = trace(function, shapes, f"{computation.name}_vmap")
+    return made, tuple(found)
+
+
+calls.set_mapped(
+    lambda computation, size: batched(
+        computation, size, (0,) * len(computation.parameters), (True,) * len(computation.outputs)
+    )[0]
+)
+
+
+def _with_axis(shape: AnyShape, axis: int | None, size: int) -> AnyShape:
+    if axis is None:
+        return shape
+    assert isinstance(shape, Shape)
+    return shape.with_dimensions((*shape.dimensions[:axis], size, *shape.dimensions[axis:]))
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def partition(both: Computation, primals: int, results: int) -> tuple[Computation, Computation]:
+    """Split a computation into what the first `primals` parameters determine, and the rest.
+
+    The first part gives the first `results` results and the residuals; the second takes the residuals and the other
+    parameters. Constants and what is simply made of them are made again rather than handed over.
+    """
+    late: set[Instruction] = set(both.parameters[primals:])
+    free: set[Instruction] = set()
+    for x in both.instructions:
+        if x.op.name != "parameter":
+            if any(o in late for o in x.operands):
+                late.add(x)
+            elif all(o in free for o in x.operands) and not any(x.computations()):
+                free.add(x)
+    outputs = both.root.operands
+    wanted = needed(outputs[results:])
+    residuals: dict[Instruction, None] = {}
+    for x in both.instructions:
+        if x in wanted and x in late and x is not both.root:
+            residuals.update((o, None) for o in x.operands if o not in late and o not in free)
+    residuals.update((o, None) for o in outputs[results:] if o not in late and o not in free)
+    kept = list(residuals)
+    early = subgraph(f"{both.name}_forward", both.parameters[:primals], [*outputs[:results], *kept])
+    return early, subgraph(f"{both.name}_backward", [*kept, *both.parameters[primals:]], outputs[results:])
+
+
+def needed(outputs: Iterable[Instruction]) -> set[Instruction]:
+    """What instructions depend on, and they themselves."""
+    found: set[Instruction] = set()
+    waiting = list(outputs)
+    while waiting:
+        x = waiting.pop()
+        if x not in found:
+            found.add(x)
+            waiting.extend(x.operands)
+    return found
+
+
+def subgraph(
+    name: str, inputs: Any, outputs: Any, as_tuple: bool = True, effects: Iterable[Instruction] = ()
+) -> Computation:
+    """The computation of some instructions from others, which become its parameters; with `effects`, which nothing
+    needs but which must run."""
+    new: dict[Instruction, Instruction] = {}
+    parameters = [_parameter(number, x.shape) for number, x in enumerate(inputs)]
+    new.update(zip(inputs, parameters, strict=True))
+    order = list(parameters)
+    waiting = [(x, False) for x in reversed([*outputs, *effects])]
+    while waiting:
+        x, ready = waiting.pop()
+        if x in new:
+            continue
+        if ready:
+            new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
+            order.append(new[x])
+        else:
+            waiting.append((x, True))
+            waiting.extend((o, False) for o in reversed(x.operands))
+    roots = [new[x] for x in outputs]
+    if not as_tuple:
+        return Computation(name, parameters, order, roots[0])
+    root = Instruction(calls.tuple_, roots, calls.tuple_.attributes(), TupleShape(tuple(x.shape for x in roots)))
+    return Computation(name, parameters, [*order, root], root)
+
+
+def updating_in_place(computation: Computation) -> Computation:
+    """With `a + update(zeros, part)` as `update(a, a's part + part)`, and sums that are scattered over zeros over a.
+
+    A loop back over the rows of an array adds to the cotangents of one row at a time. So that takes the time of a row,
+    not that of all. (Where a has -0.0 it stays, while -0.0 + 0.0 is 0.0.)
+    """
+    new: dict[Instruction, Instruction] = {}
+    order: list[Instruction] = []
+
+    def emit(op: Any, operands: Sequence[Instruction], attributes: Any, x: Instruction, shape: AnyShape) -> Instruction:
+        order.append(Instruction(op, operands, attributes, shape, x.source))
+        return order[-1]
+
+    def updated(x: Instruction) -> Instruction | None:
+        for whole, update in (x.operands, x.operands[::-1]):
+            if not update.operands or not _is_zero(update.operands[0]):
+                continue
+            if update.op is indexing.scatter and reduction.monoid(update.attributes.to_apply) == "add":
+                rest = [new[o] for o in update.operands[1:]]
+                return emit(update.op, [new[whole], *rest], update.attributes, x, x.shape)
+            if update.op is indexing.dynamic_update_slice:
+                _, part, *starts = (new[o] for o in update.operands)
+                sizes = indexing.DynamicSlice(part.array_shape.dimensions)
+                old = emit(indexing.dynamic_slice, [new[whole], *starts], sizes, x, part.shape)
+                total = emit(elementwise.add, [old, part], elementwise.add.attributes(), x, part.shape)
+                return emit(update.op, [new[whole], total, *starts], update.attributes, x, x.shape)
+        return None
+
+    for x in computation.instructions:
+        found = updated(x) if x.op is elementwise.add else None
+        new[x] = found or emit(x.op, [new[o] for o in x.operands], x.attributes, x, x.shape)
+    return Computation(computation.name, [new[p] for p in computation.parameters], order, new[computation.root])
+
+
+def _is_zero(x: Instruction) -> bool:
+    """Whether it is a constant zero, spread."""
+    constant = x.operands[0] if x.op is movement.broadcast else x
+    return constant.op is movement.constant and constant.attributes.literal.splat == 0
+
+
+def _parameter(number: int, shape: AnyShape) -> Instruction:
+    return Instruction(movement.parameter, (), movement.Parameter(number, shape), shape)
+
+
+def with_parameters(
+    computation: Computation, shapes: Sequence[AnyShape], places: Sequence[int] | None = None
+) -> Computation:
+    """The same computation with more parameters, of these shapes; its own are at `places` (first, unless given)."""
+    own = computation.parameters
+    at = dict(zip(places if places is not None else range(len(own)), own, strict=True))
+    inputs = [at.get(k) or _parameter(k, shape) for k, shape in enumerate(shapes)]
+    as_tuple = isinstance(computation.root.shape, TupleShape)
+    return subgraph(computation.name, inputs, computation.outputs, as_tuple, effects(computation))
+
+
+def effects(computation: Computation) -> list[Instruction]:
+    """What must run even if nothing needs it."""
+    return [x for x in computation.instructions if x.has_side_effect]
+
+
+def unpacked(computation: Computation) -> Computation:
+    """A computation of one result without the tuple around it."""
+    assert computation.instructions[-1] is computation.root
+    (root,) = computation.root.operands
+    return Computation(computation.name, computation.parameters, computation.instructions[:-1], root)
+
+
+def of_one(function: Callable[..., Any], shapes: Sequence[AnyShape], name: str) -> Computation:
+    """The computation of a function with one result, which is not put into a tuple."""
+    return unpacked(trace(lambda *x: [function(*x)], shapes, name)[0])
+
+
+def clear_transformed() -> None:
+    """Forget the transformed computations that are kept."""
+    for kept in (forward, reverse, batched):
+        kept.cache_clear()
