@@ -1,0 +1,152 @@
+"""The builder: instructions are added one by one, and `Build` makes a computation of them.
+
+A builder records into a graph as a trace does, so its functions are one call of an operation each. Tuples are tuples of
+Python here: only arrays are in the graph, where what takes tuples takes their arrays in order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import calls, movement
+from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
+from tinyxla.shapes import AnyShape, TupleShape
+from tinyxla.tracing.core import GraphTrace
+from tinyxla.xla.computation import ProgramShape, XlaComputation
+
+Tree = Any  # the value of an `XlaOp` that may be a tuple: a nested tuple of values
+BuilderFunction = Callable[..., "XlaOp"]
+
+functions: dict[str, BuilderFunction] = {}  # by name: those of this package, which are also methods of builders
+
+
+def shape_of(tree: Tree) -> AnyShape:
+    """The shape of a value."""
+    return TupleShape(tuple(map(shape_of, tree))) if isinstance(tree, tuple) else tree.instruction.shape  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _operator(name: str) -> Callable[..., XlaOp]:
+    return lambda *operands: functions[name](*operands)
+
+
+class XlaOp:
+    """The result of an instruction of a builder: an array, or a tuple. Python's arithmetic operators add instructions;
+    `==` compares by identity."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, builder: XlaBuilder, value: Tree) -> None:
+        self.builder = builder
+        self.value = value
+
+    @property
+    def shape(self) -> AnyShape:
+        return shape_of(self.value)
+
+    def __repr__(self) -> str:
+        return f"<XlaOp {self.shape} of {self.builder.name}>"
+
+    __add__ = _operator("Add")
+    __sub__ = _operator("Sub")
+    __mul__ = _operator("Mul")
+    __truediv__ = _operator("Div")
+    __mod__ = _operator("Rem")
+    __neg__ = _operator("Neg")
+    __and__ = _operator("And")
+    __or__ = _operator("Or")
+    __xor__ = _operator("Xor")
+    __invert__ = _operator("Not")
+    __lshift__ = _operator("ShiftLeft")
+    __rshift__ = _operator("ShiftRightArithmetic")
+
+
+class XlaBuilder:
+    """Instructions of a computation in the making.
+
+    All functions of `tinyxla.xla` that add an instruction are its methods too: `builder.Add(x, y)` is `Add(x, y)`.
+    """
+
+    def __init__(self, name: str = "computation") -> None:
+        self.name = name
+        self.trace = GraphTrace(f"the builder {name}")  # runs only while a function adds to it
+        self._parameters: dict[int, tuple[str, Tree]] = {}
+        self._last: XlaOp | None = None
+
+    def __getattr__(self, name: str) -> BuilderFunction:
+        if name not in functions:
+            raise AttributeError(f"there is no builder function {name!r}", name=name, obj=self)
+        return functools.partial(functions[name], self)
+
+    def __repr__(self) -> str:
+        return f"<XlaBuilder {self.name}>"
+
+    def wrap(self, value: Tree) -> XlaOp:
+        """A value as the newest operation."""
+        self._last = XlaOp(self, value)
+        return self._last
+
+    def add_parameter(self, number: int, shape: AnyShape, name: str) -> Tree:
+        """The value of a parameter: one parameter of the graph for each array in it."""
+        if number in self._parameters:
+            raise ArgumentError(
+                f"Parameter: {self.name} already has a parameter {number}; number each one differently."
+            )
+        if number < 0:
+            raise ArgumentError(f"Parameter: parameters must be numbered from 0 on, but got {number}.")
+        value = regrouped(shape, iter([self.trace.parameter(x) for x in leaf_shapes(shape)]))
+        self._parameters[number] = (name or f"p{number}", value)
+        return value
+
+    def _root(self, root: XlaOp | None) -> XlaOp:
+        found = root if root is not None else self._last
+        if found is None:
+            raise ArgumentError(f"Build: {self.name} has no instructions; add one.")
+        if not isinstance(found, XlaOp) or found.builder is not self:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"Build: the root must be an XlaOp of {self!r}, but is {found!r}.")
+        return found
+
+    def GetShape(self, op: XlaOp) -> AnyShape:
+        """The shape of an operation."""
+        return op.shape
+
+    def GetProgramShape(self, root: XlaOp | None = None) -> ProgramShape:
+        """The shapes of the parameters, and of the root (the newest operation unless one is given)."""
+        missing = [n for n in range(len(self._parameters)) if n not in self._parameters]
+        if missing:
+            raise ArgumentError(
+                f"{self.name}: parameters must be numbered from 0 on without gaps, but there is no parameter "
+                f"{missing[0]} beside {sorted(self._parameters)}."
+            )
+        ordered = [self._parameters[n] for n in range(len(self._parameters))]
+        names, values = tuple(name for name, _ in ordered), tuple(shape_of(value) for _, value in ordered)
+        return ProgramShape(values, self._root(root).shape, names)
+
+    def Build(self, root: XlaOp | None = None) -> XlaComputation:
+        """The computation of a root (the newest operation unless one is given) from the parameters.
+
+        Raises:
+            ArgumentError: numbers of parameters with a gap, or a root of another builder.
+        """
+        program, chosen = self.GetProgramShape(root), self._root(root)
+        new: dict[Instruction, Instruction] = {}
+        flat = [(name, x) for _, (name, value) in sorted(self._parameters.items()) for x in leaves(value)]
+        for number, (name, x) in enumerate(flat):
+            attributes = movement.Parameter(number, x.instruction.shape)
+            new[x.instruction] = Instruction(movement.parameter, (), attributes, attributes.shape, name=name)
+        parameters = list(new.values())
+        for x in self.trace.instructions:
+            if x not in new:
+                new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
+        instructions = list(new.values())
+        results = [new[self.trace.lift(x)] for x in leaves(chosen.value)]
+        if isinstance(program.result_shape, TupleShape):
+            shape = TupleShape(tuple(x.shape for x in results))
+            results = [Instruction(calls.tuple_, results, calls.tuple_.attributes(), shape)]
+            instructions += results
+        return XlaComputation(Computation(self.name, parameters, instructions, results[0]), program)
+
+    build, get_shape, get_program_shape = Build, GetShape, GetProgramShape  # in XLA's Python bindings

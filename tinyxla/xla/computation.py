@@ -1,0 +1,142 @@
+"""Computations that builders make: functions of arrays and tuples, to be called or handed to operations."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla import text
+from tinyxla.backends import Executable, compile_module
+from tinyxla.compiler.passes import inline_calls
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.hlo import Computation, Module
+from tinyxla.ops.dynamic_sizes import flags
+from tinyxla.ops.tuples import leaves, regrouped
+from tinyxla.shapes import AnyShape, Shape
+from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.core import state
+from tinyxla.tracing.promotion import checked_scalar
+from tinyxla.transforms import call
+
+
+class ProgramShape(NamedTuple):
+    """The shapes of a computation's parameters and result."""
+
+    parameter_shapes: tuple[AnyShape, ...]
+    result_shape: AnyShape
+    parameter_names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        named = zip(self.parameter_names, self.parameter_shapes, strict=True)
+        return f"({', '.join(f'{name}: {shape}' for name, shape in named)}) -> {self.result_shape}"
+
+
+class XlaComputation:
+    """A function of arrays and tuples. Call it on arrays, or hand it to an operation that applies it."""
+
+    def __init__(self, computation: Computation, program_shape: ProgramShape) -> None:
+        self.computation = computation
+        self._program_shape = program_shape
+        self._executables: dict[str | None, Executable] = {}
+
+    @property
+    def name(self) -> str:
+        return self.computation.name
+
+    def GetProgramShape(self) -> ProgramShape:
+        """The shapes of the parameters and of the result, with their tuples."""
+        return self._program_shape
+
+    program_shape = GetProgramShape
+
+    def as_hlo_text(self) -> str:
+        """The computation in XLA's HLO text form, tuples taken apart."""
+        return text.print_module(Module(self.name, self.computation))
+
+    __str__ = as_hlo_text
+
+    def __repr__(self) -> str:
+        return f"<XlaComputation {self.name}{self._program_shape}>"
+
+    def __call__(self, *args: Any, backend: str | None = None) -> Any:
+        """The result for arguments of exactly the parameters' shapes.
+
+        Args:
+            args: an array for each parameter, a nested tuple of arrays where that is one; a Python number stands for
+                a scalar of any type that has it.
+            backend: `numba` or `interpreter`; the first where it is installed, unless one is asked for.
+
+        Returns:
+            An array, or a nested tuple of arrays.
+
+        Raises:
+            ArgumentError: another number or structure of arguments.
+            ShapeError, DTypeError: an argument of another shape or element type; nothing is converted.
+        """
+        shapes = self._program_shape.parameter_shapes
+        if len(args) != len(shapes):
+            raise ArgumentError(
+                f"{self.name} takes {len(shapes)} arguments {self._program_shape}, but got {len(args)}."
+            )
+        names = self._program_shape.parameter_names
+        given = [
+            x
+            for arg, shape, name in zip(args, shapes, names, strict=True)
+            for x in _arguments(arg, shape, f"{self.name}: argument {name}")
+        ]
+        concrete = [x for x in given if isinstance(x, ConcreteArray)]
+        if state.staging is None and len(concrete) == len(given):
+            results = map(wrap, self._executable(backend)([x.dense() for x in concrete]))
+        else:
+            results = iter(leaves(call(*given, to_apply=self.computation)))
+        return regrouped(self._program_shape.result_shape, results)
+
+    def _executable(self, backend: str | None) -> Executable:
+        if backend not in self._executables:
+            pure = backend == "interpreter"  # calls are compiled wherever they are evaluated, so there must be none
+            computation = inline_calls(self.computation) if pure else self.computation
+            self._executables[backend] = compile_module(Module(self.name, computation), backend)
+        return self._executables[backend]
+
+
+def _arguments(given: Any, shape: AnyShape, what: str) -> Iterator[Array]:
+    """The arrays of an argument, which must have this shape."""
+    if isinstance(shape, Shape):
+        yield _argument(given, shape, what)
+        return
+    if not isinstance(given, (tuple, list)) or len(given) != len(shape.elements):  # pyright: ignore[reportUnknownArgumentType]
+        raise ArgumentError(f"{what} must be a tuple of {len(shape.elements)}, {shape}, but is {reprlib.repr(given)}.")
+    for k, (x, part) in enumerate(zip(given, shape.elements, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        yield from _arguments(x, part, f"{what}[{k}]")
+
+
+_KINDS: dict[type, tuple[str, ...]] = {  # the element types of which a Python number may be
+    bool: ("pred",),
+    int: ("signed", "unsigned", "float", "complex"),
+    float: ("float", "complex"),
+    complex: ("complex",),
+}
+
+
+def _argument(given: Any, shape: Shape, what: str) -> Array:
+    if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
+        if shape.element_type.kind not in next(kinds for kind, kinds in _KINDS.items() if isinstance(given, kind)):
+            raise DTypeError(f"{what} must be {shape}, but is the Python number {given!r}; give one of that type.")
+        given = checked_scalar(given, shape.dtype)
+    elif not isinstance(given, Array):
+        if not hasattr(given, "__array__"):
+            raise ArgumentError(
+                f"{what} must be an array {shape}, but is {reprlib.repr(given)} of type {type(given).__name__}; "
+                "convert it with numpy.asarray."
+            )
+        given = np.asarray(given)
+    found = Shape.of(given)
+    if found.element_type is not shape.element_type:
+        raise DTypeError(f"{what} must be {shape}, but is {found}; convert it with astype({shape.dtype.name!r}).")
+    fits = [n == m or (d and n < m) for n, m, d in zip(found.dimensions, shape.dimensions, flags(shape), strict=False)]
+    if found.rank != shape.rank or not all(fits):
+        raise ShapeError(f"{what} must be {shape}, but is {found}; give an array of these dimensions.")
+    return given if isinstance(given, Array) else wrap(np.array(given, shape.dtype))

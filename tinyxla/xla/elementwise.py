@@ -1,0 +1,252 @@
+"""Element-wise functions. Operands of different shapes are broadcast here, so that the graph has equal ones.
+
+Sources: the sections of the XLA documents named after each function, and "Broadcasting".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyxla.errors import ShapeError
+from tinyxla.ops import Value, bits, elementwise, movement
+from tinyxla.ops.accuracy import ResultAccuracy
+from tinyxla.ops.tuples import leaves, regrouped
+from tinyxla.shapes import Shape, TupleShape, element_type
+from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, shape_of
+from tinyxla.xla.functions import alias, builder_function
+
+# --- broadcasting -----------------------------------------------------------------------------------------------------
+
+
+def broadcast_pair(what: str, lhs: Value, rhs: Value, given: Sequence[int] | None) -> tuple[Value, Value]:
+    """Two operands with the shape they have together.
+
+    Ranks agree, or one is a scalar, or `broadcast_dimensions` says which dimensions of the operand of higher rank those
+    of the other are. Dimensions of size 1 are then expanded to the other's size.
+    """
+    low, high = (lhs, rhs) if lhs.ndim <= rhs.ndim else (rhs, lhs)
+    dimensions = tuple(given or ())
+    if low.ndim == high.ndim:
+        if dimensions not in ((), tuple(range(low.ndim))):
+            raise ShapeError(
+                f"{what}: broadcast_dimensions must be left out for operands of equal rank, {Shape.of(lhs)} and "
+                f"{Shape.of(rhs)}, but is {list(dimensions)}."
+            )
+        dimensions = tuple(range(low.ndim))
+    elif len(dimensions) != low.ndim:
+        raise ShapeError(
+            f"{what}: broadcast_dimensions must name, for each dimension of {Shape.of(low)}, the one of "
+            f"{Shape.of(high)} that it is, but is {list(dimensions)}; operands without it must be of equal rank or "
+            "scalars."
+        )
+    if sorted(set(dimensions)) != list(dimensions) or any(not 0 <= d < high.ndim for d in dimensions):
+        raise ShapeError(
+            f"{what}: broadcast_dimensions must be dimensions of {Shape.of(high)} in increasing order, but is "
+            f"{list(dimensions)}."
+        )
+    sizes = list(high.shape)
+    for k, d in enumerate(dimensions):
+        if low.shape[k] != sizes[d] and 1 not in (low.shape[k], sizes[d]):
+            raise ShapeError(
+                f"{what}: sizes must agree or be 1, but dimension {k} of {Shape.of(low)} has size {low.shape[k]} and "
+                f"dimension {d} of {Shape.of(high)} has {sizes[d]}."
+            )
+        if sizes[d] == 1:
+            sizes[d] = low.shape[k]
+
+    def spread(x: Value) -> Value:
+        return movement.broadcast_in_dim(x, sizes, dimensions if x.ndim == low.ndim else range(high.ndim))
+
+    return spread(lhs), spread(rhs)
+
+
+def _with_scalars_spread(*operands: Value) -> list[Value]:
+    """Scalars among operands get the shape of the first that is none."""
+    sizes = next((x.shape for x in operands if x.ndim), ())
+    return [x if x.ndim else movement.broadcast_in_dim(x, sizes, ()) for x in operands]
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+
+
+def _named(function: Callable[..., Tree], name: str, doc: str) -> BuilderFunction:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return builder_function()(function)
+
+
+def _unary(name: str, op: Callable[[Value], Value], doc: str) -> BuilderFunction:
+    def function(builder: XlaBuilder, operand: Value) -> Value:
+        return op(operand)
+
+    return _named(function, name, f"{doc}, element by element.")
+
+
+def _binary(name: str, op: Callable[[Value, Value], Value], doc: str) -> BuilderFunction:
+    def function(
+        builder: XlaBuilder, lhs: Value, rhs: Value, broadcast_dimensions: Sequence[int] | None = None
+    ) -> Value:
+        return op(*broadcast_pair(name, lhs, rhs, broadcast_dimensions))
+
+    return _named(function, name, f"{doc}, element by element, after broadcasting (`broadcast_dimensions`).")
+
+
+def _comparison(name: str, direction: str, doc: str, total: bool = False) -> BuilderFunction:
+    def op(x: Value, y: Value) -> Value:
+        floating = element_type(x.dtype).kind == "float"
+        kind = "TOTALORDER" if total and floating else elementwise.comparison_type(x.dtype)
+        return elementwise.compare(x, y, direction=direction, type=kind)
+
+    order = " in the total order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN" if total else ""
+    return _binary(name, op, doc + order)
+
+
+# --- unary ------------------------------------------------------------------------------------------------------------
+
+Abs = _unary("Abs", elementwise.abs_, "The absolute value, of complex numbers the magnitude")
+Ceil = _unary("Ceil", elementwise.ceil, "The least integer that is not less")
+Floor = _unary("Floor", elementwise.floor, "The greatest integer that is not greater")
+Round = _unary("Round", elementwise.round_nearest_afz, "The nearest integer, ties away from zero")
+RoundNearestAfz = alias("RoundNearestAfz", Round)
+RoundNearestEven = _unary("RoundNearestEven", elementwise.round_nearest_even, "The nearest integer, ties to even")
+Sign = _unary("Sign", elementwise.sign, "-1, 0 or 1; x / |x| of complex numbers")
+Neg = _unary("Neg", elementwise.neg, "-x")
+Real = _unary("Real", elementwise.real, "The real part, of real numbers themselves")
+Imag = _unary("Imag", elementwise.imag, "The imaginary part, 0 of real numbers")
+Conj = _unary("Conj", elementwise.conj, "The complex conjugate")
+Not = _unary("Not", elementwise.not_, "Not: logical for pred, of bits for integers")
+LogicalNot = alias("LogicalNot", Not)
+Clz = _unary("Clz", elementwise.clz, "The number of leading zero bits")
+PopulationCount = _unary("PopulationCount", elementwise.population_count, "The number of bits that are set")
+IsFinite = _unary("IsFinite", elementwise.is_finite, "Whether it is neither infinite nor NaN")
+
+
+def _accurate(name: str, op: Any, doc: str) -> BuilderFunction:
+    def function(builder: XlaBuilder, operand: Value, result_accuracy: ResultAccuracy | None = None) -> Value:
+        return op(operand, result_accuracy=result_accuracy) if result_accuracy else op(operand)
+
+    return _named(function, name, f"{doc}, element by element, as accurate as `result_accuracy` asks.")
+
+
+Cbrt = _accurate("Cbrt", elementwise.cbrt, "The cubic root")
+Cos = _accurate("Cos", elementwise.cos, "The cosine")
+Cosh = _accurate("Cosh", elementwise.cosh, "The hyperbolic cosine")
+Erf = _accurate("Erf", elementwise.erf, "The error function")
+Exp = _accurate("Exp", elementwise.exp, "e to the x")
+Expm1 = _accurate("Expm1", elementwise.expm1, "e to the x, minus 1")
+Log = _accurate("Log", elementwise.log, "The natural logarithm")
+Log1p = _accurate("Log1p", elementwise.log1p, "The natural logarithm of 1 + x")
+Logistic = _accurate("Logistic", elementwise.logistic, "1 / (1 + e to the -x)")
+Rsqrt = _accurate("Rsqrt", elementwise.rsqrt, "1 / the square root")
+Sin = _accurate("Sin", elementwise.sin, "The sine")
+Sinh = _accurate("Sinh", elementwise.sinh, "The hyperbolic sine")
+Sqrt = _accurate("Sqrt", elementwise.sqrt, "The square root")
+Tan = _accurate("Tan", elementwise.tan, "The tangent")
+Tanh = _accurate("Tanh", elementwise.tanh, "The hyperbolic tangent")
+
+# --- binary -----------------------------------------------------------------------------------------------------------
+
+Add = _binary("Add", elementwise.add, "The sum")
+Sub = _binary("Sub", elementwise.sub, "The difference")
+Mul = _binary("Mul", elementwise.mul, "The product")
+Div = _binary("Div", elementwise.div, "The quotient")
+Rem = _binary("Rem", elementwise.rem, "The remainder, with the sign of the dividend")
+Max = _binary("Max", elementwise.max_, "The greater")
+Min = _binary("Min", elementwise.min_, "The lesser")
+Pow = _binary("Pow", elementwise.pow_, "lhs to the power rhs")
+Atan2 = _binary("Atan2", elementwise.atan2, "The angle of the point (rhs, lhs)")
+Complex = _binary("Complex", elementwise.complex_, "The complex number with these parts")
+And = _binary("And", elementwise.and_, "And: logical for pred, of bits for integers")
+Or = _binary("Or", elementwise.or_, "Or: logical for pred, of bits for integers")
+Xor = _binary("Xor", elementwise.xor, "Exclusive or: logical for pred, of bits for integers")
+LogicalAnd = alias("LogicalAnd", And)
+LogicalOr = alias("LogicalOr", Or)
+ShiftLeft = _binary("ShiftLeft", elementwise.shift_left, "lhs shifted left by rhs bits")
+ShiftRightArithmetic = _binary(
+    "ShiftRightArithmetic", elementwise.shift_right_arithmetic, "lhs shifted right by rhs bits, keeping its sign"
+)
+ShiftRightLogical = _binary(
+    "ShiftRightLogical", elementwise.shift_right_logical, "lhs shifted right by rhs bits, filled with zeros"
+)
+Eq = _comparison("Eq", "EQ", "Whether lhs = rhs")
+Ne = _comparison("Ne", "NE", "Whether lhs != rhs")
+Ge = _comparison("Ge", "GE", "Whether lhs >= rhs")
+Gt = _comparison("Gt", "GT", "Whether lhs > rhs")
+Le = _comparison("Le", "LE", "Whether lhs <= rhs")
+Lt = _comparison("Lt", "LT", "Whether lhs < rhs")
+EqTotalOrder = _comparison("EqTotalOrder", "EQ", "Whether lhs = rhs", total=True)
+NeTotalOrder = _comparison("NeTotalOrder", "NE", "Whether lhs != rhs", total=True)
+GeTotalOrder = _comparison("GeTotalOrder", "GE", "Whether lhs >= rhs", total=True)
+GtTotalOrder = _comparison("GtTotalOrder", "GT", "Whether lhs > rhs", total=True)
+LeTotalOrder = _comparison("LeTotalOrder", "LE", "Whether lhs <= rhs", total=True)
+LtTotalOrder = _comparison("LtTotalOrder", "LT", "Whether lhs < rhs", total=True)
+
+
+@builder_function()
+def Compare(
+    builder: XlaBuilder,
+    lhs: Value,
+    rhs: Value,
+    direction: str,
+    type: str | None = None,
+    broadcast_dimensions: Sequence[int] | None = None,
+) -> Value:
+    """A comparison, element by element, after broadcasting.
+
+    `direction` is a `ComparisonDirection` or its name (`"LT"`); `type` is `FLOAT`, `TOTALORDER`, `SIGNED` or
+    `UNSIGNED`, by default what fits the element type.
+    """
+    x, y = broadcast_pair("Compare", lhs, rhs, broadcast_dimensions)
+    return elementwise.compare(x, y, direction=str(direction), type=type or elementwise.comparison_type(x.dtype))
+
+
+# --- ternary, conversions ---------------------------------------------------------------------------------------------
+
+
+@builder_function()
+def Clamp(builder: XlaBuilder, min: Value, operand: Value, max: Value) -> Value:
+    """`operand`, but no less than `min` and no more than `max`, which may be scalars.
+
+    Older pages have the order (operand, min, max). It is understood where only it makes sense: where the first is an
+    array and the second a scalar.
+    """
+    if min.ndim and not operand.ndim:
+        min, operand = operand, min
+    return elementwise.clamp(*_with_scalars_spread(min, operand, max))
+
+
+@builder_function()
+def Select(builder: XlaBuilder, pred: Value, on_true: Tree, on_false: Tree) -> Tree:
+    """Elements of `on_true` where `pred` is true and of `on_false` elsewhere; a scalar `pred` selects whole arrays, and
+    whole tuples."""
+    shape = shape_of(on_true)
+    if not isinstance(shape, TupleShape) and not isinstance(on_false, tuple):
+        return elementwise.select(*_with_scalars_spread(pred, on_true, on_false))
+    if shape_of(on_false) != shape:
+        raise ShapeError(
+            f"Select: on_true and on_false must have one shape, but have {shape} and {shape_of(on_false)}."
+        )
+    if pred.ndim:
+        raise ShapeError(f"Select: pred must be a scalar to select between tuples, but is {Shape.of(pred)}.")
+    pairs = zip(leaves(on_true), leaves(on_false), strict=True)
+    return regrouped(shape, (elementwise.select(*_with_scalars_spread(pred, x, y)) for x, y in pairs))
+
+
+@builder_function()
+def ConvertElementType(builder: XlaBuilder, operand: Value, new_element_type: Any) -> Value:
+    """The elements converted to another type by value."""
+    return elementwise.convert(operand, new_element_type=element_type(new_element_type))
+
+
+@builder_function()
+def BitcastConvertType(builder: XlaBuilder, operand: Value, new_element_type: Any) -> Value:
+    """The bits of the elements read as another type. A wider one takes the last dimension, a narrower one adds one."""
+    return bits.bitcast_convert(operand, new_element_type=element_type(new_element_type))
+
+
+@builder_function()
+def ReducePrecision(builder: XlaBuilder, operand: Value, exponent_bits: int, mantissa_bits: int) -> Value:
+    """The elements rounded to a format of fewer bits, and back. (One older page has the two numbers the other way
+    round; name them to be clear.)"""
+    return bits.reduce_precision(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)

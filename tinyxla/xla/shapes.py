@@ -1,0 +1,160 @@
+"""Element types and shapes under their names in XLA's builder interface.
+
+Source: "Shapes and Layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.shapes import OPAQUE, TOKEN, AnyShape, ElementType, Layout, Shape, TupleShape, element_type, element_types
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.xla.functions import integers
+from tinyxla.xla.layouts import LayoutUtil
+
+
+class PrimitiveType:
+    """The element types."""
+
+    PRED = element_types["pred"]
+    S2, S4, S8, S16, S32, S64 = (element_types[f"s{n}"] for n in (2, 4, 8, 16, 32, 64))
+    U2, U4, U8, U16, U32, U64 = (element_types[f"u{n}"] for n in (2, 4, 8, 16, 32, 64))
+    F4E2M1FN = element_types["f4e2m1fn"]
+    F8E3M4, F8E4M3, F8E4M3B11FNUZ = (element_types[f"f8{kind}"] for kind in ("e3m4", "e4m3", "e4m3b11fnuz"))
+    F8E4M3FN, F8E4M3FNUZ = (element_types[f"f8{kind}"] for kind in ("e4m3fn", "e4m3fnuz"))
+    F8E5M2, F8E5M2FNUZ, F8E8M0FNU = (element_types[f"f8{kind}"] for kind in ("e5m2", "e5m2fnuz", "e8m0fnu"))
+    F16, BF16, F32, F64 = (element_types[kind] for kind in ("f16", "bf16", "f32", "f64"))
+    C64, C128 = (element_types[kind] for kind in ("c64", "c128"))
+    TOKEN = TOKEN
+    OPAQUE = OPAQUE
+
+    @staticmethod
+    def from_dtype(dtype: Any) -> ElementType:
+        """The element type of a NumPy dtype.
+
+        >>> PrimitiveType.from_dtype("float32")
+        f32
+        """
+        return element_type(dtype)
+
+
+class ShapeUtil:
+    """Making shapes and asking about them."""
+
+    @staticmethod
+    def MakeShape(
+        element_type: Any, dimensions: Sequence[int], dynamic_dimensions: Sequence[bool] | None = None
+    ) -> Shape:
+        """The shape of an array, in the default layout; the sizes of dynamic dimensions are bounds.
+
+        >>> ShapeUtil.MakeShape(PrimitiveType.F32, [2, 3])
+        f32[2,3]
+        """
+        sizes = integers("MakeShape: dimensions", dimensions)
+        if any(size < 0 for size in sizes):
+            raise ShapeError(f"MakeShape: dimensions must not be negative, but are {list(sizes)}.")
+        dynamic = tuple(map(bool, dynamic_dimensions or ()))
+        if dynamic and len(dynamic) != len(sizes):
+            raise ShapeError(
+                f"MakeShape: dynamic_dimensions must say of each of the {len(sizes)} dimensions whether it is, but is "
+                f"{list(dynamic)}."
+            )
+        return Shape(PrimitiveType.from_dtype(element_type), sizes).with_dynamic(dynamic)
+
+    @staticmethod
+    def MakeShapeWithLayout(element_type: Any, dimensions: Sequence[int], layout: Layout | Sequence[int]) -> Shape:
+        """The shape of an array in a layout, or in that with this `minor_to_major`.
+
+        >>> ShapeUtil.MakeShapeWithLayout(PrimitiveType.F32, [2, 3], [0, 1]).text()
+        'f32[2,3]{0,1}'
+        """
+        shape = ShapeUtil.MakeShape(element_type, dimensions)
+        chosen = layout if isinstance(layout, Layout) else LayoutUtil.MakeLayout(layout)
+        return LayoutUtil.WithLayout(shape, chosen)
+
+    MakeShapeWithDenseLayout = MakeShapeWithLayout
+
+    @staticmethod
+    def MakeScalarShape(element_type: Any) -> Shape:
+        """The shape of a scalar."""
+        return ShapeUtil.MakeShape(element_type, ())
+
+    @staticmethod
+    def MakeTupleShape(shapes: Sequence[AnyShape]) -> TupleShape:
+        """The shape of a tuple.
+
+        >>> ShapeUtil.MakeTupleShape([ShapeUtil.MakeShape(PrimitiveType.F32, [2]), ShapeUtil.MakeTokenShape()])
+        (f32[2], token[])
+        """
+        for x in shapes:
+            if not isinstance(x, (Shape, TupleShape)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ArgumentError(f"MakeTupleShape: shapes must be a list of shapes, but has {x!r}.")
+        return TupleShape(tuple(shapes))
+
+    @staticmethod
+    def MakeTokenShape() -> Shape:
+        """The shape of a token."""
+        return Shape(TOKEN)
+
+    @staticmethod
+    def IsTuple(shape: AnyShape) -> bool:
+        return isinstance(shape, TupleShape)
+
+    @staticmethod
+    def IsArray(shape: AnyShape) -> bool:
+        return isinstance(shape, Shape) and shape.element_type not in (TOKEN, OPAQUE)
+
+    @staticmethod
+    def IsScalar(shape: AnyShape) -> bool:
+        return ShapeUtil.IsArray(shape) and isinstance(shape, Shape) and shape.rank == 0
+
+    @staticmethod
+    def Rank(shape: Shape) -> int:
+        """The number of dimensions."""
+        return shape.rank
+
+    @staticmethod
+    def TrueRank(shape: Shape) -> int:
+        """The number of dimensions of size greater than 1.
+
+        >>> ShapeUtil.TrueRank(ShapeUtil.MakeShape(PrimitiveType.F32, [1, 3, 1, 2]))
+        2
+        """
+        return sum(size > 1 for size in shape.dimensions)
+
+    @staticmethod
+    def ElementsIn(shape: Shape) -> int:
+        """The number of elements."""
+        return shape.size
+
+    @staticmethod
+    def GetDimensionNumber(shape: Shape, dimension_number: int) -> int:
+        """A dimension number, which may be counted from the end (-1 is the last), counted from the front."""
+        return canonical_axis(dimension_number, shape.rank, "GetDimensionNumber")
+
+    @staticmethod
+    def GetDimension(shape: Shape, dimension_number: int) -> int:
+        """The size of a dimension, which may be counted from the end."""
+        return shape.dimensions[ShapeUtil.GetDimensionNumber(shape, dimension_number)]
+
+    @staticmethod
+    def Equal(lhs: AnyShape, rhs: AnyShape) -> bool:
+        """Whether two shapes agree, in layout too."""
+        return lhs == rhs and lhs.text() == rhs.text()
+
+    @staticmethod
+    def Compatible(lhs: AnyShape, rhs: AnyShape) -> bool:
+        """Whether two shapes agree but for layouts."""
+        return lhs == rhs
+
+    @staticmethod
+    def HumanString(shape: AnyShape) -> str:
+        """The shape as text, without layouts."""
+        return str(shape)
+
+    @staticmethod
+    def HumanStringWithLayout(shape: AnyShape) -> str:
+        """The shape as text, with layouts."""
+        return shape.text()
