@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from tinyxla.hlo import Computation, Instruction, Module, is_constant
 from tinyxla.ops import reduction
-from tinyxla.text.hlo_text import attributes_text, literal_text
+from tinyxla.text.attributes import attributes_text
 from tinyxla.text.layout import Box, Drawing, Point, arrange
+from tinyxla.text.literals import literal_text
 
 # Fill and line of each family of ops.
 _COLOURS = {
@@ -29,13 +30,13 @@ _COLOURS = {
 _FAMILIES = {
     "parameter": "parameter",
     "movement": """
-        bitcast-convert broadcast concatenate copy dynamic-slice dynamic-update-slice gather iota pad reshape reverse
-        scatter slice sort transpose
+        bitcast bitcast-convert broadcast concatenate copy dynamic-slice dynamic-update-slice gather iota pad reshape
+        reverse scatter slice sort transpose
     """,
     "reduction": "reduce reduce-window select-and-scatter batch-norm-training batch-norm-inference batch-norm-grad",
-    "contraction": "cholesky convolution dot fft triangular-solve",
+    "contraction": "cholesky convolution dot fft ragged-dot scaled-dot triangular-solve",
     "structure": "get-tuple-element opt-barrier tuple",
-    "call": "call conditional custom-call map while",
+    "call": "async-start call conditional custom-call fusion map while",
 }
 _FAMILY = {name: family for family, names in _FAMILIES.items() for name in names.split()}
 
@@ -74,9 +75,8 @@ def _details(x: Instruction) -> list[str]:
     """The attributes in short lines, at most four."""
     if x.op.name == "parameter":
         return []
-    names = {computation: computation.name for computation in x.computations()}
     lines: list[str] = []
-    for name, value in attributes_text(x, names).items():
+    for name, value in attributes_text(x, lambda called: called.name).items():
         text = _shortened(f"{name}={value}", 30)
         if lines and len(lines[-1]) + len(text) < 30:
             lines[-1] += f" {text}"

@@ -1,0 +1,106 @@
+"""Modules that are called with arrays: what `Module.__call__` does.
+
+A module that was read from text may take and give tuples, and tuples of tuples. Arrays are what runs, so tuples are
+taken apart before and put together after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.backends import Executable, compile_module
+from tinyxla.compilation import compiled
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Module, is_constant
+from tinyxla.ops import tuples
+from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.tracing import wrap
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import state
+from tinyxla.tracing.promotion import as_array, checked_scalar
+from tinyxla.transforms import call
+
+
+def run_module(module: Module, arguments: Sequence[Any], backend: str | None) -> Any:
+    """The results of a module for these arguments, as its root groups them."""
+    shapes = module.entry.parameter_shapes
+    if len(arguments) != len(shapes):
+        raise ArgumentError(
+            f"The module {module.name} takes {len(shapes)} arguments, {TupleShape(tuple(shapes))}, but got "
+            f"{len(arguments)}."
+        )
+    leaves = [leaf for k, (x, shape) in enumerate(zip(arguments, shapes, strict=True)) for leaf in _leaves(k, x, shape)]
+    if state.staging is None and all(isinstance(x, ConcreteArray) for x in leaves):
+        executable = module.prepared.get(backend) or _prepare(module, backend)
+        found = executable([_dense(x.concrete("A module")) for x in leaves])
+        results: Iterator[Any] = map(wrap, found)
+    else:
+        outputs = call(*leaves, to_apply=_flattened(module))
+        results = iter(outputs if isinstance(outputs, tuple) else (outputs,))
+    return tuples.regrouped(module.entry.root.shape, results)
+
+
+Module.run = staticmethod(run_module)
+
+
+def _dense(x: ConcreteArray) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(x.numpy()).reshape(x.shape)
+
+
+def _prepare(module: Module, backend: str | None) -> Executable:
+    computation = _flattened(module)
+    if backend == "interpreter":  # calls are compiled wherever they are evaluated, so there must be none
+        from tinyxla.compiler.passes import inline_calls  # here: no compiler is loaded by `import tinyxla`
+
+        computation = inline_calls(computation)
+    made = compiled(computation) if backend is None else compile_module(Module(module.name, computation), backend)
+    module.prepared[backend] = made
+    return made
+
+
+def _flattened(module: Module) -> Computation:
+    """The entry on arrays; an error if the text that the module is of has left something out."""
+    for computation in module.computations():
+        for x in computation.instructions:
+            if is_constant(x) and x.attributes.literal.elided:
+                raise ArgumentError(
+                    f"The module {module.name} cannot be run: the text that it was read from leaves out the value of "
+                    f"the constant {x.name} of shape {x.shape}; have constants printed whole."
+                )
+    return tuples.Flatten()(module.entry)
+
+
+def _leaves(number: int, argument: Any, shape: AnyShape) -> Iterator[Array]:
+    """The arrays of an argument, checked against the parameter."""
+    if isinstance(shape, Shape):
+        yield _checked(number, argument, shape)
+        return
+    if not isinstance(argument, (tuple, list)) or len(argument) != len(shape.elements):  # pyright: ignore[reportUnknownArgumentType]
+        raise ArgumentError(f"A module's argument {number} must be a tuple {shape}, but got {argument!r}.")
+    for part, element in zip(argument, shape.elements, strict=True):  # pyright: ignore[reportUnknownVariableType]
+        yield from _leaves(number, part, element)
+
+
+def _fits(given: Shape, shape: Shape) -> bool:
+    """Whether an argument has the parameter's shape, but for dynamic dimensions, where it may be smaller."""
+    if given == shape or not shape.dynamic:
+        return given == shape
+    sizes = zip(given.dimensions, shape.dimensions, shape.dynamic, strict=False)
+    fits = all(n <= m if dynamic else n == m for n, m, dynamic in sizes)
+    return fits and given.element_type is shape.element_type and given.rank == shape.rank
+
+
+def _checked(number: int, argument: Any, shape: Shape) -> Array:
+    x: Array
+    if isinstance(argument, np.ndarray) and argument.dtype == shape.dtype:  # also of 64 bits
+        x = wrap(np.array(argument))
+    elif isinstance(argument, (bool, int, float, complex)) and not isinstance(argument, np.generic):
+        x = wrap(np.asarray(checked_scalar(argument, shape.dtype)))
+    else:
+        x = as_array(argument, "A module")
+    if not _fits(Shape.of(x), shape):
+        raise ArgumentError(f"A module's argument {number} must be {shape}, but got {Shape.of(x)}; convert it.")
+    return x
