@@ -1,7 +1,8 @@
 """Which elements of its operands an instruction reads for one of its own: fusion is decided by this.
 
 The element of an array is named by a *place*: for each dimension a dimension number of the loops around it, `CONSTANT`
-if there is but one index, or a frozenset of loop dimensions if the index is some other function of these.
+if there is but one index, or a frozenset of loop dimensions if the index is some other function of these. An index that
+is read from memory is a function of no dimensions: those that matter to it count where it is read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import movement
+from tinyxla.ops import indexing, movement
 
 Coordinate = int | frozenset[int]
 Place = tuple[Coordinate, ...]
@@ -75,9 +76,36 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
         moved = [dims_of([c]) if d == along else c for d, c in enumerate(place)]
         for operand in x.operands:
             yield operand, normal(moved, operand.array_shape.dimensions)
+    elif op is indexing.dynamic_slice:
+        operand, *starts = x.operands
+        sizes = operand.array_shape.dimensions
+        parts = x.attributes.dynamic_slice_sizes
+        moved = [c if size == n else dims_of([c]) for c, size, n in zip(place, parts, sizes, strict=True)]
+        yield operand, normal(moved, sizes)
+        for start in starts:
+            yield start, ()
+    elif op is indexing.gather:
+        yield from _gathered(x, place)
     else:
         for operand in x.operands:
             yield operand, place
+
+
+def _gathered(x: Instruction, place: Place) -> Iterator[tuple[Instruction, Place]]:
+    operand, indices = x.operands
+    a: indexing.Gather = x.attributes
+    batch, inner = indexing.batch_and_window(place, a.offset_dims)
+    sizes = operand.array_shape.dimensions
+    found: list[Coordinate] = [frozenset()] * len(sizes)
+    window = indexing.window_dims(len(sizes), a.collapsed_slice_dims, a.operand_batching_dims)
+    for d, c in zip(window, inner, strict=True):
+        found[d] = c if a.slice_sizes[d] == sizes[d] else dims_of([c])
+    for d, c in indexing.batching_pairs(a.operand_batching_dims, a.start_indices_batching_dims, a.index_vector_dim):
+        found[d] = batch[c]
+    yield operand, normal(found, sizes)
+    entry: Place = (frozenset(),) if a.index_vector_dim < indices.array_shape.rank else ()
+    vector = (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
+    yield indices, normal(vector, indices.array_shape.dimensions)
 
 
 def compared(x: Instruction, place: Place) -> list[Coordinate]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from tinyxla.compiler.access import Place, normal, operand_places
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
+from tinyxla.ops import calls, contraction, elementwise, indexing, movement, reduction
 from tinyxla.shapes import Shape, TupleShape
 
 SERIAL = 1 << 15  # elements that are not worth splitting over threads
@@ -33,13 +33,13 @@ MOST_ROOTS = 24  # of one nest
 MOST_BUFFERS = 48
 DEEPEST = 80  # inlined instructions in a chain
 MOST_VIEWS = 4  # places at which something is computed, before it is moved again
+FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
 
-_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concatenate", "iota"})
+_MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
 _COSTLY = frozenset(
     "exponential exponential-minus-one log log-plus-one logistic sine cosine tan tanh sinh cosh erf erf-inv power "
     "atan2 cbrt remainder".split()
 )
-_ELEMENTWISE = frozenset(op.name for op in vars(elementwise).values() if isinstance(op, Op))
 _UNSUPPORTED_BITS = frozenset({2, 4})
 
 
@@ -92,16 +92,30 @@ def buffer_of(x: Instruction) -> Instruction:
 
 
 def is_leaf(x: Instruction) -> bool:
-    """Parameters and constants of several elements have memory from the start."""
-    return x.op is movement.parameter or (x.op is movement.constant and x.array_shape.size != 1)
+    """Parameters, and constants that loops cannot have in place, have memory from the start."""
+    if x.op is movement.constant:
+        return x.array_shape.size != 1 or not supported(x.array_shape)
+    return x.op is movement.parameter
 
 
 def is_inlined(x: Instruction) -> bool:
     """Whether loops can compute the instruction in place."""
     name = x.op.name
-    if name in _MOVEMENT or name in _ELEMENTWISE or _is_native_bits(x):
-        return all(supported(o.array_shape) for o in (x, *x.operands))
+    if name in _MOVEMENT or name in elementwise.NAMES or _is_native_bits(x):
+        return all(supported(o.array_shape) for o in (x, *x.operands)) or _is_of_bytes(x)
     return x.op is movement.constant
+
+
+def _is_of_bytes(x: Instruction) -> bool:
+    """What loops can do with types that are only stored: move and choose elements, and convert them. To a float among
+    them from what an f32 holds."""
+    if x.op is not elementwise.convert:
+        return x.op.name == "select" or (x.op.name in _MOVEMENT and x.op is not movement.iota)
+    source, target = x.operands[0].array_shape, x.array_shape
+    if "complex" in (source.element_type.kind, target.element_type.kind):
+        return False
+    exact = source.element_type.bits <= 16 or source.element_type.name == "f32"
+    return exact or target.element_type.is_integer or supported(target)
 
 
 def _is_native_bits(x: Instruction) -> bool:
@@ -121,9 +135,23 @@ def is_reduction(x: Instruction) -> bool:
     """A reduction that loops can do: its computation is of scalars only."""
     if x.op is not reduction.reduce:
         return False
-    body = x.attributes.to_apply.instructions
-    plain = all(y.op in (movement.parameter, calls.tuple_) or is_inlined(y) for y in body)
-    return plain and all(supported(o.array_shape) for o in x.operands)
+    return is_of_scalars(x.attributes.to_apply) and all(supported(o.array_shape) for o in x.operands)
+
+
+def is_of_scalars(computation: Computation) -> bool:
+    """Whether `Lowering.apply` can do a computation: parameters are scalars, and so is all that is not inlined or
+    reduced."""
+    return all(map(_is_of_scalars, computation.instructions))
+
+
+def _is_of_scalars(x: Instruction) -> bool:
+    if x.op is movement.parameter:
+        return isinstance(x.shape, Shape) and not x.shape.rank
+    if x.op in (calls.tuple_, calls.get_tuple_element):
+        return True
+    if x.op.name in ("while", "conditional"):
+        return all(map(is_of_scalars, x.computations()))
+    return is_reduction(x) or is_inlined(x)
 
 
 def is_costly(x: Instruction) -> bool:
@@ -185,6 +213,14 @@ def _most(views: Iterable[tuple[Instruction, int]]) -> int:
     return max(Counter(y for y, _ in views).values(), default=0)
 
 
+def _read_again(x: Instruction, operand: Instruction, views: Iterable[tuple[Instruction, int]]) -> bool:
+    """Whether a gather asks several times for elements of an operand, or of the indices, that take long to compute."""
+    if x.op is not indexing.gather or x.array_shape.size <= operand.array_shape.size:
+        return False
+    computed = {y for y, _ in views}
+    return len(computed) > FEW_OPERATIONS or any(map(is_costly, computed))
+
+
 def _first_stored(computation: Computation) -> set[Instruction]:
     stored: set[Instruction] = set()
     depth: dict[Instruction, int] = {}
@@ -211,7 +247,8 @@ def _first_stored(computation: Computation) -> set[Instruction]:
         elif is_inlined(x):
             views[x] = {(x, 0)} if x.op.name not in _MOVEMENT else set()
             for operand in x.operands:
-                if x.op.name in _MOVEMENT and _most(views.get(operand, ())) >= MOST_VIEWS:
+                seen = views.get(operand, ())
+                if x.op.name in _MOVEMENT and (_most(seen) >= MOST_VIEWS or _read_again(x, operand, seen)):
                     store(operand)
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
@@ -221,7 +258,8 @@ def _first_stored(computation: Computation) -> set[Instruction]:
         else:
             stored.add(x) if isinstance(x.shape, Shape) else None
             for operand in x.operands:
-                store(operand)
+                if operand.op is not movement.constant:  # whose memory, where it needs any, is there from the start
+                    store(operand)
     return stored
 
 

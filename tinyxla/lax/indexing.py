@@ -13,14 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from tinyxla.hlo import Computation
 from tinyxla.lax.elementwise import clamp
 from tinyxla.lax.movement import reshape, squeeze
 from tinyxla.lax.operands import ArrayLike, described, of_one_type
+from tinyxla.lax.reductions import scalar_function
 from tinyxla.numpy.arguments import array_of, cast, constant, integer_of, shape_of
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops import indexing as ops
-from tinyxla.shapes import element_type
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 
 Sizes = Sequence[int]
@@ -374,6 +377,48 @@ scatter_add = _scatterer("scatter_add", _combining("add"), "and updates added")
 scatter_mul = _scatterer("scatter_mul", _combining("multiply"), "multiplied by updates")
 scatter_min = _scatterer("scatter_min", _combining("minimum"), "that are the smaller of themselves and updates")
 scatter_max = _scatterer("scatter_max", _combining("maximum"), "that are the larger of themselves and updates")
+
+
+def scatter_apply(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    func: Callable[[Array], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sizes = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | GatherScatterMode | None = None,
+) -> Array:
+    """The array with a function applied to the elements of slices at computed places, as often as they are named.
+
+    Args:
+        operand: the array.
+        scatter_indices: integers; the last dimension runs along the index vectors.
+        func: from a scalar to another of its type. It may not use traced values from outside.
+        dimension_numbers: which dimensions are which.
+        update_shape: the shape that updates would have: of the indices without their last dimension, and the slices.
+        indices_are_sorted: a promise.
+        unique_indices: a promise that no element is named twice; then there are derivatives.
+        mode: what becomes of slices that reach outside: "clip" moves them inside, else they are left out.
+
+    >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+    >>> scatter_apply(np.array([1.0, 2.0]), np.array([[1]]), lambda x: -x, numbers, update_shape=(1,))
+    Array([ 1., -2.], dtype=float32)
+    """
+    what = "lax.scatter_apply"
+    x = array_of(operand, what)
+
+    def ignoring_updates(element: Any, update: Any) -> Any:
+        return func(element)
+
+    def computation(dtype: Any) -> Computation:
+        return scalar_function(what, ignoring_updates, [Shape(element_type(dtype))], pytrees.flatten(0)[1])
+
+    unused = movement.full(0, x.dtype, shape_of(what, update_shape))
+    return _scatter(
+        what, computation, x, scatter_indices, unused, dimension_numbers, indices_are_sorted, unique_indices, mode
+    )
 
 
 def scatter_sub(

@@ -1,21 +1,16 @@
-"""Sorting, the largest elements, and cumulative functions along a dimension."""
+"""Sorting, the largest elements, and scans along a dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.lax.elementwise import max_, min_
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.numpy.arguments import array_of, integer_of
-from tinyxla.ops import movement
-from tinyxla.ops.sorting import order_computation
+from tinyxla.ops import movement, windows
+from tinyxla.ops.sorting import order_computation, topk
 from tinyxla.ops.sorting import sort as sort_op
-from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
@@ -42,7 +37,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
         raise ArgumentError(f"{what} takes at least one array, but got none.")
     keys = integer_of(what, "num_keys", num_keys)
     if not 1 <= keys <= len(arrays):
-        raise ArgumentError(f"{what}: num_keys is from 1 to the number of arrays, {len(arrays)}, but got {keys}.")
+        raise ArgumentError(f"{what}: num_keys must be from 1 to the number of arrays, {len(arrays)}, but got {keys}.")
     d = canonical_axis(dimension, arrays[0].ndim, what)
     comparator = order_computation(tuple(x.dtype for x in arrays), keys)
     result = sort_op(*arrays, dimensions=(d,), to_apply=comparator, is_stable=bool(is_stable))
@@ -59,21 +54,75 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_sta
 
 
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """The k largest elements along an axis in descending order, and their indices; of equal ones the first comes first.
+    """The k largest elements along an axis in descending order, and their places there; of equal ones the first comes
+    first.
+
+    The order is total: NaN is larger than all numbers (smaller, if its sign is set), and 0 larger than -0.
+
+    Args:
+        operand: real, of any shape but a scalar's.
+        k: from 0 to the size of the axis.
+        axis: along which.
+
+    Raises:
+        ShapeError: if k is larger than the axis.
+        DTypeError: if the operand is complex.
+
+    Source: section "TopK" of the XLA documents.
 
     >>> top_k(np.array([3, 1, 2]), 2)
     (Array([3, 2], dtype=int32), Array([0, 2], dtype=int32))
     """
-    what = "lax.top_k"
-    x = array_of(operand, what)
+    return _top("lax.top_k", operand, k, axis, largest=True)
+
+
+def approx_max_k(
+    operand: ArrayLike,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The k largest elements along a dimension and their places, as `top_k` gives them: all are found.
+
+    Args:
+        operand: real, of any shape but a scalar's.
+        k: from 0 to the size of the dimension.
+        reduction_dimension: along which.
+        recall_target, reduction_input_size_override, aggregate_to_topk: how much of the result may be missed, which is
+            none of it in any case.
+
+    >>> approx_max_k(np.array([3.0, 1.0, 2.0]), 1)
+    (Array([3.], dtype=float32), Array([0], dtype=int32))
+    """
+    return _top("lax.approx_max_k", operand, k, reduction_dimension, largest=True)
+
+
+def approx_min_k(
+    operand: ArrayLike,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The k smallest elements along a dimension in ascending order and their places; see `approx_max_k`.
+
+    >>> approx_min_k(np.array([3.0, 1.0, 2.0]), 1)
+    (Array([1.], dtype=float32), Array([1], dtype=int32))
+    """
+    return _top("lax.approx_min_k", operand, k, reduction_dimension, largest=False)
+
+
+def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+    x: Any = array_of(operand, what)
     d = canonical_axis(axis, x.ndim, what)
     count = integer_of(what, "k", k)
     if not 0 <= count <= x.shape[d]:
-        raise ShapeError(f"{what}: k is from 0 to the size of axis {d} of {described([x])}, but got {count}.")
-    index = movement.iota(shape=Shape(element_type(np.int32), x.shape), iota_dimension=d)
-    comparator = order_computation((x.dtype, index.dtype), 1, True)
-    ordered = sort_op(x, index, dimensions=(d,), to_apply=comparator, is_stable=True)
-    values, places = (movement.slice_axis(part, d, 0, count) for part in ordered)
+        raise ShapeError(f"{what}: k must be from 0 to the size of axis {d} of {described([x])}, but got {count}.")
+    found: Any = topk(movement.move_axis(x, d, x.ndim - 1), k=count, largest=largest)
+    values, places = (movement.move_axis(part, x.ndim - 1, d) for part in found)
     return values, places  # type: ignore[return-value]
 
 
@@ -83,8 +132,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The folds of all beginnings of a sequence by an associative function, in a logarithmic number of steps.
 
-    Source: G. E. Blelloch, "Prefix sums and their applications", 1990: neighbours are combined, their scan gives every
-    second result, and one more step the others.
+    Source: G. E. Blelloch, "Prefix sums and their applications", 1990.
 
     Args:
         fn: from two trees of arrays to one; it is applied to many elements at once, along `axis`.
@@ -114,7 +162,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
     if reverse:
         arrays = [_reversed(x, d) for x in arrays]
-    results = _scan(combine, arrays, d)
+    results = windows.scan(combine, arrays, d)
     if reverse:
         results = [_reversed(x, d) for x in results]
     return pytrees.unflatten(treedef, results)
@@ -122,63 +170,3 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
 def _reversed(x: Any, axis: int) -> Any:
     return movement.reverse(x, dimensions=(axis % x.ndim,))
-
-
-def _part(x: Any, axis: int, start: int, limit: int, stride: int = 1) -> Any:
-    return movement.slice_axis(x, axis % x.ndim, start, limit, stride)
-
-
-def _scan(combine: Callable[[list[Any], list[Any]], list[Any]], arrays: list[Any], axis: int) -> list[Any]:
-    count = arrays[0].shape[axis]
-    if count < 2:
-        return arrays
-    paired = count // 2
-    even = [_part(x, axis, 0, 2 * paired, 2) for x in arrays]
-    odd = [_part(x, axis, 1, 2 * paired, 2) for x in arrays]
-    at_odd = _scan(combine, combine(even, odd), axis)
-    before = [_part(x, axis, 0, (count - 1) // 2) for x in at_odd]
-    rest = [_part(x, axis, 2, count, 2) for x in arrays]
-    at_even = combine(before, rest) if count > 2 else rest
-    first = [_part(x, axis, 0, 1) for x in arrays]
-    whole = [movement.concatenate(f, e, dimension=axis % f.ndim) for f, e in zip(first, at_even, strict=True)]
-    return [_interleaved(e, o, axis % e.ndim) for e, o in zip(whole, at_odd, strict=True)]
-
-
-def _interleaved(even: Any, odd: Any, axis: int) -> Any:
-    """Elements of both in turn, beginning with `even`, which may have one more."""
-    pairs = odd.shape[axis]
-    columns = [
-        movement.reshape(x, sizes=(*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
-        for x in (_part(even, axis, 0, pairs), odd)
-    ]
-    joined = movement.concatenate(*columns, dimension=axis + 1)
-    mixed = movement.reshape(joined, sizes=(*odd.shape[:axis], 2 * pairs, *odd.shape[axis + 1 :]))
-    if even.shape[axis] == pairs:
-        return mixed
-    return movement.concatenate(mixed, _part(even, axis, pairs, pairs + 1), dimension=axis)
-
-
-def _cumulative(name: str, apply: Callable[[Any, int], Any], text: str) -> Any:
-    what = f"lax.{name}"
-
-    def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-        x = array_of(operand, what)
-        d = canonical_axis(axis, x.ndim, what)
-        if not reverse:
-            return apply(x, d)
-        return _reversed(apply(_reversed(x, d), d), d)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{text} of all elements up to each, along an axis; from the back if `reverse`."
-    return function
-
-
-def _scanned(combine: Callable[[Any, Any], Any]) -> Callable[[Any, int], Any]:
-    return lambda x, axis: associative_scan(combine, x, axis=axis)
-
-
-cumsum = _cumulative("cumsum", lambda x, axis: tnp.cumsum(x, axis=axis, dtype=x.dtype), "The sum")
-cumprod = _cumulative("cumprod", lambda x, axis: tnp.cumprod(x, axis=axis, dtype=x.dtype), "The product")
-cummax = _cumulative("cummax", _scanned(max_), "The largest")
-cummin = _cumulative("cummin", _scanned(min_), "The smallest")
-cumlogsumexp = _cumulative("cumlogsumexp", _scanned(tnp.logaddexp), "The logarithm of the sum of the exponentials")

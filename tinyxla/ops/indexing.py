@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tinyxla.ops import calls, elementwise, movement, reduction
 from tinyxla.ops.op import (
     ByAttributes,
     Cotangent,
+    Decomposition,
     Derivative,
     Linear,
     NotDifferentiable,
@@ -33,11 +34,12 @@ from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 Axes = tuple[int | None, ...]
+T = TypeVar("T")
 
 
 def _check_indices(name: str, shape: Shape) -> None:
     if not shape.element_type.is_integer:
-        raise DTypeError(f"{name}: indices are integers, but got {shape}; convert them.")
+        raise DTypeError(f"{name}: indices must be integers, but got {shape}; convert them.")
 
 
 def _zero_like(x: Value) -> Value:
@@ -53,14 +55,16 @@ class DynamicSlice(NamedTuple):
 
 def _check_starts(name: str, x: Shape, starts: Sequence[AnyShape]) -> None:
     if len(starts) != x.rank:
-        raise ShapeError(f"{name}: an operand {x} takes {x.rank} start indices, but got {len(starts)}.")
+        raise ShapeError(
+            f"{name}: an operand {x} takes {x.rank} start indices, but got {len(starts)}; give one for each dimension."
+        )
     for start in starts:
         scalar = movement.array_operand(name, start)
         _check_indices(name, scalar)
         if scalar.rank:
-            raise ShapeError(f"{name}: a start index is a scalar, but got {scalar}.")
+            raise ShapeError(f"{name}: a start index must be a scalar, but got {scalar}; reshape it.")
     if len(set(map(str, starts))) > 1:
-        raise DTypeError(f"{name}: start indices have one type, but got {list(starts)}; convert them.")
+        raise DTypeError(f"{name}: start indices must have one type, but got {list(starts)}; convert them.")
 
 
 def _dynamic_slice_shape(x: AnyShape, *starts: AnyShape, dynamic_slice_sizes: Ints) -> Shape:
@@ -69,7 +73,7 @@ def _dynamic_slice_shape(x: AnyShape, *starts: AnyShape, dynamic_slice_sizes: In
     if len(dynamic_slice_sizes) != shape.rank or any(
         not 0 <= n <= size for n, size in zip(dynamic_slice_sizes, shape.dimensions, strict=True)
     ):
-        raise ShapeError(f"dynamic-slice: sizes {dynamic_slice_sizes} do not fit inside {shape}.")
+        raise ShapeError(f"dynamic-slice: dynamic_slice_sizes must fit inside {shape}, but got {dynamic_slice_sizes}.")
     return shape.with_dimensions(dynamic_slice_sizes)
 
 
@@ -144,7 +148,7 @@ def _dynamic_update_slice_shape(x: AnyShape, update: AnyShape, *starts: AnyShape
     if part.element_type is not shape.element_type:
         raise DTypeError(f"dynamic-update-slice: the operand is {shape}, but the update {part}; convert one of them.")
     if part.rank != shape.rank or any(n > size for n, size in zip(part.dimensions, shape.dimensions, strict=True)):
-        raise ShapeError(f"dynamic-update-slice: an update {part} does not fit inside {shape}.")
+        raise ShapeError(f"dynamic-update-slice: the update must fit inside {shape}, but got {part}.")
     _check_starts("dynamic-update-slice", shape, starts)
     return shape
 
@@ -229,9 +233,19 @@ class Gather(NamedTuple):
     indices_are_sorted: bool = False
 
 
-def _window_dims(rank: int, *others: Ints) -> Ints:
+def window_dims(rank: int, *others: Ints) -> Ints:
     """The dimensions of an operand that run inside a slice."""
     return tuple(d for d in range(rank) if not any(d in other for other in others))
+
+
+def batch_and_window(parts: Sequence[T], offset_dims: Ints) -> tuple[list[T], list[T]]:
+    """Of something that each dimension of slices side by side has: that of the batch, and that of the window."""
+    return [c for d, c in enumerate(parts) if d not in offset_dims], [parts[d] for d in offset_dims]
+
+
+def batching_pairs(operand_dims: Ints, index_dims: Ints, vector_dim: int) -> list[tuple[int, int]]:
+    """Dimensions of the operand and of the batch that run together."""
+    return list(zip(operand_dims, _index_batch_dims(index_dims, vector_dim), strict=True))
 
 
 def _index_sizes(indices: Any, vector_dim: int) -> Ints:
@@ -243,7 +257,9 @@ def _index_sizes(indices: Any, vector_dim: int) -> Ints:
 def _check_index_vectors(name: str, indices: Shape, vector_dim: int, index_map: Ints) -> None:
     _check_indices(name, indices)
     if not 0 <= vector_dim <= indices.rank:
-        raise ShapeError(f"{name}: index_vector_dim {vector_dim} is from 0 to the rank of the indices {indices}.")
+        raise ShapeError(
+            f"{name}: index_vector_dim must be from 0 to the rank of the indices {indices}, but got {vector_dim}."
+        )
     length = indices.dimensions[vector_dim] if vector_dim < indices.rank else 1
     if len(index_map) != length:
         raise ShapeError(
@@ -254,21 +270,24 @@ def _check_index_vectors(name: str, indices: Shape, vector_dim: int, index_map: 
 
 def _check_sorted(name: str, attribute: str, dimensions: Ints) -> None:
     if list(dimensions) != sorted(dimensions):
-        raise ShapeError(f"{name}: {attribute} {dimensions} ascend.")
+        raise ShapeError(f"{name}: {attribute} must ascend, but got {dimensions}; sort them.")
 
 
 def _check_batching(name: str, operand: Shape, dims: Ints, indices: Shape, index_dims: Ints, vector_dim: int) -> None:
     if len(dims) != len(index_dims):
-        raise ShapeError(f"{name}: batching dimensions {dims} of the operand and {index_dims} of the indices pair up.")
+        raise ShapeError(
+            f"{name}: the operand and the indices must have as many batching dimensions, "
+            f"but got {dims} and {index_dims}."
+        )
     movement.check_dimensions(name, "the indices' batching dimensions", index_dims, indices.rank)
     for d, i in zip(dims, index_dims, strict=True):
         if i == vector_dim:
             raise ShapeError(
-                f"{name}: dimension {i} of the indices is that of the index vectors and cannot be a batch."
+                f"{name}: dimension {i} of the indices runs along index vectors and must not be a batching dimension."
             )
         if operand.dimensions[d] != indices.dimensions[i]:
             raise ShapeError(
-                f"{name}: batching dimension {d} of {operand} and {i} of the indices {indices} differ in size."
+                f"{name}: batching dimension {d} of {operand} and {i} of the indices {indices} must have one size."
             )
 
 
@@ -289,13 +308,13 @@ def _gather_shape(x: AnyShape, start_indices: AnyShape, **attributes: Any) -> Sh
     if len(a.slice_sizes) != operand.rank or any(
         not 0 <= n <= size for n, size in zip(a.slice_sizes, operand.dimensions, strict=True)
     ):
-        raise ShapeError(f"gather: slice_sizes {a.slice_sizes} do not fit inside {operand}.")
+        raise ShapeError(f"gather: slice_sizes must fit inside {operand}, but got {a.slice_sizes}.")
     for d in out:
         if a.slice_sizes[d] > 1:
             raise ShapeError(
                 f"gather: dimension {d} is left out of slices, but slice_sizes {a.slice_sizes} has it wide."
             )
-    window = _window_dims(operand.rank, *(a.collapsed_slice_dims, a.operand_batching_dims))
+    window = window_dims(operand.rank, *(a.collapsed_slice_dims, a.operand_batching_dims))
     if len(window) != len(a.offset_dims):
         raise ShapeError(f"gather: slices have {len(window)} dimensions {window}, but offset_dims is {a.offset_dims}.")
     batch = _index_sizes(indices.dimensions, a.index_vector_dim)
@@ -367,7 +386,7 @@ def _index_batch_dims(dims: Ints, vector_dim: int) -> Ints:
 
 def _gather_evaluate(x: Array, start_indices: Array, **attributes: Any) -> Array:
     a = Gather(**attributes)
-    window = _window_dims(x.ndim, a.collapsed_slice_dims, a.operand_batching_dims)
+    window = window_dims(x.ndim, a.collapsed_slice_dims, a.operand_batching_dims)
     starts = _vectors(start_indices, a.index_vector_dim)
     last = [x.shape[d] - a.slice_sizes[d] for d in a.start_index_map]
     starts = np.clip(starts, 0, np.asarray(last, np.int64))
@@ -518,7 +537,7 @@ def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
     _check_batching(
         "scatter", first, a.input_batching_dims, indices, a.scatter_indices_batching_dims, a.index_vector_dim
     )
-    window = _window_dims(first.rank, a.inserted_window_dims, a.input_batching_dims)
+    window = window_dims(first.rank, a.inserted_window_dims, a.input_batching_dims)
     batch = _index_sizes(indices.dimensions, a.index_vector_dim)
     if len(window) != len(a.update_window_dims):
         raise ShapeError(
@@ -527,7 +546,7 @@ def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
     movement.check_dimensions("scatter", "update_window_dims", a.update_window_dims, len(batch) + len(window))
     for x, update in zip(arrays, updates, strict=True):
         if x.dimensions != first.dimensions or update.dimensions != updates[0].dimensions:
-            raise ShapeError(f"scatter: operands have one shape, and updates have one, but got {arrays} and {updates}.")
+            raise ShapeError(f"scatter: operands must have one shape, and updates too, but got {arrays} and {updates}.")
         if x.element_type is not update.element_type:
             raise DTypeError(f"scatter: an operand {x} takes updates of its type, but got {update}; convert them.")
     sizes = (
@@ -551,7 +570,7 @@ def _scatter_evaluate(*operands: Array, **attributes: Any) -> Any:
     a = Scatter(**attributes)
     arrays, indices, updates = _thirds(operands)
     shape = arrays[0].shape
-    window = _window_dims(len(shape), a.inserted_window_dims, a.input_batching_dims)
+    window = window_dims(len(shape), a.inserted_window_dims, a.input_batching_dims)
     starts = _vectors(indices, a.index_vector_dim)
     batch = starts.ndim - 1
     outer = [d for d in range(updates[0].ndim) if d not in a.update_window_dims]
@@ -597,8 +616,7 @@ def _apply_updates(views: list[Array], where: tuple[Array, ...], rows: list[Arra
 
 def _combine_at(views: list[Array], at: tuple[Array, ...], updates: list[Array], to_apply: Computation) -> None:
     old = [np.asarray(v[at]) for v in views]
-    found = calls.evaluate(to_apply, [*old, *updates])
-    for view, new in zip(views, found if isinstance(found, tuple) else (found,), strict=True):
+    for view, new in zip(views, calls.evaluate_elements(to_apply, [*old, *updates]), strict=True):
         view[at] = new
 
 
@@ -616,7 +634,7 @@ def _rounds(where: tuple[Array, ...], shape: Ints) -> Iterator[Array]:
 
 def _gather_like(a: Scatter, x: Value, updates: Value) -> Gather:
     """The gather that reads where a scatter writes."""
-    window = _window_dims(x.ndim, a.inserted_window_dims, a.input_batching_dims)
+    window = window_dims(x.ndim, a.inserted_window_dims, a.input_batching_dims)
     sizes = [min(1, n) for n in x.shape]
     for d, k in zip(window, a.update_window_dims, strict=True):
         sizes[d] = updates.shape[k]
@@ -748,9 +766,33 @@ def _scatter_derivative(**attributes: Any) -> Derivative:
         return Linear(_add_transpose, operands=(0, 2))
     if op in ("multiply", "maximum", "minimum"):
         return Rules(_factor_jvp, _factor_vjp)
+    if a.unique_indices:
+        return Decomposition(_apart)
     return NotDifferentiable(
-        f"scatter has derivatives if it replaces, adds, multiplies or takes extrema, but {a.to_apply.name} does not"
+        "scatter has derivatives if it replaces, adds, multiplies or takes extrema, or if unique_indices is set, but "
+        f"{a.to_apply.name} may meet an element several times"
     )
+
+
+def _apart(*operands: Value, **attributes: Any) -> Any:
+    """A scatter that meets no element twice: what is there is read, all of it is updated, and put back."""
+    a = Scatter(**attributes)
+    arrays, indices, updates = _thirds(operands)
+    inside = _inside(arrays[0], indices, updates[0], a)
+    old = [_read(x, indices, u, a) for x, u in zip(arrays, updates, strict=True)]
+    new = [elementwise.select(inside, u, _zero_like(u)) for u in updates]
+    sizes = updates[0].shape
+    count = updates[0].size
+    flat = [movement.reshape_to(x, (count,)) for x in (*old, *new)]
+    found, axes = calls.inline_batched(a.to_apply, count, flat, (0,) * len(flat))
+    several = isinstance(found, tuple)
+    pairs = zip(found, axes, strict=True) if several else ((found, axes),)
+    aligned = [movement.reshape_to(movement.align_axis(y, d, 0, count), sizes) for y, d in pairs]
+    results = tuple(
+        scatter(x, indices, y, **a._replace(to_apply=replacement(x.dtype))._asdict())
+        for x, y in zip(arrays, aligned, strict=True)
+    )
+    return results if several else results[0]
 
 
 def _scatter_batch(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Any, Any]:
@@ -791,6 +833,9 @@ def _scatter_samples(random: np.random.Generator) -> Iterator[Sample]:
     x, indices, updates = np.arange(5, dtype=np.int32), np.asarray([[1], [1], [4]], np.int32), np.full(3, 6, np.int32)
     for op in ("and", "or", "xor", "subtract"):
         yield Sample((x, indices, updates), _scatter_like(like, reduction.scalar_computation(op, np.int32))._asdict())
+    apart = _scatter_like(like, reduction.scalar_computation("subtract", np.float32))._replace(unique_indices=True)
+    x = movement.sample_values((5,))
+    yield Sample((x, np.asarray([[3], [9], [0]], np.int32), movement.sample_values((3,)) / 2), apart._asdict())
 
 
 scatter = Op(
@@ -806,8 +851,17 @@ scatter = Op(
 
 def take_along(x: Value, indices: Value, axis: int) -> Value:
     """The elements of x whose places along an axis `indices` has, which has the sizes of x along all other axes."""
+    return gather(x, indices, **_along(x, indices, axis)._asdict())
+
+
+def add_along(updates: Value, like: Value, indices: Value, axis: int) -> Value:
+    """The transpose: an array like another one, with zeros but for updates added at places along an axis."""
+    return _gather_transpose(updates, like, indices, **_along(like, indices, axis)._asdict())[0]
+
+
+def _along(x: Value, indices: Value, axis: int) -> Gather:
     others = tuple(d for d in range(x.ndim) if d != axis)
-    along = Gather(
+    return Gather(
         offset_dims=(),
         collapsed_slice_dims=(axis,),
         start_index_map=(axis,),
@@ -816,4 +870,3 @@ def take_along(x: Value, indices: Value, axis: int) -> Value:
         operand_batching_dims=others,
         start_indices_batching_dims=others,
     )
-    return gather(x, indices, **along._asdict())

@@ -1,7 +1,7 @@
-"""Sort: arrays put in order along a dimension, together, by a comparator.
+"""Sort: arrays put in order along a dimension, together, by a comparator; and the first elements in an order, topk.
 
-Source: section "Sort" of the XLA documents. The comparator takes the two elements of each array in turn and says
-whether the first comes first. The plain orders are recognised by their computation, whoever built it.
+Source: sections "Sort" and "TopK" of the XLA documents. The comparator takes the two elements of each array in turn
+and says whether the first comes first. The plain orders are recognised by their computation, whoever built it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ShapeError
+from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, indexing, movement
 from tinyxla.ops.op import Cotangent, Op, Rules, Sample, Value
@@ -87,6 +87,25 @@ def order_computation(dtypes: tuple[Any, ...], keys: int = 1, descending: bool =
 
 
 @cache
+def total_order(dtype: Any, descending: bool = False) -> Computation:
+    """The comparator of a total order of pairs of an element of a type and an s32, at which it does not look: -0 comes
+    before 0, and NaNs come outermost, by their sign."""
+    shapes = [Shape(element_type(t)) for t in (dtype, np.int32) for _ in (0, 1)]
+    parameters = [
+        Instruction(movement.parameter, (), movement.Parameter(k, shape), shape) for k, shape in enumerate(shapes)
+    ]
+    kind = elementwise.comparison_type(dtype)
+    compare = elementwise.Compare("GT" if descending else "LT", "TOTALORDER" if kind == "FLOAT" else kind)
+    root = Instruction(elementwise.compare, parameters[:2], compare, Shape(element_type("pred")))
+    return Computation("total_order", parameters, [*parameters, root], root)
+
+
+def order_of(comparator: Computation) -> Order | None:
+    """The plain order that a comparator is, if it is one."""
+    return _orders.get(comparator)
+
+
+@cache
 def _with_passenger(comparator: Computation, dtype: Any) -> Computation:
     """The comparator for one more array, at which it does not look."""
     made, _ = comparator.copy()
@@ -106,19 +125,19 @@ def _with_passenger(comparator: Computation, dtype: Any) -> Computation:
 
 def _sort_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation, is_stable: bool = True) -> AnyShape:
     if not operands:
-        raise ShapeError("sort: takes at least one array, but got none.")
+        raise ShapeError("sort: there must be at least one array, but got none.")
     arrays = [movement.array_operand("sort", x) for x in operands]
     first = arrays[0]
     if len(dimensions) != 1:
-        raise ShapeError(f"sort: sorts along one dimension, but got {dimensions}.")
+        raise ShapeError(f"sort: dimensions must name one, but got {dimensions}.")
     movement.check_dimensions("sort", "dimensions", dimensions, first.rank)
     for x in arrays:
         if x.dimensions != first.dimensions:
-            raise ShapeError(f"sort: the operands have different dimensions, {first} and {x}.")
+            raise ShapeError(f"sort: the operands must have the same dimensions, but got {first} and {x}.")
     scalars: list[AnyShape] = [Shape(x.element_type) for x in arrays for _ in (0, 1)]
     if to_apply.parameter_shapes != scalars or to_apply.root.shape != Shape(element_type("pred")):
         got = f"{to_apply.parameter_shapes} -> {to_apply.root.shape}"
-        raise ShapeError(f"sort: the comparator maps {scalars} to pred[], but got {got}.")
+        raise ShapeError(f"sort: the comparator must map {scalars} to pred[], but got {got}.")
     return first if len(arrays) == 1 else TupleShape(tuple(arrays))
 
 
@@ -127,7 +146,7 @@ def _sort_evaluate(
 ) -> Any:
     operands = (first, *others)
     axis = dimensions[0]
-    order = _orders.get(to_apply)
+    order = order_of(to_apply)
     if order is None:
         places = _network(operands, axis, to_apply)
     elif not others and not order.descending and element_type(first.dtype).kind != "complex":
@@ -139,8 +158,14 @@ def _sort_evaluate(
 
 
 def _plain_sort(x: Array, axis: int) -> Array:
-    wide = _sortable(x)
-    return np.sort(wide, axis, kind="stable").astype(x.dtype, copy=False)
+    """By NumPy's fastest sort, which does not keep the order of equal elements. Of those that are equal and yet differ,
+    zeros and NaNs, there are as many in a sorted line as before: they go there in their order."""
+    lines = np.ascontiguousarray(np.moveaxis(_sortable(x), axis, -1))
+    found = np.sort(lines, -1)
+    if found.dtype.kind == "f":
+        found[found == 0] = lines[lines == 0]
+        found[found != found] = lines[lines != lines]
+    return np.moveaxis(found, -1, axis).astype(x.dtype, copy=False)
 
 
 def _sortable(x: Array) -> Array:
@@ -203,7 +228,7 @@ def _comes_after(rows: Sequence[Array], a: Array, b: Array, length: int, compara
     inside = [np.minimum(p, length - 1) for p in (a, b)]
     x, y = ([np.take_along_axis(row, p, 0) for row in rows] for p in inside)
     first, second = (
-        np.broadcast_to(calls.evaluate(comparator, [v for pair in pairs for v in pair]), a.shape)
+        calls.evaluate_elements(comparator, [v for pair in pairs for v in pair])[0]
         for pairs in (zip(x, y, strict=True), zip(y, x, strict=True))
     )
     by_value = second | (~first & (a > b))
@@ -294,4 +319,80 @@ sort = Op(
     derivative=Rules(_sort_jvp, _sort_vjp, _sort_residuals),
     batch=_sort_batch,
     samples=_sort_samples,
+)
+
+
+# --- topk -------------------------------------------------------------------------------------------------------------
+
+
+class TopK(NamedTuple):
+    k: int
+    largest: bool = True
+
+
+def _topk_shape(x: AnyShape, *, k: int, largest: bool = True) -> TupleShape:
+    shape = movement.array_operand("topk", x)
+    if shape.element_type.kind == "complex":
+        raise DTypeError(f"topk: complex numbers have no order, but got {shape}; take the absolute values, say.")
+    if not shape.rank:
+        raise ShapeError(f"topk: the operand must have a dimension, but got {shape}.")
+    if not 0 <= k <= shape.dimensions[-1]:
+        raise ShapeError(f"topk: k must be from 0 to the size of the last dimension of {shape}, but got {k}.")
+    values = shape.with_dimensions((*shape.dimensions[:-1], k))
+    return TupleShape((values, Shape(element_type(np.int32), values.dimensions)))
+
+
+def _topk_evaluate(x: Array, *, k: int, largest: bool = True) -> tuple[Array, Array]:
+    """The keys and the places together are one integer: then no two are equal, and NumPy's quickest selection does."""
+    keys = _order_keys(x)
+    keys = ~keys if largest else keys
+    length = x.shape[-1]
+    if keys.dtype.itemsize == 8:
+        places = np.argsort(keys, -1, kind="stable")[..., :k]
+    else:
+        pairs = keys.astype(np.uint64) << np.uint64(32) | np.arange(length, dtype=np.uint64)
+        chosen = np.partition(pairs, k, -1)[..., :k] if k < length else pairs
+        places = (np.sort(chosen, -1) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return np.take_along_axis(x, places, -1), places.astype(np.int32)
+
+
+def _order_keys(x: Array) -> Array:
+    """Unsigned integers in the total order of the elements."""
+    wide = _sortable(x)
+    if wide.dtype.kind in "ub":
+        return wide.astype(np.uint8) if wide.dtype.kind == "b" else wide
+    bits = np.ascontiguousarray(wide).view(f"u{wide.dtype.itemsize}")
+    sign = bits.dtype.type(1 << (8 * wide.dtype.itemsize - 1))
+    return bits ^ np.where((bits & sign != 0) & (wide.dtype.kind == "f"), ~bits.dtype.type(0), sign)
+
+
+def _topk_jvp(tangents: tuple[Cotangent, ...], ans: Any, x: Value, **attributes: Any) -> Any:
+    (t,) = tangents
+    return None if t is None else indexing.take_along(t, ans[1], x.ndim - 1), None
+
+
+def _topk_vjp(g: Any, ans: Any, x: Value, **attributes: Any) -> list[Cotangent]:
+    return [None if g[0] is None else indexing.add_along(g[0], x, ans[1], x.ndim - 1)]
+
+
+def _topk_batch(size: int, operands: tuple[Value], axes: tuple[int], **attributes: Any) -> tuple[Any, Any]:
+    return topk(movement.move_axis(operands[0], axes[0], 0), **attributes), (0, 0)
+
+
+def _topk_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for dtype in (np.float32, np.float64, np.int8, np.uint32, np.int64, np.bool_, element_type("bf16").dtype):
+        for shape, k in (((5,), 2), ((3, 4), 4), ((2, 0), 0), ((12,), 3)):
+            yield Sample((elementwise.sample_array(random, dtype, shape, -3, 3),), {"k": k, "largest": k != 3})
+    special = np.array([np.nan, 1, -0.0, np.inf, 0.0, -np.inf, -np.nan, -1, 1, -0.0], np.float32)
+    yield Sample((special,), {"k": 9, "largest": True})
+
+
+topk = Op(
+    "topk",
+    attributes=TopK,
+    shape=_topk_shape,
+    evaluate=_topk_evaluate,
+    derivative=Rules(_topk_jvp, _topk_vjp),
+    batch=_topk_batch,
+    samples=_topk_samples,
 )

@@ -6,6 +6,7 @@ is nothing but arithmetic on the index. A coordinate is an int or an `s64` value
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value
+from tinyxla.backends.numba import narrow
+from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value, held
 from tinyxla.compiler.access import matching
 from tinyxla.compiler.fusion import Plan, is_leaf
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, reduction
-from tinyxla.shapes import Shape
+from tinyxla.ops import calls, elementwise, indexing, reduction
+from tinyxla.ops.accuracy import working_type
+from tinyxla.shapes import Shape, element_type
 
 _REASSOCIATED = ("add", "multiply")
 
@@ -61,6 +64,7 @@ class Lowering:
         self._finished: dict[Instruction, Operand] = {}  # reductions of this row
         self._own = set(own)  # what this kernel makes, as long as it is not in memory
         self._known: list[dict[Any, Operand]] = [{}]
+        self._parts: list[dict[Any, list[Operand]]] = [{}]
 
     # --- memory
 
@@ -107,7 +111,9 @@ class Lowering:
     def scope(self) -> Generator[None]:
         """What becomes known inside is forgotten after."""
         self._known.append({})
+        self._parts.append({})
         yield
+        self._parts.pop()
         self._known.pop()
 
     def nest(
@@ -193,31 +199,52 @@ class Lowering:
         special = _MOVEMENT.get(x.op.name)
         if special is not None:
             return special(self, x, coordinates)
+        if x.op is calls.get_tuple_element:
+            return self.parts(x.operands[0], coordinates)[x.attributes.index]
+        if x.op.name in _STRUCTURED:
+            return self.parts(x, coordinates)[0]
         operands = [self.value(o, coordinates) for o in x.operands]
+        if x.op is elementwise.convert:
+            source, target = x.operands[0].array_shape.element_type, x.array_shape.element_type
+            if narrow.is_narrow(source) or narrow.is_narrow(target):
+                return narrow.convert(self, operands[0], source, target)
         return self.scalar(x, operands)
 
     def scalar(self, x: Instruction, operands: Sequence[Operand], **extra: Any) -> Operand:
-        """An element-wise op on elements."""
+        """An element-wise op on elements, in a wider type where it has to be more accurate than usual."""
         attributes = dict(x.attributes._asdict())
+        kind = x.array_shape.element_type
+        wide = working_type(x.op.name, kind, attributes.pop("result_accuracy", None))
+        if wide is not kind:
+            converted = [self.builder.compute("convert", wide.name, operand) for operand in operands]
+            result = self.builder.compute(x.op.name, wide.name, *converted)
+            return self.builder.compute("convert", kind.name, result)
         attributes.pop("new_element_type", None)
         if "type" in attributes:  # of a comparison
             attributes["compare_type"] = attributes.pop("type")
-        return self.builder.compute(x.op.name, x.array_shape.element_type.name, *operands, **attributes, **extra)
+        return self.builder.compute(x.op.name, kind.name, *operands, **attributes, **extra)
 
     def apply(self, computation: Computation, operands: Sequence[Operand]) -> list[Operand]:
         """A computation of scalars, such as that of a reduction."""
-        op = reduction.monoid(computation)
-        inexact = computation.root.shape.element_type.is_inexact if isinstance(computation.root.shape, Shape) else False
-        extra = {"reassociate": True} if op in _REASSOCIATED and inexact else {}
-        values: dict[Instruction, Operand] = dict(zip(computation.parameters, operands, strict=True))
-        for x in computation.instructions:
-            if x in values or x.op is calls.tuple_:
-                continue
-            if x.op.name in _MOVEMENT:
-                values[x] = self.compute(x, ()) if not x.operands else values[x.operands[0]]
-            else:
-                values[x] = self.scalar(x, [values[o] for o in x.operands], **extra)
-        return [values[o] for o in computation.outputs]
+        (first, *_) = computation.outputs
+        if reduction.monoid(computation) in _REASSOCIATED and first.array_shape.element_type.is_inexact:
+            return [self.scalar(first, operands, reassociate=True)]
+        with self.scope():
+            for parameter, operand in zip(computation.parameters, operands, strict=True):
+                self.know(parameter, (), operand)
+            for x in computation.instructions:  # scalars once, before loops inside that read them
+                if isinstance(x.shape, Shape) and not x.shape.rank:
+                    self.value(x, ())
+            return [self.value(x, ()) for x in computation.outputs]
+
+    def parts(self, x: Instruction, coordinates: Coordinates) -> list[Operand]:
+        """The elements of the results of a reduction, a loop or branches inside a computation of scalars."""
+        key = (x, "parts", *map(_name, coordinates))
+        for known in reversed(self._parts):
+            if key in known:
+                return known[key]
+        found = self._parts[-1][key] = _STRUCTURED[x.op.name](self, x, coordinates)
+        return found
 
     def initial(self, x: Instruction) -> list[Operand]:
         count = len(x.operands) // 2
@@ -236,6 +263,12 @@ class Lowering:
         count = len(x.operands) // 2
         elements = [self.value(o, coordinates) for o in x.operands[:count]]
         return self.apply(x.attributes.to_apply, [*carried, *elements])
+
+
+def zero(shape: Shape) -> Literal:
+    """The scalar 0 of a shape's type."""
+    kind = element_type(held(shape.element_type.name))
+    return Literal(kind.name, np.zeros((), kind.dtype).item())
 
 
 def _name(index: Index) -> int | str:
@@ -372,6 +405,9 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     for o in operands:
         starts.append(starts[-1] + o.array_shape.dimensions[d])
     found: Operand | None = None
+    if isinstance(index, int):
+        k = bisect_right(starts, index) - 1
+        return low.value(operands[k], (*coordinates[:d], index - starts[k], *coordinates[d + 1 :]))
     for k in reversed(range(len(operands))):
         size = operands[k].array_shape.dimensions[d]
         local = b.index("subtract", index, starts[k])
@@ -393,6 +429,47 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     return found
 
 
+def start_index(low: Lowering, indices: Instruction, place: Coordinates, last: int) -> Index:
+    """An index from an array, moved between 0 and `last`."""
+    if last == 0:
+        return 0
+    value = low.value(indices, place)
+    kind = indices.array_shape.element_type
+    if narrow.is_narrow(kind):
+        value = narrow.convert(low, value, kind, element_type(INDEX))
+    if isinstance(value, Literal):
+        return min(max(value.value, 0), last)
+    if value.type == "u64":  # whose values may be negative as an index
+        value = low.builder.compute("minimum", "u64", value, Literal("u64", last))
+    return _clamped(low, low.builder.compute("convert", INDEX, value), last + 1)
+
+
+def _dynamic_slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
+    operand, *starts = x.operands
+    sizes = zip(operand.array_shape.dimensions, x.attributes.dynamic_slice_sizes, strict=True)
+    first = [start_index(low, start, (), size - part) for start, (size, part) in zip(starts, sizes, strict=True)]
+    return low.value(operand, tuple(low.builder.index("add", f, c) for f, c in zip(first, coordinates, strict=True)))
+
+
+def _gather(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
+    operand, indices = x.operands
+    sizes, a = operand.array_shape.dimensions, x.attributes
+    if operand.array_shape.size == 0:
+        return zero(operand.array_shape)
+    batch, inner = indexing.batch_and_window(coordinates, a.offset_dims)
+    place: list[Index] = [0] * len(sizes)
+    for k, d in enumerate(a.start_index_map):
+        entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
+        vector = (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
+        place[d] = start_index(low, indices, vector, sizes[d] - a.slice_sizes[d])
+    for d, c in indexing.batching_pairs(a.operand_batching_dims, a.start_indices_batching_dims, a.index_vector_dim):
+        place[d] = batch[c]
+    window = indexing.window_dims(len(sizes), a.collapsed_slice_dims, a.operand_batching_dims)
+    for d, c in zip(window, inner, strict=True):
+        place[d] = low.builder.index("add", place[d], c)
+    return low.value(operand, tuple(place))
+
+
 _MOVEMENT: dict[str, Callable[[Lowering, Instruction, Coordinates], Operand]] = {
     "constant": _constant,
     "iota": _iota,
@@ -403,4 +480,74 @@ _MOVEMENT: dict[str, Callable[[Lowering, Instruction, Coordinates], Operand]] = 
     "reshape": _reshape,
     "pad": _pad,
     "concatenate": _concatenate,
+    "dynamic-slice": _dynamic_slice,
+    "gather": _gather,
+}
+
+
+# --- inside a computation of scalars ----------------------------------------------------------------------------------
+
+_UNBOUNDED = 1 << 62  # iterations
+
+
+def _reduce(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Operand]:
+    sizes, reduced = x.operands[0].array_shape.dimensions, x.attributes.dimensions
+    kept = [d for d in range(len(sizes)) if d not in reduced]
+
+    def body(indices: Coordinates, carried: list[Operand]) -> Sequence[Operand]:
+        place = dict(zip((*kept, *reduced), (*coordinates, *indices), strict=True))
+        return low.accumulate(x, carried, tuple(place[d] for d in range(len(sizes))))
+
+    return low.nest([(0, sizes[d]) for d in reduced], low.initial(x), body)
+
+
+def _while(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Operand]:
+    initial = [low.value(o, ()) for o in x.operands]
+    condition, body = x.attributes.condition, x.attributes.body
+    (first,) = low.apply(condition, initial)
+    with low.loop(0, _if(low, first, _UNBOUNDED), initial, sequential=True) as (_, loop):
+        updated = low.apply(body, [c.inside for c in loop.carried])
+        for slot, value in zip(loop.carried, updated, strict=True):
+            slot.updated = value
+        (loop.again,) = low.apply(condition, updated)
+    return [c.result for c in loop.carried]
+
+
+def _conditional(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Operand]:
+    index, *operands = [low.value(o, ()) for o in x.operands]
+    branches = x.attributes.branch_computations
+    found: list[Operand] = [zero(o.array_shape) for o in branches[0].outputs]
+    for number, branch in enumerate(branches):
+        with low.loop(0, _if(low, _is_chosen(low, index, number, len(branches)), 1), found, sequential=True) as (
+            _,
+            loop,
+        ):
+            for slot, value in zip(loop.carried, low.apply(branch, operands), strict=True):
+                slot.updated = value
+        found = [c.result for c in loop.carried]
+    return found
+
+
+def _if(low: Lowering, condition: Operand, iterations: int) -> Index:
+    """As many iterations if the condition holds, else none."""
+    return low.builder.compute("select", INDEX, condition, Literal(INDEX, iterations), Literal(INDEX, 0))
+
+
+def _is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand:
+    """Whether a conditional takes the branch: of what is out of range the last one."""
+    compute = low.builder.compute
+    if index.type == "pred":
+        return index if number == 0 else compute("not", "pred", index)
+    kind = {"compare_type": "SIGNED"}
+    if number < count - 1:
+        return compute("compare", "pred", index, Literal(index.type, number), direction="EQ", **kind)
+    low_end = compute("compare", "pred", index, Literal(index.type, 0), direction="LT", **kind)
+    high_end = compute("compare", "pred", index, Literal(index.type, number), direction="GE", **kind)
+    return compute("or", "pred", low_end, high_end)
+
+
+_STRUCTURED: dict[str, Callable[[Lowering, Instruction, Coordinates], list[Operand]]] = {
+    "conditional": _conditional,
+    "reduce": _reduce,
+    "while": _while,
 }

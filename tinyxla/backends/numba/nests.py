@@ -10,7 +10,7 @@ from tinyxla.backends.numba import reductions
 from tinyxla.backends.numba.axes import CHUNK, Axis, cost, finished, merged, piece_of, spread
 from tinyxla.backends.numba.loops import Index, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.compiler.access import Place
+from tinyxla.compiler.access import Place, normal
 from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
@@ -169,15 +169,18 @@ def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[I
 
 
 def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Instruction]) -> set[Instruction]:
-    """Costly intermediates of a row that several phases need, as far as they fit into the first cache."""
+    """Costly intermediates of a row that several phases need, as far as they fit into the first cache. One that is read
+    in other rows too is computed there."""
     rank = len(fusion.outer)
+    local = normal(range(rank), fusion.outer)
+    elsewhere = {x for phase in phases for x, place, _ in walk(phase, stored) if place[:rank] != local}
     first: dict[Instruction, int] = {}
     found: set[Instruction] = set()
     room = ROWS_LIMIT
     for k, phase in enumerate(phases):
         for x, place, from_memory in walk(phase, stored):
             whole = all(c in (-1, d) for d, c in enumerate(place))
-            if from_memory or not is_costly(x) or not whole or x in found:
+            if from_memory or not is_costly(x) or not whole or x in found or x in elsewhere:
                 continue
             sizes = x.array_shape.dimensions
             if sizes != domain(phase[0]) or sizes[:rank] != fusion.outer or len(place) == rank:

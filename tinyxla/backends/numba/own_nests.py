@@ -3,6 +3,10 @@
 A lowering gives the kernels of one instruction, in order. It reads its operands from memory (`Lowering.value`), applies
 computations (`Lowering.apply`), and stores what `results_of` lists; temporaries between its kernels are `Partial`s. An
 op without an entry, or one that the entry does not support, is evaluated by the host.
+
+An op that changes a few elements of an operand says so by `updates`: for the number of a result, the number of the
+operand that it begins as. The nest finds that operand's elements in the result's memory already, whether they were
+copied there or it is the operand's own memory that nobody else needs; it writes the rest, and does not read the operand.
 """
 
 from __future__ import annotations
@@ -10,20 +14,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tinyxla.backends.numba import convolution, ragged, scatter, sorting, windows
 from tinyxla.backends.numba.lowering import LoweredKernel, Users
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
 
 
+def _nothing(x: Instruction) -> dict[int, int]:
+    return {}
+
+
 class OwnNest(NamedTuple):
     supports: Callable[[Instruction], bool]
     lower: Callable[[Instruction, Plan, Users], list[LoweredKernel]]
+    updates: Callable[[Instruction], dict[int, int]] = _nothing
 
 
-OWN_NESTS: dict[str, OwnNest] = {}
+OWN_NESTS: dict[str, OwnNest] = {
+    "convolution": OwnNest(convolution.supports, convolution.lower),
+    "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
+    "ragged-dot": OwnNest(ragged.supports, ragged.lower),
+    "reduce-window": OwnNest(windows.supports_reduce, windows.lower_reduce),
+    "select-and-scatter": OwnNest(windows.supports_select, windows.lower_select),
+    "sort": OwnNest(sorting.supports, sorting.lower),
+    "topk": OwnNest(sorting.supports_top, sorting.lower_top),
+    "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
+}
 
 
-def lower_own(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel] | None:
-    """The kernels of an instruction, or None if the host evaluates it."""
+def own_nest(x: Instruction) -> OwnNest | None:
+    """How an instruction is lowered by itself, or None if the host evaluates it."""
     nest = OWN_NESTS.get(x.op.name)
-    return nest.lower(x, plan, users) if nest is not None and nest.supports(x) else None
+    return nest if nest is not None and nest.supports(x) else None

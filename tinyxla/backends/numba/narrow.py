@@ -1,0 +1,76 @@
+"""8-bit floats and narrower types: kernels hold them as the bytes that arrays store, and convert them by tables.
+
+A byte is the place of its value in one table. The other way, an f32 is cut to 16 bits, whose last is set if anything
+was cut off: a narrow type lies so much coarser that this rounds as the f32 does (rounding to odd: Boldo and Melquiond,
+Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, 2008). These 16 bits are the place
+in the other table. Both tables are what NumPy's conversion gives, so the values are those of `evaluate`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import tinyxla.hlo as hlo
+from tinyxla.backends.numba.loops import INDEX, Literal, Operand, held
+from tinyxla.hlo import Instruction
+from tinyxla.ops import movement
+from tinyxla.shapes import ElementType, Shape, element_type
+
+if TYPE_CHECKING:
+    from tinyxla.backends.numba.lowering import Lowering
+
+
+def is_narrow(kind: ElementType) -> bool:
+    return held(kind.name) != kind.name
+
+
+def convert(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
+    """A conversion from or to a narrow type."""
+    compute = low.builder.compute
+    if is_narrow(source):
+        value = low.load(_values(source), (compute("convert", INDEX, value),))
+        source = element_type(value.type)
+    if not is_narrow(target):
+        return compute("convert", target.name, value) if source is not target else value
+    if target.is_integer:
+        return _to_integer(low, value, source, target)
+    bits = compute("bitcast-convert", "u32", compute("convert", "f32", value))
+    upper = compute("shift-right-logical", "u32", bits, Literal("u32", 16))
+    rest = compute("and", "u32", bits, Literal("u32", 0xFFFF))
+    some = compute("compare", "pred", rest, Literal("u32", 0), direction="NE", compare_type="UNSIGNED")
+    place = compute("or", "u32", upper, compute("convert", "u32", some))
+    return low.load(_bytes(target), (compute("convert", INDEX, place),))
+
+
+def _to_integer(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
+    """Integers wrap around, floats saturate."""
+    compute = low.builder.compute
+    if source.kind == "float":
+        wide = "s8" if target.kind == "signed" else "u8"
+        low_end = -(1 << (target.bits - 1)) if target.kind == "signed" else 0
+        ends = Literal(wide, low_end), Literal(wide, low_end + (1 << target.bits) - 1)
+        value = compute("clamp", wide, ends[0], compute("convert", wide, value), ends[1])
+    return compute("and", "u8", compute("convert", "u8", value), Literal("u8", (1 << target.bits) - 1))
+
+
+@cache
+def _values(kind: ElementType) -> Instruction:
+    """The value of each byte."""
+    narrow = np.arange(256, dtype=np.uint8).view(kind.dtype)
+    return _table(narrow.astype(np.float32 if kind.kind == "float" else np.int8))
+
+
+@cache
+def _bytes(kind: ElementType) -> Instruction:
+    """The byte of each value that the upper half of an f32 has."""
+    with np.errstate(all="ignore"):
+        narrow = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32).astype(kind.dtype)
+    return _table(narrow.view(np.uint8))
+
+
+def _table(array: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Instruction:
+    literal = hlo.Literal(array)
+    return Instruction(movement.constant, (), movement.constant.attributes(literal=literal), Shape.of(array))

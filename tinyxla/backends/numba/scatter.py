@@ -1,0 +1,183 @@
+"""Loop nests of the ops that change a part of an array: dynamic-update-slice and scatter.
+
+The result begins as the operand does, in its own memory or in the operand's (`OwnNest.updates`); only what is updated
+is written here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tinyxla.backends.numba.axes import CHUNK, finished, piece_of
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
+from tinyxla.compiler.fusion import Plan, is_of_scalars, results_of, supported
+from tinyxla.hlo import Instruction
+from tinyxla.ops import indexing
+
+FEW_PIECES = 16  # of work that is independent as it is; with fewer, windows are cut
+LEAST_WINDOW = 64  # elements of a window that are worth reading its indices for
+
+# --- dynamic-update-slice ---------------------------------------------------------------------------------------------
+
+
+def supports_update(x: Instruction) -> bool:
+    return True
+
+
+def begins_as_operand(x: Instruction) -> dict[int, int]:
+    """Every result begins as the operand of its number."""
+    return {k: k for k in range(len(x.operands) // 2)} if x.op is indexing.scatter else {0: 0}
+
+
+def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """Rows of the update, each a loop; a row is all that lies together in memory."""
+    _, update, *starts = x.operands
+    whole, parts = x.array_shape.dimensions, update.array_shape.dimensions
+    together = len(parts) - 1
+    while together > 0 and parts[together] == whole[together]:
+        together -= 1
+    outer, row = parts[: max(together, 0)], math.prod(parts[max(together, 0) :])
+    rows = math.prod(outer)
+    pieces = max(1, -(-row // CHUNK)) if rows < FEW_PIECES else 1
+    low = Lowering("update", plan, [x])
+    b = low.builder
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        number, begin, end = piece_of(low, index, pieces, row)
+        limits = [n - part for n, part in zip(whole, parts, strict=True)]
+        first = [start_index(low, start, (), limit) for start, limit in zip(starts, limits, strict=True)]
+        indices = low.split_index(number, outer)
+        with low.loop(begin, end) as (j, _):
+            inner: Coordinates = (*[0] * (len(parts) - 1 - len(outer)), j) if parts else ()
+            place: Coordinates = (*indices, *inner)
+            to = [b.index("add", f, c) for f, c in zip(first, place, strict=True)]
+            low.store(x, to, low.value(update, place))
+    return [finished(low, rows * pieces if row else 0, -(-row // pieces), [x])]
+
+
+# --- scatter ----------------------------------------------------------------------------------------------------------
+
+
+def supports_scatter(x: Instruction) -> bool:
+    count = len(x.operands) // 2
+    return is_of_scalars(x.attributes.to_apply) and supported(x.operands[count].array_shape)
+
+
+def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """One update after the other, and inside of it loops over its window.
+
+    What cannot meet is independent work: batches that the operand has too, all updates if they are unique, and pieces
+    of a dimension of the window along which updates do not move.
+    """
+    a: indexing.Scatter = x.attributes
+    count = len(x.operands) // 2
+    arrays, indices, updates = x.operands[:count], x.operands[count], x.operands[count + 1 :]
+    sizes = arrays[0].array_shape.dimensions
+    window = indexing.window_dims(len(sizes), a.inserted_window_dims, a.input_batching_dims)
+    batch, parts = indexing.batch_and_window(updates[0].array_shape.dimensions, a.update_window_dims)
+    pairs = indexing.batching_pairs(a.input_batching_dims, a.scatter_indices_batching_dims, a.index_vector_dim)
+    apart = [c for c in range(len(batch)) if a.unique_indices or any(c == k for _, k in pairs)]
+    in_order = [c for c in range(len(batch)) if c not in apart]
+    independent = math.prod(batch[c] for c in apart)
+    still = [k for k, d in enumerate(window) if d not in a.scatter_dims_to_operand_dims and parts[k] > 1]
+    cut, pieces = _pieces(parts, still, math.prod(batch)) if independent < FEW_PIECES else (0, 1)
+
+    low = Lowering("scatter", plan, results_of(x, users))
+    b = low.builder
+    targets, copies = _targets(x, plan, users)
+
+    def visit(coordinates: Sequence[Index], bounds: Sequence[tuple[Index, Index]]) -> None:
+        """One update: nothing, if a part of its window is outside."""
+        place: list[Index] = [0] * len(sizes)
+        inside: Operand | None = None
+        for k, d in enumerate(a.scatter_dims_to_operand_dims):
+            extent = parts[window.index(d)] if d in window else 1
+            entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
+            vector = (*coordinates[: a.index_vector_dim], *entry, *coordinates[a.index_vector_dim :])
+            place[d], fits = _place(low, low.value(indices, vector), sizes[d] - extent)
+            inside = fits if inside is None else b.compute("and", "pred", inside, fits)
+        for d, c in pairs:
+            place[d] = coordinates[c]
+        stop: Index = 1
+        if inside is not None:
+            stop = b.compute("select", INDEX, inside, Literal(INDEX, 1), Literal(INDEX, 0))
+
+        def update(inner: Coordinates, values: list[Operand]) -> list[Operand]:
+            at = list(place)
+            for d, c in zip(window, inner, strict=True):
+                at[d] = b.index("add", at[d], c)
+            others, along = iter(coordinates), dict(zip(a.update_window_dims, inner, strict=True))
+            rank = len(coordinates) + len(inner)
+            source = tuple(along[d] if d in along else next(others) for d in range(rank))
+            where = low.linear(sizes, at)
+            old = [b.load(low.buffer(target, True), where) for target in targets]
+            new = [low.value(u, source) for u in updates]
+            for target, value in zip(targets, low.apply(a.to_apply, [*old, *new]), strict=True):
+                b.store(low.buffer(target, True), where, value)
+            return []
+
+        with low.loop(0, stop, sequential=True):
+            low.nest(bounds, [], update)
+
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        bounds: list[tuple[Index, Index]] = [(0, part) for part in parts]
+        if pieces > 1:
+            index, begin, end = piece_of(low, index, pieces, parts[cut])
+            bounds[cut] = (begin, end)
+        fixed = dict(zip(apart, low.split_index(index, [batch[c] for c in apart]), strict=True))
+
+        def each(more: Coordinates, values: list[Operand]) -> list[Operand]:
+            known = fixed | dict(zip(in_order, more, strict=True))
+            visit([known[c] for c in range(len(batch))], bounds)
+            return []
+
+        low.nest([(0, batch[c]) for c in in_order], [], each, sequential=True)
+    elements = math.prod(parts) // pieces * math.prod(batch[c] for c in in_order)
+    if 0 in parts or 0 in batch:
+        return copies
+    return [*copies, finished(low, independent * pieces, elements, [x])]
+
+
+def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[int, int]:
+    """Which dimension of a window is cut, and into how many pieces."""
+    if not still:
+        return 0, 1
+    cut = max(still, key=lambda k: parts[k])
+    elements = math.prod(parts)
+    wanted = min(FEW_PIECES, parts[cut], elements // LEAST_WINDOW, elements * updates // CHUNK)
+    return cut, max(1, wanted)
+
+
+def _place(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:
+    """An index as a place, and whether it is one from 0 to `last`."""
+    b = low.builder
+    place = b.compute("convert", INDEX, index)
+    if index.type == "u64":  # whose values may be negative as a place
+        limit = Literal("u64", last)
+        return place, b.compute("compare", "pred", index, limit, direction="LE", compare_type="UNSIGNED")
+    above = b.compute("compare", "pred", place, Literal(INDEX, 0), direction="GE", compare_type="SIGNED")
+    below = b.compute("compare", "pred", place, Literal(INDEX, last), direction="LE", compare_type="SIGNED")
+    return place, b.compute("and", "pred", above, below)
+
+
+def _targets(x: Instruction, plan: Plan, users: Users) -> tuple[list[Storage], list[LoweredKernel]]:
+    """Where the results are made. One that nobody takes needs memory all the same, for the computation to see."""
+    taken = {r.attributes.index if r is not x else 0: r for r in results_of(x, users)}
+    targets: list[Storage] = []
+    copies: list[LoweredKernel] = []
+    for k in range(len(x.operands) // 2):
+        if k in taken:
+            targets.append(taken[k])
+        else:
+            targets.append(Partial(x.operands[k].array_shape))
+            copies.append(_copy(x.operands[k], targets[-1], plan))
+    return targets, copies
+
+
+def _copy(source: Instruction, target: Storage, plan: Plan) -> LoweredKernel:
+    low = Lowering("copy", plan)
+    b = low.builder
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        b.store(low.buffer(target, True), index, b.load(low.buffer(source), index))
+    return finished(low, source.array_shape.size, 1, [])
