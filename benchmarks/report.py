@@ -95,7 +95,7 @@ def document(rows: Sequence[Row], libraries: Sequence[Library], command: str) ->
 Written by `{command}` on {datetime.date.today().isoformat()}.
 A ratio above 1 means that {_title(reference)} is faster.
 
-- Machine: {_processor()}, {len(os.sched_getaffinity(0))} cores; {platform.platform(terse=True)}.
+- Machine: {processor()}, {len(os.sched_getaffinity(0))} cores; {platform.platform(terse=True)}.
 - Versions: {_versions(libraries)}.
 - All libraries run in one process and take turns in a rotating order, on the same 32-bit inputs, with their default
   numbers of threads. A figure is the median of the samples; the spread after ± is the distance between their quartiles
@@ -120,7 +120,7 @@ def _versions(libraries: Sequence[Library]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the processor's model as Linux reports it, or what Python knows elsewhere."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

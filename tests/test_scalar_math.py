@@ -14,6 +14,7 @@ import pytest
 import scipy.special
 
 from tinyxla_kernels import complex_numbers, elementary
+from tinyxla_kernels.accuracy import ACCURACY
 from tinyxla_kernels.complex_numbers import Complex
 from tinyxla_kernels.numpy_scalar import DTYPES, NumpyScalar
 from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
@@ -84,7 +85,7 @@ def odd_at_zero(x: Values, exact: Values) -> Values:
 
 
 def bound_of(name: str, dtype: type) -> float:
-    accuracy = elementary.ACCURACY[name]
+    accuracy = ACCURACY[name]
     return accuracy.f32 if dtype is np.float32 else accuracy.f64
 
 
@@ -161,7 +162,7 @@ def test_f32_is_as_accurate_as_promised(case: Case) -> None:
     with np.errstate(all="ignore"):
         exact = case.wider(x.astype(np.float64))
     exact = odd_at_zero(x, exact) if case.name == "erf_inv" else exact
-    assert_within(elementary.ACCURACY[case.name].f32, result, exact, x)
+    assert_within(ACCURACY[case.name].f32, result, exact, x)
 
 
 @BY_NAME
@@ -179,11 +180,11 @@ def test_f64_is_as_accurate_as_promised(case: Case) -> None:
     if case.name in ("erf", "erf_inv"):
         exact = np.where(np.isfinite(x), exact, case.wider(x))
         exact = np.where(np.abs(x) == 1, case.wider(x), exact) if case.name == "erf_inv" else exact
-    assert_within(elementary.ACCURACY[case.name].f64, getattr(elementary, case.name)(NumpyScalar(x)).array, exact, x)
+    assert_within(ACCURACY[case.name].f64, getattr(elementary, case.name)(NumpyScalar(x)).array, exact, x)
 
 
 def test_every_promise_is_tested() -> None:
-    assert {case.name for case in CASES} | {"atan2", "pow"} == set(elementary.ACCURACY)
+    assert {case.name for case in CASES} | {"atan2", "pow"} == set(ACCURACY)
 
 
 def test_errors_in_places_sees_wrong_results() -> None:

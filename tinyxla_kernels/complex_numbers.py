@@ -2,8 +2,8 @@
 
 Infinities, zeros and NaN give what annex G of the C standard (ISO/IEC 9899:2011) asks for. Overflow is avoided where
 the result itself does not overflow. The error, relative to the magnitude of the result, is at most four times the
-distance of 1 to the next number; with `pow` it grows by the angle it turns through in radians, and it is larger where
-|z|^re(w) alone under- or overflows. `log`, `log1p` and `absolute` are as accurate in each part.
+distance of 1 to the next number; with `pow` it grows by the angle it turns through in radians. `log`, `log1p` and
+`absolute` are as accurate in each part.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import math
 from dataclasses import dataclass
 
 from tinyxla_kernels import elementary
-from tinyxla_kernels.exponentials import LN_2
-from tinyxla_kernels.float_formats import constant, format_of
+from tinyxla_kernels.exponentials import EXP_OVERFLOW, LN_2, exp_of_remainder, split_by_ln_2
+from tinyxla_kernels.float_formats import constant, format_of, power_of_two
+from tinyxla_kernels.powers import log_in_two_parts
 from tinyxla_kernels.scalar import Scalar
 
 
@@ -116,12 +117,19 @@ def divide(z: Complex, w: Complex) -> Complex:
     """The quotient. Both operands are scaled by powers of two, so nothing but the quotient itself overflows."""
     numerator, numerator_exponent = _normalized(z)
     divisor, divisor_exponent = _normalized(w)
-    product = numerator * divisor.conjugate()
+    # A quarter turn of both makes the divisor's real part the larger, whose products are not rounded before they are
+    # added. The imaginary part of z / z is 0: what rounding took from the one product there is given back.
+    steep = divisor.imag.abs() > divisor.real.abs()
+    numerator = choose(steep, Complex(numerator.imag, -numerator.real), numerator)
+    divisor = choose(steep, Complex(divisor.imag, -divisor.real), divisor)
     square = divisor.real.fma(divisor.real, divisor.imag * divisor.imag)
-    plain = _times_power_of_two(product.scaled(1.0 / square), numerator_exponent - divisor_exponent)
+    real = numerator.real.fma(divisor.real, numerator.imag * divisor.imag)
+    product = numerator.real * divisor.imag
+    imag = numerator.imag.fma(divisor.real, -product) - numerator.real.fma(divisor.imag, -product)
+    plain = _times_power_of_two(Complex(real / square, imag / square), numerator_exponent - divisor_exponent)
 
-    # Where that gives NaN twice: a number over zero, an infinity over a finite number, and the reverse.
-    lost = plain.real.not_equal(plain.real) & plain.imag.not_equal(plain.imag)
+    # Where that gives NaN: a number over zero, an infinity over a finite number, and the reverse.
+    lost = plain.not_equal(plain)
     infinite_z = _infinite(z.real) | _infinite(z.imag)
     infinite_w = _infinite(w.real) | _infinite(w.imag)
     zero_w = w.real.equal(0.0) & w.imag.equal(0.0)
@@ -143,12 +151,22 @@ def _direction(z: Complex, infinite: Scalar) -> Complex:
     return choose(infinite, Complex(real, imag), z)
 
 
+def _exp_in_steps(x: Scalar, x_low: Scalar | float = 0.0) -> tuple[Scalar, Scalar, Scalar]:
+    """exp(x + x_low) as the product of a number near 1 and two powers of two, since it may be out of range before it is
+    multiplied by what brings it back."""
+    form = format_of(x)
+    reach = 1.5 * EXP_OVERFLOW[form.type]
+    n, r = split_by_ln_2(x.clip(-reach, reach), form)
+    half_n = (n.bitcast(form.signed) >> 1).bits()
+    near_one = x.equal(x).where(exp_of_remainder(r + x_low, form), x)
+    return near_one, power_of_two(half_n, form), power_of_two(n - half_n, form)
+
+
 def exp(z: Complex) -> Complex:
     """e to the z."""
-    half = elementary.exp(z.real * 0.5)  # squared at last, when cosine and sine have brought the product into range
-    real = half * elementary.cos(z.imag) * half
-    imag = half * elementary.sin(z.imag) * half
-    result = Complex(real, z.imag.equal(0.0).where(z.imag, imag))
+    size, first, second = _exp_in_steps(z.real)
+    turned = Complex(elementary.cos(z.imag), elementary.sin(z.imag)).scaled(size).scaled(first).scaled(second)
+    result = Complex(turned.real, z.imag.equal(0.0).where(z.imag, turned.imag))
     undirected = ~(z.imag.abs() < math.inf)
     nothing = constant(z.real, 0.0)
     result = choose(undirected & z.real.equal(-math.inf), Complex(nothing, nothing), result)
@@ -303,19 +321,35 @@ def logistic(z: Complex) -> Complex:
     return choose(z.real.abs() > 1.0, far, Complex(near.real + 0.5, near.imag))
 
 
+def _products_in_two_parts(a: Scalar, b: Scalar, c: Scalar, d: Scalar) -> tuple[Scalar, Scalar]:
+    """a b + c d, and what rounding took from it; nothing where that is not a number."""
+    left, right = a * b, c * d
+    total, lost = _two_sum(left, right)
+    lost = lost + (a.fma(b, -left) + c.fma(d, -right))
+    return total, (total.abs() < math.inf).where(lost, 0.0)
+
+
 def pow(z: Complex, w: Complex) -> Complex:
     """z to the w: the principal value; 1 for w = 0."""
     distance, angle = absolute(z), elementary.atan2(z.imag, z.real)
-    logarithm = distance.equal(0.0).where(0.0, _log_of_distance(z))
     # The distance is rounded, and a power of it with a large exponent needs it better: by this factor, less 1.
     scaled, exponent = _normalized(z)
     rounded = distance * _power_of_two(-exponent, z.real)
     square = rounded * rounded
     missing = _sum_with_squares(-square, scaled.real, scaled.imag) - rounded.fma(rounded, -square)
-    missing = ((distance > 0.0) & (distance < math.inf)).where(missing / (square + square), 0.0)
-    size = elementary.pow(distance, w.real) * elementary.exp(w.real.fma(missing, -(w.imag * angle)))
-    turn = w.real.fma(angle, w.imag * logarithm)
-    result = Complex(size * elementary.cos(turn), size * elementary.sin(turn))
-    result = choose(turn.equal(0.0), Complex(size, turn), result)
+    missing = missing / (square + square)
+    # Size and direction are as accurate as the angle, the only one of both parts of log z that is a single number.
+    zero, ordinary = distance.equal(0.0), (distance > 0.0) & (distance < math.inf)
+    log, log_low = log_in_two_parts(distance)
+    log, log_low = ordinary.where(log, distance), ordinary.where(log_low + missing, 0.0)
+    log_of_size = w.real.equal(0.0).where(0.0, zero.where(-math.inf, log))
+    power, power_low = _products_in_two_parts(w.real, log_of_size, -w.imag, angle)
+    size, first, second = _exp_in_steps(power, w.real.fma(log_low, power_low))
+    turn, turn_low = _products_in_two_parts(w.real, angle, w.imag, log)
+    turn_low = w.imag.fma(log_low, turn_low)
+    cosine, sine = elementary.cos(turn), elementary.sin(turn)
+    direction = Complex(sine.fma(-turn_low, cosine), cosine.fma(turn_low, sine))
+    direction = choose(turn.equal(0.0), Complex(constant(turn, 1.0), turn), direction)
+    result = direction.scaled(size).scaled(first).scaled(second)
     one = Complex(constant(z.real, 1.0), constant(z.real, 0.0))
     return choose(w.real.equal(0.0) & w.imag.equal(0.0), one, result)

@@ -4,7 +4,7 @@ Each reduces its argument to a short interval and evaluates a minimax polynomial
 this file with the Remez exchange in 200-bit arithmetic, minimising the relative error of the result (not of the
 polynomial) and rounding the coefficients one by one, lowest first, with the rest fitted anew after each. The comment at
 a table gives what it approximates, where, and the relative error that the rounded coefficients leave. How accurate the
-functions are is in `elementary.ACCURACY`.
+functions are is in `accuracy`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tinyxla_kernels.exponentials import (
     exponent_and_fraction,
     split_by_ln_2,
 )
-from tinyxla_kernels.float_formats import FloatFormat, format_of, polynomial, power_of_two
+from tinyxla_kernels.float_formats import format_of, polynomial, power_of_two
 from tinyxla_kernels.scalar import Scalar
 
 # m^(-1/3) for 1 <= m <= 8, 2^-7.0: coefficients of 12 bits serve every format.
@@ -75,13 +75,14 @@ def cbrt(x: Scalar) -> Scalar:
     return ((magnitude > 0.0) & (magnitude < math.inf)).where(y.copysign(x), x)
 
 
-def _log_in_two_parts(x: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
+def log_in_two_parts(x: Scalar) -> tuple[Scalar, Scalar]:
     """log(x) for finite x > 0 as a sum of two numbers, with about 1.5 times the precision of one.
 
     x = 2^n (1 + f), and log(1 + f) = 2 atanh(s) for s = f / (2 + f). Division, square and the first two terms of the
     series carry their rounding errors along (Dekker, A floating-point technique for extending the available precision,
     1971); the polynomial for the others need not.
     """
+    form = format_of(x)
     raised = form.mantissa_bits
     tiny = x < form.smallest_normal
     exponent, f = exponent_and_fraction(tiny.where(x * 2.0**raised, x).bits(), form)
@@ -116,7 +117,7 @@ def pow(x: Scalar, y: Scalar) -> Scalar:
     """x to the y, with the special values of IEEE 754, section 9.2.1."""
     form = format_of(x)
     base = x.abs()
-    log, log_low = _log_in_two_parts(base, form)
+    log, log_low = log_in_two_parts(base)
     log = base.equal(0.0).where(-math.inf, base.equal(math.inf).where(math.inf, log))
     # Far out of the range of exp, where the result is 0 or infinity, the lower part may be NaN.
     reach = 1.5 * EXP_OVERFLOW[form.type]

@@ -5,8 +5,8 @@ of 1 / (2 pi) that matter for them, after Payne and Hanek (for both see Muller, 
 chapter 11). Both reductions are always computed, and one is chosen. The second costs more than all the rest;
 `huge=False` leaves it out, for loops whose arguments are known to stay within `REDUCTION_LIMIT`.
 
-Sine and cosine reduce by pi, not by pi / 2: one polynomial on twice the interval is less work than two polynomials and
-a choice. The polynomials are fitted as those in `exponentials`.
+What is left of the argument is at most pi / 4, where sine, cosine and tangent have short polynomials, which are fitted
+as those in `exponentials`. The sine and the cosine of one argument share all work but the last choice.
 """
 
 from __future__ import annotations
@@ -25,18 +25,29 @@ PI = {
     "f64": (3.141592653589793, 1.2246467991473532e-16, -2.9947698097183397e-33),
 }
 SIN = {
-    # (sin(r) - r) / r^3 as a polynomial in r^2 for |r| <= pi / 2, 2^-27.1 of sin(r)
-    "f32": (-0.1666666, 0.0083330665, -0.00019809442, 2.6051473e-06),
-    # 2^-61.4
+    # (sin(r) - r) / r^3 as a polynomial in r^2 for |r| <= pi / 4, 2^-27.9 of sin(r)
+    "f32": (-0.16666655, 0.008332189, -0.00019518276),
+    # 2^-57.9
     "f64": (
-        -0.16666666666666666,
-        0.008333333333333205,
-        -0.00019841269841211384,
-        2.7557319211321246e-06,
-        -2.505210687734075e-08,
-        1.6058939463264604e-10,
-        -7.642975457582454e-13,
-        2.7209224266438568e-15,
+        -0.1666666666666663,
+        0.00833333333332184,
+        -0.00019841269829358541,
+        2.7557313538523594e-06,
+        -2.5050734391368607e-08,
+        1.5895433444260332e-10,
+    ),
+}
+COS = {
+    # (cos(r) - 1 + r^2 / 2) / r^4 as a polynomial in r^2 for |r| <= pi / 4, 2^-33.0 of cos(r)
+    "f32": (0.041666646, -0.001388731, 2.4432327e-05),
+    # 2^-63.9
+    "f64": (
+        0.041666666666666595,
+        -0.0013888888888873333,
+        2.4801587288992884e-05,
+        -2.7557314213559435e-07,
+        2.087570483398233e-09,
+        -1.1358716314514666e-11,
     ),
 }
 TAN = {
@@ -111,63 +122,44 @@ TURN = int(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reduction:
-    """x becomes x - n period, or x - (n - 1/2) period if `centred`; the period is a full turn divided by 2^halvings."""
-
-    halvings: int
-    centred: bool = False
-
-    def period(self, form: FloatFormat) -> tuple[float, ...]:
-        return tuple(part * 2.0 ** (1 - self.halvings) for part in PI[form.type])
-
-
-@dataclass(frozen=True, slots=True)
 class _Reduced:
-    """What is left of the argument, rounded and as a sum of two numbers; n as an unsigned integer, of which the last
-    bit counts."""
+    """The argument less n pi / 2, as a sum of two numbers; n is an unsigned integer, of which the last two bits
+    count."""
 
-    rounded: Scalar
     high: Scalar
     low: Scalar
     n: Scalar
 
 
-SINE_REDUCTION = _Reduction(halvings=1)
-COSINE_REDUCTION = _Reduction(halvings=1, centred=True)
-TANGENT_REDUCTION = _Reduction(halvings=2)
+def _quarter_turn(form: FloatFormat) -> tuple[float, ...]:
+    return tuple(part / 2 for part in PI[form.type])
 
 
-def _reduce(x: Scalar, reduction: _Reduction, huge: bool) -> _Reduced:
+def _reduce(x: Scalar, huge: bool) -> _Reduced:
     """Reduce x >= 0. Infinity and NaN become NaN."""
     form = format_of(x)
-    usual = _reduce_usual(x, form, reduction)
+    usual = _reduce_usual(x, form)
     if not huge:
         return usual
     chosen = (x > REDUCTION_LIMIT[form.type]) & (x <= form.largest)
-    other = _reduce_huge_f32(x, reduction) if form.type == "f32" else _reduce_huge_f64(x, reduction)
+    other = _reduce_huge_f32(x) if form.type == "f32" else _reduce_huge_f64(x)
     return _Reduced(
-        rounded=chosen.where(other.rounded, usual.rounded),
         high=chosen.where(other.high, usual.high),
         low=chosen.where(other.low, usual.low),
         n=chosen.where(other.n, usual.n),
     )
 
 
-def _reduce_usual(x: Scalar, form: FloatFormat, reduction: _Reduction) -> _Reduced:
+def _reduce_usual(x: Scalar, form: FloatFormat) -> _Reduced:
     """Cody and Waite's way. The first step is exact."""
-    first, second, third = reduction.period(form)
-    if reduction.centred:
-        shifted = x.fma(1 / first, 0.5) + form.round_to_integer
-        n = (shifted - form.round_to_integer) - 0.5
-    else:
-        shifted = x.fma(1 / first, form.round_to_integer)
-        n = shifted - form.round_to_integer
+    first, second, third = _quarter_turn(form)
+    shifted = x.fma(1 / first, form.round_to_integer)
+    n = shifted - form.round_to_integer
     r = n.fma(-first, x)
-    rounded = n.fma(-third, n.fma(-second, r))
     step = n * second
     high = r - step
     low = n.fma(-third, ((r - high) - step) - n.fma(second, -step))
-    return _Reduced(rounded, high, low, shifted.bits())
+    return _Reduced(high, low, shifted.bits())
 
 
 def _turn_bits(offset: Scalar, zeros: int, choices: int, count: int) -> list[Scalar]:
@@ -195,22 +187,19 @@ def _significand_and_offset(x: Scalar, form: FloatFormat, zeros: int) -> tuple[S
     return significand, (bits >> form.mantissa_bits) - (form.bias + form.mantissa_bits - zeros)
 
 
-def _reduce_huge_f32(x: Scalar, reduction: _Reduction) -> _Reduced:
+def _reduce_huge_f32(x: Scalar) -> _Reduced:
     """Payne and Hanek's way: 64 bits of the fraction of a turn, of which cancellation takes 32 at most."""
     zeros = 6  # what arguments just above the reduction limit need
     significand, offset = _significand_and_offset(x, F32, zeros)
     upper, lower = _turn_bits(offset, zeros, choices=1, count=2)
     turns = significand * upper + ((significand * (lower >> 32)) >> 32)
-    if reduction.centred:
-        turns = turns + (1 << 62)
-    halvings = reduction.halvings
-    n = (turns + (1 << (63 - halvings))) >> (64 - halvings)
-    remainder = (turns << halvings).bitcast("s64").to("f64") * (sum(reduction.period(F32)) * 2.0**-64)
+    n = (turns + (1 << 61)) >> 62
+    remainder = (turns << 2).bitcast("s64").to("f64") * (sum(_quarter_turn(F32)) * 2.0**-64)
     high = remainder.to("f32")
-    return _Reduced(high, high, (remainder - high.to("f64")).to("f32"), n.to("u32"))
+    return _Reduced(high, (remainder - high.to("f64")).to("f32"), n.to("u32"))
 
 
-def _reduce_huge_f64(x: Scalar, reduction: _Reduction) -> _Reduced:
+def _reduce_huge_f64(x: Scalar) -> _Reduced:
     """Payne and Hanek's way: 128 bits of the fraction of a turn, of which cancellation takes 64 at most."""
     zeros = 32
     significand, offset = _significand_and_offset(x, F64, zeros)
@@ -219,23 +208,20 @@ def _reduce_huge_f64(x: Scalar, reduction: _Reduction) -> _Reduced:
     turns_low = product + _high_product(significand, lower)
     carry = (turns_low < product).to("u64")
     turns = significand * upper + _high_product(significand, middle) + carry
-    if reduction.centred:
-        turns = turns + (1 << 62)
-    halvings = reduction.halvings
-    n = (turns + (1 << (63 - halvings))) >> (64 - halvings)
-    remainder = (turns << halvings) | (turns_low >> (64 - halvings))
+    n = (turns + (1 << 61)) >> 62
+    remainder = (turns << 2) | (turns_low >> 62)
     # The remainder is signed. Its magnitude (up to 2^-128) goes into two floats, the first without rounding.
     negative = remainder.bitcast("s64") < 0
     magnitude = negative.where(~remainder, remainder)
-    magnitude_low = negative.where(~(turns_low << halvings), turns_low << halvings)
+    magnitude_low = negative.where(~(turns_low << 2), turns_low << 2)
     top = (magnitude & ~0x7FF).bitcast("s64").to("f64")
     rest = (magnitude_low >> 1).bitcast("s64").to("f64").fma(2.0**-63, (magnitude & 0x7FF).bitcast("s64").to("f64"))
-    first, second, _ = (part * 2.0**-64 for part in reduction.period(F64))
+    first, second, _ = (part * 2.0**-64 for part in _quarter_turn(F64))
     product_high = top * first
     product_low = top.fma(first, -product_high) + top.fma(second, rest * first)
     high = negative.where(-product_high, product_high)
     low = negative.where(-product_low, product_low)
-    return _Reduced(high + low, high, low, n)
+    return _Reduced(high, low, n)
 
 
 def _high_product(a: Scalar, b: Scalar) -> Scalar:
@@ -247,33 +233,36 @@ def _high_product(a: Scalar, b: Scalar) -> Scalar:
     return a_high * b_high + (middle >> 32) + (other >> 32)
 
 
-def _sine_of(reduced: _Reduced, form: FloatFormat) -> Scalar:
-    """The bits of the sine of a remainder between -pi / 2 and pi / 2, negated if n is odd."""
-    r = reduced.rounded
+def _sine_of(reduced: _Reduced, quarters: Scalar, form: FloatFormat) -> Scalar:
+    """The bits of the sine of what is left of the argument and that many quarter turns."""
+    r, low = reduced.high, reduced.low
     square = r * r
-    value = (r * square).fma(polynomial(square, SIN[form.type]), r)
-    value = (value > 1.0).where(1.0, value)  # as no sine is; rounding may take a place too many
-    value = (value < -1.0).where(-1.0, value)
-    return value.bits() ^ (reduced.n << (form.width - 1))
+    parabola = square.fma(-0.5, 1.0)
+    parabola_low = square.fma(-0.5, 1.0 - parabola)
+    sine = r + (r * square).fma(polynomial(square, SIN[form.type]), low * parabola)
+    cosine = parabola + (square * square).fma(polynomial(square, COS[form.type]), r.fma(-low, parabola_low))
+    value = (quarters & 1).equal(0).where(sine, cosine)
+    return value.bits() ^ ((quarters >> 1) << (form.width - 1))
 
 
 def sin(x: Scalar, *, huge: bool = True) -> Scalar:
     """The sine."""
     form = format_of(x)
-    value = _sine_of(_reduce(x.abs(), SINE_REDUCTION, huge), form)
-    return (value ^ (x.bits() & form.sign_bit)).bitcast(form.type)
+    reduced = _reduce(x.abs(), huge)
+    return (_sine_of(reduced, reduced.n, form) ^ (x.bits() & form.sign_bit)).bitcast(form.type)
 
 
 def cos(x: Scalar, *, huge: bool = True) -> Scalar:
-    """The cosine, as the sine of x + pi / 2."""
+    """The cosine, as the sine of x and a quarter turn."""
     form = format_of(x)
-    return _sine_of(_reduce(x.abs(), COSINE_REDUCTION, huge), form).bitcast(form.type)
+    reduced = _reduce(x.abs(), huge)
+    return _sine_of(reduced, reduced.n + 1, form).bitcast(form.type)
 
 
 def tan(x: Scalar, *, huge: bool = True) -> Scalar:
     """The tangent: of the remainder modulo pi / 2, or its negated reciprocal."""
     form = format_of(x)
-    reduced = _reduce(x.abs(), TANGENT_REDUCTION, huge)
+    reduced = _reduce(x.abs(), huge)
     r = reduced.high
     square = r * r
     bend = (r * square) * polynomial(square, TAN[form.type])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_on
 from tinyxla.numpy import transcendental
 from tinyxla.numpy.arguments import array_of, cast, integer_of, python_dtype
 from tinyxla.ops import bits, elementwise, movement
+from tinyxla.ops.accuracy import ResultAccuracy
 from tinyxla.ops.op import Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
@@ -25,6 +27,58 @@ Binary = Callable[[ArrayLike, ArrayLike], Array]
 def _unary(name: str, op: Callable[..., Any], text: str) -> Unary:
     def function(x: ArrayLike) -> Array:
         return op(array_of(x, f"lax.{name}"))
+
+    return _named(function, name, text)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far results may be from exact ones: `atol`, `rtol` times the exact result, or `ulps` units in its last place.
+
+    One of them has to be met; `ulps` goes with `atol` or alone.
+
+    >>> exp(1.0, accuracy=Tolerance(ulps=1))
+    Array(2.7182817, dtype=float32, weak_type=True)
+    """
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.atol, self.rtol, self.ulps) < 0:
+            raise AttributeValueError(f"lax.Tolerance: tolerances must not be negative, but got {self}.")
+        if not (self.atol or self.rtol or self.ulps):
+            raise AttributeValueError("lax.Tolerance: at least one of atol, rtol and ulps must be set.")
+
+
+class AccuracyMode(enum.Enum):
+    """The most accurate implementation of a function, or the usual one."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+def _result_accuracy(what: str, accuracy: Tolerance | AccuracyMode | None) -> ResultAccuracy:
+    if isinstance(accuracy, AccuracyMode):
+        return ResultAccuracy(accuracy.name.lower())
+    if isinstance(accuracy, Tolerance):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return ResultAccuracy("tolerance", float(accuracy.atol), float(accuracy.rtol), int(accuracy.ulps))
+    raise AttributeValueError(f"{what}: accuracy must be a Tolerance or an AccuracyMode, but got {accuracy!r}.")
+
+
+class Accurate(Protocol):
+    """An element-wise function that takes how accurate its result has to be; an error says if it cannot be."""
+
+    def __call__(self, x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array: ...
+
+
+def _accurate(name: str, op: Callable[..., Any], text: str) -> Accurate:
+    def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
+        value = array_of(x, f"lax.{name}")
+        if accuracy in (None, AccuracyMode.DEFAULT):
+            return op(value)
+        return op(value, result_accuracy=_result_accuracy(f"lax.{name}", accuracy))
 
     return _named(function, name, text)
 
@@ -45,32 +99,32 @@ def _named(function: Any, name: str, text: str) -> Any:
 # --- one operation each -----------------------------------------------------------------------------------------------
 
 abs_ = _unary("abs", elementwise.abs_, "The absolute value: a real number also for complex elements.")
-cbrt = _unary("cbrt", elementwise.cbrt, "The cube root.")
+cbrt = _accurate("cbrt", elementwise.cbrt, "The cube root.")
 ceil = _unary("ceil", elementwise.ceil, "The least whole number that is not smaller.")
 clz = _unary("clz", elementwise.clz, "The number of leading zero bits.")
 conj = _unary("conj", elementwise.conj, "The complex conjugate.")
-cos = _unary("cos", elementwise.cos, "The cosine.")
-cosh = _unary("cosh", elementwise.cosh, "The hyperbolic cosine.")
-erf = _unary("erf", elementwise.erf, "The error function.")
+cos = _accurate("cos", elementwise.cos, "The cosine.")
+cosh = _accurate("cosh", elementwise.cosh, "The hyperbolic cosine.")
+erf = _accurate("erf", elementwise.erf, "The error function.")
 erf_inv = _unary("erf_inv", elementwise.erf_inv, "The inverse of the error function.")
-exp = _unary("exp", elementwise.exp, "The exponential function.")
-expm1 = _unary("expm1", elementwise.expm1, "exp(x) - 1, exact near 0.")
+exp = _accurate("exp", elementwise.exp, "The exponential function.")
+expm1 = _accurate("expm1", elementwise.expm1, "exp(x) - 1, exact near 0.")
 floor = _unary("floor", elementwise.floor, "The greatest whole number that is not larger.")
 imag = _unary("imag", elementwise.imag, "The imaginary part.")
 is_finite = _unary("is_finite", elementwise.is_finite, "Whether an element is neither infinite nor NaN.")
-log = _unary("log", elementwise.log, "The natural logarithm.")
-log1p = _unary("log1p", elementwise.log1p, "log(1 + x), exact near 0.")
-logistic = _unary("logistic", elementwise.logistic, "1 / (1 + exp(-x)).")
+log = _accurate("log", elementwise.log, "The natural logarithm.")
+log1p = _accurate("log1p", elementwise.log1p, "log(1 + x), exact near 0.")
+logistic = _accurate("logistic", elementwise.logistic, "1 / (1 + exp(-x)).")
 neg = _unary("neg", elementwise.neg, "The negative.")
 population_count = _unary("population_count", elementwise.population_count, "The number of bits that are set.")
 real = _unary("real", elementwise.real, "The real part.")
-rsqrt = _unary("rsqrt", elementwise.rsqrt, "1 / sqrt(x).")
+rsqrt = _accurate("rsqrt", elementwise.rsqrt, "1 / sqrt(x).")
 sign = _unary("sign", elementwise.sign, "-1, 0 or 1; for complex elements x / abs(x).")
-sin = _unary("sin", elementwise.sin, "The sine.")
-sinh = _unary("sinh", elementwise.sinh, "The hyperbolic sine.")
-sqrt = _unary("sqrt", elementwise.sqrt, "The square root.")
-tan = _unary("tan", elementwise.tan, "The tangent.")
-tanh = _unary("tanh", elementwise.tanh, "The hyperbolic tangent.")
+sin = _accurate("sin", elementwise.sin, "The sine.")
+sinh = _accurate("sinh", elementwise.sinh, "The hyperbolic sine.")
+sqrt = _accurate("sqrt", elementwise.sqrt, "The square root.")
+tan = _accurate("tan", elementwise.tan, "The tangent.")
+tanh = _accurate("tanh", elementwise.tanh, "The hyperbolic tangent.")
 bitwise_not = _unary("bitwise_not", elementwise.not_, "All bits inverted; the logical not of booleans.")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import integers, movement
+from tinyxla.ops.accuracy import ResultAccuracy, working_type
 from tinyxla.ops.op import Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
@@ -141,6 +142,43 @@ def unary(
     return _elementwise(name, evaluate, shape, found, _samples(kinds, 1, *domain))
 
 
+class Accurate(NamedTuple):
+    """Of a function that has more than one implementation; None is the mode default."""
+
+    result_accuracy: ResultAccuracy | None = None
+
+
+def accurate_unary(
+    name: str,
+    evaluate: Callable[[Array], Any],
+    kinds: frozenset[str],
+    partial: Partial,
+    domain: tuple[float, float] = (-2.0, 2.0),
+) -> Op:
+    """One operand, and how accurate the result has to be. What asks for more than usual is computed in a wider type."""
+
+    def shape(x: AnyShape, result_accuracy: ResultAccuracy | None = None) -> Shape:
+        checked = check_operands(name, kinds, x)
+        working_type(name, checked.element_type, result_accuracy)
+        return checked
+
+    def evaluate_as_wanted(x: Array, result_accuracy: ResultAccuracy | None = None) -> Any:
+        if result_accuracy is None or result_accuracy.mode == "default":
+            return evaluate(x)
+        # NumPy's functions are not those that the bounds are of, so a tolerance is worth the wider type, too
+        wide = working_type(name, element_type(x.dtype), ResultAccuracy("highest"))
+        return np.asarray(evaluate(x.astype(wide.dtype))).astype(x.dtype)
+
+    def samples(random: np.random.Generator) -> Iterator[Sample]:
+        yield from _samples(kinds, 1, *domain)(random)
+        for wanted in (ResultAccuracy("highest"), ResultAccuracy("tolerance", atol=1e-9, ulps=6)):
+            for sample in _samples(kinds, 1, *domain)(random):
+                yield Sample(sample.operands, {"result_accuracy": wanted})
+
+    found = Partials((lambda g, ans, x, result_accuracy=None: partial(g, ans, x),))
+    return _elementwise(name, evaluate_as_wanted, shape, found, samples, Accurate)
+
+
 def binary(
     name: str,
     evaluate: Callable[[Array, Array], Any],
@@ -181,6 +219,20 @@ def is_complex(x: Value) -> bool:
 
 def zeros_like(x: Value) -> Value:
     return movement.full(0, x.dtype, x.shape)
+
+
+def in_double(function: np.ufunc) -> Callable[..., Any]:
+    """A function of NumPy that computes float32 in float64: its own is less accurate than XLA's by more than a unit in
+    the last place."""
+
+    def evaluate(*arrays: Array) -> Any:
+        if arrays[0].dtype != np.float32:
+            return function(*arrays)
+        if arrays[0].size <= 4096:  # beyond, converting piece by piece in NumPy's buffers is quicker
+            return function(*(x.astype(np.float64) for x in arrays)).astype(np.float32)
+        return function(*arrays, out=np.empty_like(arrays[0]), dtype=np.float64, casting="same_kind")
+
+    return evaluate
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
@@ -245,15 +297,27 @@ def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
 
 pow_ = binary(
     "power",
-    lambda x, y: integers.power(x, y) if x.dtype.kind in "iu" else np.power(x, y),
+    lambda x, y: _power(x, y),
     NUMBER,
     _power_by_base,
     _power_by_exponent,
     domain=(0.3, 3.0),
 )
+
+
+def _power(x: Array, y: Array) -> Any:
+    """Of complex numbers in a wider type: what is lost grows with the angle of the result, before it is reduced."""
+    if x.dtype.kind in "iu":
+        return integers.power(x, y)
+    if x.dtype.kind == "c":
+        wide = np.complex128 if x.dtype.itemsize == 8 else np.clongdouble
+        return np.power(x.astype(wide), y.astype(wide)).astype(x.dtype)
+    return np.power(x, y)
+
+
 atan2 = binary(
     "atan2",
-    np.arctan2,
+    in_double(np.arctan2),
     FLOAT,
     lambda g, ans, x, y: mul(g, div(y, add(mul(x, x), mul(y, y)))),
     lambda g, ans, x, y: neg(mul(g, div(x, add(mul(x, x), mul(y, y))))),
@@ -347,50 +411,50 @@ def _sign(x: Array) -> Any:
 
 # --- exponentials, roots, trigonometry --------------------------------------------------------------------------------
 
-exp = unary("exponential", np.exp, INEXACT, partial=lambda g, ans, x: mul(g, ans))
-expm1 = unary("exponential-minus-one", np.expm1, INEXACT, partial=lambda g, ans, x: mul(g, add(ans, one_like(ans))))
-log = unary("log", np.log, INEXACT, partial=lambda g, ans, x: div(g, x), domain=(0.2, 4.0))
-log1p = unary(
-    "log-plus-one", np.log1p, INEXACT, partial=lambda g, ans, x: div(g, add(x, one_like(x))), domain=(-0.8, 4.0)
+exp = accurate_unary("exponential", np.exp, INEXACT, lambda g, ans, x: mul(g, ans))
+expm1 = accurate_unary("exponential-minus-one", np.expm1, INEXACT, lambda g, ans, x: mul(g, add(ans, one_like(ans))))
+log = accurate_unary("log", in_double(np.log), INEXACT, lambda g, ans, x: div(g, x), (0.2, 4.0))
+log1p = accurate_unary(
+    "log-plus-one", lambda x: _log1p(x), INEXACT, lambda g, ans, x: div(g, add(x, one_like(x))), (-0.8, 4.0)
 )
-sqrt = unary("sqrt", np.sqrt, INEXACT, partial=lambda g, ans, x: div(g, add(ans, ans)), domain=(0.2, 4.0))
-rsqrt = unary(
+sqrt = accurate_unary("sqrt", np.sqrt, INEXACT, lambda g, ans, x: div(g, add(ans, ans)), (0.2, 4.0))
+rsqrt = accurate_unary(
     "rsqrt",
     lambda x: np.divide(x.dtype.type(1), np.sqrt(x)),
     INEXACT,
-    partial=lambda g, ans, x: mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
-    domain=(0.2, 4.0),
+    lambda g, ans, x: mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
+    (0.2, 4.0),
 )
-cbrt = unary(
+cbrt = accurate_unary(
     "cbrt",
-    np.cbrt,
+    in_double(np.cbrt),
     FLOAT,
-    partial=lambda g, ans, x: div(mul(g, ans), mul(movement.full(3, x.dtype, x.shape), x)),
-    domain=(0.2, 4.0),
+    lambda g, ans, x: div(mul(g, ans), mul(movement.full(3, x.dtype, x.shape), x)),
+    (0.2, 4.0),
 )
-logistic = unary(
+logistic = accurate_unary(
     "logistic",
     lambda x: _logistic(x),
     INEXACT,
-    partial=lambda g, ans, x: mul(g, mul(ans, sub(one_like(ans), ans))),
+    lambda g, ans, x: mul(g, mul(ans, sub(one_like(ans), ans))),
 )
-sin = unary("sine", np.sin, INEXACT, partial=lambda g, ans, x: mul(g, cos(x)))
-cos = unary("cosine", np.cos, INEXACT, partial=lambda g, ans, x: neg(mul(g, sin(x))))
-tan = unary(
-    "tan", np.tan, INEXACT, partial=lambda g, ans, x: mul(g, add(one_like(ans), mul(ans, ans))), domain=(-1.2, 1.2)
+sin = accurate_unary("sine", np.sin, INEXACT, lambda g, ans, x: mul(g, cos(x)))
+cos = accurate_unary("cosine", np.cos, INEXACT, lambda g, ans, x: neg(mul(g, sin(x))))
+tan = accurate_unary(
+    "tan", in_double(np.tan), INEXACT, lambda g, ans, x: mul(g, add(one_like(ans), mul(ans, ans))), (-1.2, 1.2)
 )
-tanh = unary("tanh", np.tanh, INEXACT, partial=lambda g, ans, x: mul(g, sub(one_like(ans), mul(ans, ans))))
-cosh = unary("cosh", np.cosh, INEXACT, partial=lambda g, ans, x: mul(g, sinh(x)))
-sinh = unary("sinh", np.sinh, INEXACT, partial=lambda g, ans, x: mul(g, cosh(x)))
-erf = unary(
+tanh = accurate_unary("tanh", np.tanh, INEXACT, lambda g, ans, x: mul(g, sub(one_like(ans), mul(ans, ans))))
+cosh = accurate_unary("cosh", np.cosh, INEXACT, lambda g, ans, x: mul(g, sinh(x)))
+sinh = accurate_unary("sinh", np.sinh, INEXACT, lambda g, ans, x: mul(g, cosh(x)))
+erf = accurate_unary(
     "erf",
-    lambda x: _scipy_special("erf", x),
+    lambda x: _erf(x),
     FLOAT,
-    partial=lambda g, ans, x: mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
+    lambda g, ans, x: mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
 )
 erf_inv = unary(
     "erf-inv",
-    lambda x: _scipy_special("erfinv", x),
+    lambda x: _erf_inv(x),
     FLOAT,
     partial=lambda g, ans, x: mul(g, mul(movement.full(math.sqrt(math.pi) / 2, x.dtype, x.shape), exp(mul(ans, ans)))),
     domain=(-0.9, 0.9),
@@ -402,8 +466,35 @@ def one_like(x: Value) -> Value:
 
 
 def _logistic(x: Array) -> Any:
-    one = x.dtype.type(1)
-    return np.divide(one, one + np.exp(-x))
+    """Through the exponential that does not overflow; of complex numbers, whose divisor may cancel, through tanh."""
+    if x.dtype.itemsize < 4:
+        return _logistic(x.astype(np.float32)).astype(x.dtype)
+    one, left = x.dtype.type(1), x.real < 0
+    power = in_double(np.exp)(np.where(left, x, -x))
+    far = np.where(left, power, one) / (one + power)
+    half = x.dtype.type(0.5)
+    return np.where(np.abs(x.real) < 1, np.tanh(x * half) * half + half, far) if x.dtype.kind == "c" else far
+
+
+def _log1p(x: Array) -> Any:
+    """Of complex numbers near 0 by their distance from -1; NumPy's own loses them there."""
+    if x.dtype.kind != "c":
+        return np.log1p(x)
+    one = x.real.dtype.type(1)
+    excess = x.real * (x.real + one + one) + x.imag * x.imag  # of the square of that distance over 1
+    near = _join(np.log1p(excess) / (one + one), np.arctan2(x.imag, x.real + one))
+    return np.where(np.abs(x) < 0.5, near, np.log(x + one))
+
+
+def _erf(x: Array) -> Any:
+    """Of float64 the C library's, which is slow: SciPy's is too far off."""
+    if x.dtype.itemsize == 8:
+        return np.vectorize(math.erf, otypes=[x.dtype])(x)
+    return _scipy_special("erf", x)
+
+
+def _erf_inv(x: Array) -> Any:
+    return np.where(x == 0, x, _scipy_special("erfinv", x))  # which loses the sign of zero
 
 
 def _scipy_special(name: str, x: Array) -> Any:
@@ -585,3 +676,5 @@ convert = _elementwise(
     _convert_samples,
     Convert,
 )
+
+NAMES = frozenset(op.name for op in [*globals().values()] if isinstance(op, Op))

@@ -1,0 +1,98 @@
+"""Long functions that occur many times in a kernel are called with whole vectors, and give what they give otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla import lax
+from tinyxla.backends.numba import native
+
+CALL = r"call <\d+ x (float|double)> @[\w.-]+\.\d+\("
+
+
+def chain(op: Callable[[Any], Any], length: int) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        for _ in range(length):
+            x = op(x)
+        return x
+
+    return function
+
+
+def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: Any, *arrays: Any) -> tuple[Any, str]:
+    """The result, and what LLVM made of the kernels."""
+    texts: list[str] = []
+    object_code = native._object_code
+
+    def watched(text: str) -> bytes:
+        texts.append(text)
+        return object_code(text)
+
+    with monkeypatch.context() as patch:
+        patch.setenv("TINYXLA_CACHE_DIR", str(path / str(vectors)))
+        patch.setattr(native, "_object_code", watched)
+        if not vectors:
+            patch.setattr(native, "_vector_bytes", lambda: None)
+        tx.clear_caches()
+        result = np.asarray(tx.jit(lambda *xs: function(*xs))(*(tx.numpy.asarray(x, x.dtype) for x in arrays)))
+        tx.clear_caches()
+    assert texts
+    return result, "\n".join(map(native.optimised, texts))
+
+
+def x_of(dtype: Any, *shape: int) -> Any:
+    return np.random.default_rng(len(shape)).uniform(0.1, 1.5, shape).astype(dtype)
+
+
+def power(x: Any) -> Any:
+    return lax.pow(x, lax.convert_element_type(0.7, x.dtype))
+
+
+def mixed(x: Any, y: Any) -> Any:
+    return chain(lax.sin, 6)(x).astype(np.float64) + y
+
+
+CASES: dict[str, tuple[Any, list[Any]]] = {
+    "f32": (chain(lax.sin, 8), [x_of(np.float32, 1000)]),
+    "f64": (chain(lax.cos, 8), [x_of(np.float64, 515)]),
+    "f16": (chain(lax.tan, 8), [x_of(np.float16, 300)]),
+    "bf16": (chain(lax.sin, 8), [x_of(ml_dtypes.bfloat16, 300)]),
+    "two operands": (chain(power, 8), [x_of(np.float32, 100)]),
+    "two types": (mixed, [x_of(np.float32, 200), x_of(np.float64, 200)]),
+    "sum": (lambda x: tx.numpy.sum(chain(lax.sin, 8)(x), axis=1), [x_of(np.float32, 30, 70)]),
+    "transposed": (lambda x, y: chain(lax.sin, 8)(x.T + y), [x_of(np.float32, 90, 40), x_of(np.float32, 40, 90)]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_called_functions_give_the_same(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    function, arrays = CASES[case]
+    called, text = run(monkeypatch, tmp_path, True, function, *arrays)
+    taken_in, plain = run(monkeypatch, tmp_path, False, function, *arrays)
+    assert re.search(CALL, text)
+    assert not re.search(CALL, plain)
+    np.testing.assert_array_equal(called, taken_in)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (chain(lax.sin, 2), (1000,)),
+        (chain(lax.exp, 4), (1000,)),
+        (lambda x: tx.numpy.sum(chain(lax.sin, 8)(x), 1), (99, 3)),
+    ],
+    ids=["few", "short", "short loop"],
+)
+def test_other_functions_are_taken_in(
+    function: Any, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, text = run(monkeypatch, tmp_path, True, function, x_of(np.float32, *shape))
+    assert "noinline nounwind willreturn" not in text
