@@ -77,6 +77,8 @@ def comparable(x: Any) -> NumPyArray:
     """The same values in a type that NumPy itself has, since its comparisons know no others."""
     x = np.asarray(x)
     kind = element_type(x.dtype)
+    if kind.kind == "token":
+        return np.zeros(x.shape)
     if kind.kind == "float" and kind.bits < 32:
         return x.astype(np.float32)
     return x.astype(np.int8) if kind.is_integer and kind.bits < 8 else x
@@ -110,7 +112,7 @@ def lifted(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value).astype(lifted(element_type(value.dtype)).dtype)
     if isinstance(value, ElementType):
-        return element_type({"float": "f64", "complex": "c128"}.get(value.kind, value.name))
+        return {"float": element_type("f64"), "complex": element_type("c128")}.get(value.kind, value)
     if isinstance(value, Shape):
         return Shape(lifted(value.element_type), value.dimensions)
     if isinstance(value, Literal):
@@ -149,11 +151,15 @@ def is_narrow(sample: Sample) -> bool:
 
 
 def check_shape(op: Op, sample: Sample) -> None:
-    """The shape rule says what `evaluate` gives."""
+    """The shape rule says what `evaluate` gives: for a dynamic dimension, as much as its bound or less."""
     inferred = op.shape(*map(shape_of, sample.operands), **sample.attributes)
     with np.errstate(all="ignore"):
         given = shape_of(op.evaluate(*sample.operands, **sample.attributes))
-    assert inferred == given, f"{op.name}: the shape rule gives {inferred}, evaluate {given}"
+    fits = inferred == given
+    if isinstance(inferred, Shape) and isinstance(given, Shape) and inferred.dynamic:
+        sizes = zip(given.dimensions, inferred.dimensions, inferred.dynamic, strict=True)
+        fits = all(n <= m if dynamic else n == m for n, m, dynamic in sizes)
+    assert fits, f"{op.name}: the shape rule gives {inferred}, evaluate {given}"
 
 
 def check_eager(op: Op, sample: Sample) -> None:
@@ -396,7 +402,10 @@ def assert_batched(
 
 
 def check_batch(op: Op, sample: Sample, size: int = 2) -> None:
-    """Mapped over every subset of operands and every axis, the op gives what a loop gives."""
+    """Mapped over every subset of operands and every axis, the op gives what a loop gives. Sizes of dynamic dimensions
+    are the same for all lanes, since there are no ragged arrays."""
     arrays = [np.asarray(x) for x in flat(sample.operands)]
     for axes in batch_axes(x.ndim for x in arrays):
+        if op.name in ("set-dimension-size", "dynamic-reshape") and any(axis is not None for axis in axes[1:]):
+            continue
         assert_batched(on_arrays(op, sample), arrays, axes, size, f"{op.name} of {sample}")

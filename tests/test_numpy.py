@@ -937,7 +937,7 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
         r"nonzero, whose result's shape depends on values \(or give `size`\)",
         lambda: tx.vmap(jnp.nonzero)(X),
     ),
-    (ArgumentError, r"linalg|norm: the order of a matrix norm is 'fro'", lambda: jnp.linalg.norm(X, "nuc")),
+    (ArgumentError, r"linalg|norm: the order of a matrix norm is 'fro'", lambda: jnp.linalg.norm(X, "max")),
 ]
 
 

@@ -15,8 +15,8 @@ import pytest
 from tinyxla.compiler import passes, simplification
 from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
-from tinyxla.ops import Op, bits, calls, contraction, elementwise, movement, reduction
-from tinyxla.shapes import Shape, TupleShape, element_type
+from tinyxla.ops import Op, bits, calls, contraction, elementwise, movement, reduction, windows
+from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Any]
@@ -98,6 +98,16 @@ def _dot(lhs: int, rhs: int, batch: tuple[int, int] | None = None) -> dict[str, 
 
 def _transposed(op_operands: Callable[[Graph, Instruction, Instruction], Instruction], *permutation: int) -> Make:
     return lambda g, x, y: g(movement.transpose, op_operands(g, x, y), permutation=permutation)
+
+
+def _window(*window: WindowDimension) -> Make:
+    """The largest elements of windows that do not move along the first dimension."""
+
+    def make(g: Graph, x: Instruction) -> Instruction:
+        largest = reduction.scalar_computation("maximum", x.array_shape.dtype)
+        return g(windows.reduce_window, x, g.constant(0), window=(WindowDimension(1), *window), to_apply=largest)
+
+    return make
 
 
 EQUAL = {"direction": "EQ", "type": "FLOAT"}
@@ -222,6 +232,13 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_reverse_nothing", _unary(movement.reverse, dimensions=()), [_values(2, 3)], []),
     ("_reduce", lambda g, x: g.reduce("add", x, 0, (1,)), [_values(2, 1, 3)], ["reshape"]),
     ("_reduce", lambda g, x: g.reduce("maximum", x, -np.inf, ()), [SPECIAL], []),
+    ("_window_of_all", _window(WindowDimension(3), WindowDimension(5)), [_values(2, 3, 5)], ["reduce", "reshape"]),
+    (
+        "_window_of_all",
+        _window(WindowDimension(1), WindowDimension(9, 2, 2, 1, base_dilation=3)),
+        [_values(2, 3, 3)],
+        ["reduce", "reshape"],
+    ),
     (
         "_dot_of_transpose",
         lambda g, x, y: g(contraction.dot, g(movement.transpose, x, permutation=(1, 0)), y, **_dot(1, 0)),
@@ -359,6 +376,10 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_reduce", lambda g, x: g.reduce("add", x, 1, (1,)), [_values(2, 1)], ["reduce"]),
     ("_reduce", lambda g, x: g.reduce("maximum", x, 0, (0,)), [_values(1, 3)], ["reduce"]),
     ("_reduce", lambda g, x: g.reduce("add", x, 0, (1,)), [_values(1, 3)], ["reduce"]),
+    ("_window_of_all", _window(WindowDimension(3, padding_low=1)), [_values(2, 3)], ["reduce-window"]),
+    ("_window_of_all", _window(WindowDimension(2, padding_high=-1)), [_values(2, 3)], ["reduce-window"]),
+    ("_window_of_all", _window(WindowDimension(3, padding_low=-1, padding_high=1)), [_values(2, 3)], ["reduce-window"]),
+    ("_window_of_all", _window(WindowDimension(2, window_dilation=2)), [_values(2, 3)], ["reduce-window"]),
     (
         "_dot_of_transpose",
         lambda g, x, y: g(contraction.dot, g(movement.transpose, x, permutation=(1, 0, 2)), y, **_dot(2, 0)),

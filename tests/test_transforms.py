@@ -350,7 +350,7 @@ def test_where_values_are_not_known_the_error_says_so_and_names_the_line(
     message = str(caught.value)
     assert "A Python condition" in message
     assert where in message
-    assert "tinyxla.numpy.where or lax.select" in message
+    assert "lax.cond or tinyxla.numpy.where" in message
     assert "pred[]" in message
     assert_names_line(caught.value, "elementwise.lt(x, full_like(x, 0))")
 

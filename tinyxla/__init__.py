@@ -1,7 +1,7 @@
 """A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and
 compiled."""
 
-from tinyxla import errors, lax, nn, numpy, random, scipy, tree, tree_util
+from tinyxla import errors, ffi, lax, modules, nn, numpy, random, scipy, tree, tree_util
 from tinyxla.api import (
     ShapeDtypeStruct,
     block_until_ready,
@@ -33,6 +33,7 @@ __all__ = [
     "device_put",
     "errors",
     "eval_shape",
+    "ffi",
     "grad",
     "hessian",
     "jacfwd",
@@ -41,6 +42,7 @@ __all__ = [
     "jvp",
     "lax",
     "make_graph",
+    "modules",
     "nn",
     "numpy",
     "random",

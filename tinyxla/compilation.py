@@ -26,7 +26,8 @@ from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
 from tinyxla.tracing.core import Tracer, state
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
-from tinyxla.transforms.calls import clear_transformed, grouped, set_execute
+from tinyxla.transforms.calls import grouped, set_execute
+from tinyxla.transforms.computations import clear_transformed
 
 Function = Callable[..., Any]
 

@@ -87,5 +87,19 @@ class LeakedTracerError(TracerError):
     """A tracer was used after the function that it belongs to had ended."""
 
 
+class HloSyntaxError(TinyxlaError, ValueError):
+    """HLO text that cannot be read: `lineno` and `column` (from 1) say where, and `text` is that line;
+    `reason` says what is wrong."""
+
+    def __init__(self, message: str, lineno: int, column: int, text: str) -> None:
+        self.reason = message
+        self.lineno = lineno
+        self.column = column
+        self.text = text
+        start = max(0, column - 80)
+        shown = text[start : column + 40]
+        super().__init__(f"line {lineno}, column {column}: {message}\n    {shown}\n    {' ' * (column - 1 - start)}^")
+
+
 class VerificationError(TinyxlaError, ValueError):
     """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand."""

@@ -39,14 +39,6 @@ class StaticProgram:
     results: list[Place]
 
 
-def has_dynamic_sizes(computation: Computation) -> bool:
-    """Whether any shape in it is dynamic, or sizes are asked for."""
-    for x in computation.instructions:
-        if x.shape.is_dynamic or x.op.name == "get-dimension-size" or any(map(has_dynamic_sizes, x.computations())):
-            return True
-    return False
-
-
 def make_static(computation: Computation) -> StaticProgram:
     """The same program with static shapes."""
     return _Static(inline_calls(expand(computation))).program()

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler import simplification
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.convolutions import canonicalize_convolutions
+from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
+from tinyxla.compiler.rewriting import Rewriter, is_unshared, rewrite
+from tinyxla.compiler.structured import prune
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
@@ -43,16 +46,23 @@ def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Computa
 
 
 def inline_calls(computation: Computation) -> Computation:
-    """Put the instructions of called computations in the place of the calls; tuples that are taken apart vanish."""
+    """Put the instructions of called computations in the place of the calls, inside loops and branches too; tuples that
+    are taken apart vanish."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.name == "call":
             return rewriter.splice(x.attributes.to_apply, operands, visit)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
+        if any(map(_has_calls, x.computations())):
+            return rewriter.emit(x.op, *operands, **_with_computations(x, inline_calls))
         return None
 
     return rewrite(computation, visit)
+
+
+def _has_calls(computation: Computation) -> bool:
+    return any(x.op.name == "call" or any(map(_has_calls, x.computations())) for x in computation.instructions)
 
 
 def simplify(computation: Computation) -> Computation:
@@ -72,7 +82,7 @@ def fold_constants(computation: Computation) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if not operands or not isinstance(x.shape, Shape) or x.shape.size > largest or x.op is movement.broadcast:
             return None
-        if any(o.op is not movement.constant or o.array_shape.size > largest for o in operands):
+        if any(o.op is not movement.constant or o.array_shape.size > largest for o in operands) or is_unshared(x):
             return None
         with np.errstate(all="ignore"):
             value = x.op.evaluate(*(o.attributes.literal.value for o in operands), **x.attributes._asdict())
@@ -84,7 +94,7 @@ def fold_constants(computation: Computation) -> Computation:
 def canonicalize_dots(computation: Computation) -> Computation:
     """Leave to the BLAS what it can do: products of f32, f64, c64 and c128 with something to contract.
 
-    Narrow floats are widened first. What remains - integers, outer products - becomes a multiplication that fuses with
+    Narrow types are widened first. What remains - integers, outer products - becomes a multiplication that fuses with
     the sum over it, so nothing of that size is ever in memory.
     """
 
@@ -94,8 +104,8 @@ def canonicalize_dots(computation: Computation) -> Computation:
         lhs, rhs = operands
         dims: contraction.Dot = x.attributes
         kind = x.array_shape.element_type
-        if kind.kind == "float" and kind.bits < 32:
-            wide = element_type("f32")
+        wide = element_type(contraction.accumulator(kind.dtype))
+        if wide is not kind:
             product = rewriter.emit(
                 contraction.dot,
                 *(_converted(rewriter, o, wide) for o in (lhs, rhs)),
@@ -156,6 +166,44 @@ def _as_multiplication(
     )
 
 
+def prepare_computations(computation: Computation) -> Computation:
+    """Bring the computations that kernels take in - of reductions, windows, sorts - to what can be emitted there: no
+    calls, nothing made of other ops, sums of products for dots. Those of loops and branches are programs of their own.
+    """
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.name in ("while", "conditional") or not any(x.computations()):
+            return None
+        return rewriter.emit(x.op, *operands, **_with_computations(x, _for_scalars))
+
+    return rewrite(computation, visit)
+
+
+def _with_computations(x: Instruction, change: Pass) -> dict[str, Any]:
+    """The attributes, with other computations."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Computation):
+            return change(value)
+        plain = isinstance(value, tuple) and not hasattr(value, "_fields")
+        return tuple(map(changed, value)) if plain else value
+
+    return {name: changed(value) for name, value in x.attributes._asdict().items()}
+
+
+@lru_cache(1024)
+def _for_scalars(computation: Computation) -> Computation:
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is contraction.dot:
+            lhs, rhs = (_converted(rewriter, o, x.array_shape.element_type) for o in operands)
+            return _as_multiplication(rewriter, lhs, rhs, x.attributes, x.array_shape)
+        if any(x.computations()):
+            return rewriter.emit(x.op, *operands, **_with_computations(x, _for_scalars))
+        return None
+
+    return rewrite(inline_calls(expand(computation)), visit)
+
+
 def share(computation: Computation) -> Computation:
     """Equal instructions become one, and what nothing needs goes: rewriting does both."""
     return rewrite(computation, lambda rewriter, x, operands: None)
@@ -166,8 +214,12 @@ PASSES: list[tuple[str, Pass]] = [
     ("inline-calls", inline_calls),
     ("simplify", simplify),
     ("fold-constants", fold_constants),
+    ("canonicalize-convolutions", canonicalize_convolutions),
+    ("canonicalize-ragged-dots", canonicalize_ragged_dots),
     ("canonicalize-dots", canonicalize_dots),
+    ("prune", prune),
     ("simplify-again", simplify),
+    ("prepare-computations", prepare_computations),
     ("share", share),
 ]
 

@@ -9,13 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.errors import SourceLine
-from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Op
+from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.shapes import AnyShape
 
 Visit = Callable[["Rewriter", Instruction, tuple[Instruction, ...]], "Instruction | None"]
 
-_UNSHARED = frozenset({"parameter", "rng-bit-generator", "custom-call", "optimization-barrier"})
+_UNSHARED = frozenset({"parameter", "rng", "rng-get-and-update-state", "custom-call", "opt-barrier"})
+
+
+def is_unshared(x: Instruction) -> bool:
+    """Whether two of them are two, even if they are equal: each gives a value of its own, itself or by a computation
+    that it runs."""
+    inner = (y for called in x.computations() for y in called.instructions if y.op.name != "parameter")
+    return x.op.name in _UNSHARED or any(map(is_unshared, inner))
 
 
 class Rewriter:
@@ -26,7 +32,7 @@ class Rewriter:
         self._made: dict[Any, Instruction] = {}
         self._source: SourceLine | None = None
 
-    def emit(self, op: Op, *operands: Instruction, **attributes: Any) -> Instruction:
+    def emit(self, op: Operation, *operands: Instruction, **attributes: Any) -> Instruction:
         """An instruction, with the source of the one that is being rewritten."""
         shape = op.shape(*(x.shape for x in operands), **attributes)
         return self._make(op, operands, op.attributes(**attributes), shape)
@@ -36,8 +42,8 @@ class Rewriter:
 
     def _make(self, op: Any, operands: tuple[Instruction, ...], attributes: Any, shape: AnyShape) -> Instruction:
         key = (op.name, operands, attributes, shape)
-        found = self._made.get(key) if op.name not in _UNSHARED else None
-        if found is None:
+        found = self._made.get(key)
+        if found is None or found.has_side_effect or is_unshared(found):
             found = Instruction(op, operands, attributes, shape, self._source)
             self._made[key] = found
             self.instructions.append(found)
@@ -63,7 +69,7 @@ def rewrite(computation: Computation, visit: Visit) -> Computation:
     rewriter = Rewriter()
     parameters = [rewriter.copy(p, ()) for p in computation.parameters]
     root = rewriter.splice(computation, parameters, visit)
-    needed = {root, *parameters}
+    needed = {root, *parameters, *(x for x in rewriter.instructions if x.has_side_effect)}
     for x in reversed(rewriter.instructions):
         if x in needed:
             needed.update(x.operands)

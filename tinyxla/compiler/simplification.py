@@ -11,7 +11,8 @@ from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Instruction, Literal
 from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
-from tinyxla.shapes import Shape, TupleShape
+from tinyxla.shapes import Shape, TupleShape, WindowDimension
+from tinyxla.shapes.window import dilated
 
 Operands = tuple[Instruction, ...]
 Ints = tuple[int, ...]
@@ -210,6 +211,21 @@ def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     return o[0] if o[0].shape == x.shape else r.emit(movement.reshape, o[0], sizes=x.array_shape.dimensions)
 
 
+def _window_of_all(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # one window over all of the dimensions in which it is not of size 1 = a reduction over these
+    if reduction.monoid(x.attributes.to_apply) is None:
+        return None
+    sizes = o[0].array_shape.dimensions
+    wide = [d for d, w in enumerate(x.attributes.window) if w != WindowDimension(1)]
+    for d in wide:
+        w = x.attributes.window[d]
+        covers = 0 <= w.padding_low <= w.size - dilated(sizes[d], w.base_dilation)
+        if x.array_shape.dimensions[d] != 1 or w.window_dilation != 1 or not covers:
+            return None
+    reduced = r.emit(reduction.reduce, *o, dimensions=tuple(wide), to_apply=x.attributes.to_apply)
+    return r.emit(movement.reshape, reduced, sizes=x.array_shape.dimensions)
+
+
 def _dot_of_transpose(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # a product of a transpose is a product of the original over other dimension numbers, as far as the BLAS can tell
     dims: contraction.Dot = x.attributes
@@ -282,6 +298,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "concatenate": (_concatenate_one,),
     "reverse": (_reverse_nothing,),
     "reduce": (_reduce,),
+    "reduce-window": (_window_of_all,),
     "dot": (_dot_of_transpose,),
     "get-tuple-element": (_element,),
 }

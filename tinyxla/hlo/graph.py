@@ -7,9 +7,10 @@ named tuples that belong to the op, so equal attributes are equal and hash alike
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -33,12 +34,16 @@ class Operation(Protocol):
 
 
 class Literal:
-    """The value of a constant: a read-only NumPy array, equal to another if all bits are."""
+    """The value of a constant: a read-only NumPy array, equal to another if all bits are.
 
-    __slots__ = ("_hash", "value")
+    `elided` marks one whose elements a text has left out (`{...}`): it cannot be run, and `value` has but its shape.
+    """
 
-    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+    __slots__ = ("_hash", "elided", "value")
+
+    def __init__(self, value: np.ndarray[Any, Any], elided: bool = False) -> None:
         self.value = value
+        self.elided = elided
         self._hash: int | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -46,14 +51,14 @@ class Literal:
             return True
         if not isinstance(other, Literal) or self._key() != other._key():
             return False
-        return self.value is other.value or self.value.tobytes() == other.value.tobytes()
+        return self.elided or self.value is other.value or self.value.tobytes() == other.value.tobytes()
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.value.dtype, self.value.shape)
+        return (self.value.dtype, self.value.shape, self.elided)
 
     def __hash__(self) -> int:
         if self._hash is None:
-            few = self.value.ravel()[:16].tobytes()
+            few = b"" if self.elided else self.value.ravel()[:16].tobytes()
             self._hash = hash((self._key(), few))
         return self._hash
 
@@ -66,10 +71,17 @@ class Literal:
         return f"Literal({self.value!r})"
 
 
-class Instruction:
-    """One operation on the results of others. Compared by identity."""
+_NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 
-    __slots__ = ("attributes", "op", "operands", "shape", "source")
+
+class Instruction:
+    """One operation on the results of others. Compared by identity.
+
+    `name` and `annotations` are for readers, and for what a text says beyond the graph (sharding, metadata of another
+    compiler): annotations map the names of HLO's attributes to their text.
+    """
+
+    __slots__ = ("annotations", "attributes", "name", "op", "operands", "shape", "source")
 
     def __init__(
         self,
@@ -78,12 +90,16 @@ class Instruction:
         attributes: Any,
         shape: AnyShape,
         source: SourceLine | None = None,
+        name: str = "",
+        annotations: Mapping[str, str] = _NO_ANNOTATIONS,
     ) -> None:
         self.op = op
         self.operands = tuple(operands)
         self.attributes = attributes
         self.shape = shape
         self.source = source
+        self.name = name
+        self.annotations = annotations
 
     @property
     def array_shape(self) -> Shape:
@@ -101,6 +117,13 @@ class Instruction:
                     if isinstance(element, Computation):
                         yield element
 
+    @property
+    def has_side_effect(self) -> bool:
+        """Whether it must run even if nothing needs its result, and as often as it is there."""
+        if getattr(self.attributes, "custom_call_has_side_effect", False):
+            return True
+        return any(x.has_side_effect for called in self.computations() for x in called.instructions)
+
     def __repr__(self) -> str:
         operands = ", ".join(f"{x.op.name}:{x.shape}" for x in self.operands)
         return f"<{self.op.name}({operands}) -> {self.shape}>"
@@ -115,6 +138,7 @@ class Computation:
     instructions: list[Instruction]
     root: Instruction
     _key: tuple[Any, ...] | None = field(default=None, repr=False)
+    _hash: int | None = field(default=None, repr=False)
 
     @property
     def parameter_shapes(self) -> list[AnyShape]:
@@ -139,7 +163,9 @@ class Computation:
         return self is other or (isinstance(other, Computation) and self.key() == other.key())
 
     def __hash__(self) -> int:
-        return hash(self.key())
+        if self._hash is None:
+            self._hash = hash(self.key())
+        return self._hash
 
     def users(self) -> dict[Instruction, list[Instruction]]:
         """For each instruction, those that have it as an operand (once per use)."""
@@ -153,16 +179,33 @@ class Computation:
         """An equal computation of new instructions, and which became which."""
         new: dict[Instruction, Instruction] = {}
         for x in self.instructions:
-            new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
+            operands = [new[o] for o in x.operands]
+            new[x] = Instruction(x.op, operands, x.attributes, x.shape, x.source, x.name, x.annotations)
         return Computation(self.name, [new[p] for p in self.parameters], list(new.values()), new[self.root]), new
+
+
+def _cannot_run(module: Module, arguments: Sequence[Any], backend: str | None) -> Any:
+    raise RuntimeError("modules are run by tinyxla.modules, which has not been imported")
 
 
 @dataclass(eq=False, slots=True)
 class Module:
-    """A whole program: its entry computation, which refers to all others."""
+    """A whole program: its entry computation, which refers to all others.
+
+    `attributes` has what a text says of the module beyond its computations: HLO's attributes by name, as text.
+    """
 
     name: str
     entry: Computation
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    prepared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)  # what `run` keeps for further calls
+
+    run: ClassVar[Callable[..., Any]] = staticmethod(_cannot_run)  # set once by the layer that has the backends
+
+    def __call__(self, *arguments: Any, backend: str | None = None) -> Any:
+        """The results for these arguments (arrays, or tuples where a parameter is one), shaped like the entry's root;
+        `backend` is "numba" or "interpreter", by default the former where it is installed."""
+        return Module.run(self, arguments, backend)
 
     def computations(self) -> list[Computation]:
         """All computations, each after those it refers to; the entry comes last."""

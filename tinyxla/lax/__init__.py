@@ -5,9 +5,36 @@
 Array([2., 3.], dtype=float32)
 """
 
-from tinyxla.lax.contraction import DotDimensionNumbers, Precision, PrecisionLike, batch_matmul, dot, dot_general
+from tinyxla.lax import linalg
+from tinyxla.lax.contraction import (
+    DotDimensionNumbers,
+    Precision,
+    PrecisionLike,
+    RaggedDotDimensionNumbers,
+    batch_matmul,
+    dot,
+    dot_general,
+    ragged_dot,
+    ragged_dot_general,
+    scaled_dot,
+)
+from tinyxla.lax.control_flow import composite, cond, fori_loop, optimization_barrier, scan, switch, while_loop
+from tinyxla.lax.control_flow import map_ as map
+from tinyxla.lax.convolution import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    conv,
+    conv_dimension_numbers,
+    conv_general_dilated,
+    conv_general_dilated_local,
+    conv_general_dilated_patches,
+    conv_transpose,
+    conv_with_general_padding,
+)
 from tinyxla.lax.elementwise import (
+    AccuracyMode,
     RoundingMethod,
+    Tolerance,
     acos,
     acosh,
     add,
@@ -78,6 +105,7 @@ from tinyxla.lax.elementwise import max_ as max
 from tinyxla.lax.elementwise import min_ as min
 from tinyxla.lax.elementwise import pow_ as pow
 from tinyxla.lax.elementwise import round_ as round
+from tinyxla.lax.fourier import FftType, fft
 from tinyxla.lax.indexing import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -92,6 +120,7 @@ from tinyxla.lax.indexing import (
     index_take,
     scatter,
     scatter_add,
+    scatter_apply,
     scatter_max,
     scatter_min,
     scatter_mul,
@@ -121,16 +150,15 @@ from tinyxla.lax.movement import (
 )
 from tinyxla.lax.movement import slice_ as slice
 from tinyxla.lax.ordering import (
+    approx_max_k,
+    approx_min_k,
     associative_scan,
-    cumlogsumexp,
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
     sort,
     sort_key_val,
     top_k,
 )
+from tinyxla.lax.padding import padtype_to_pads
+from tinyxla.lax.random_bits import RandomAlgorithm, rng_bit_generator, rng_uniform
 from tinyxla.lax.reductions import (
     argmax,
     argmin,
@@ -143,19 +171,37 @@ from tinyxla.lax.reductions import (
     reduce_sum,
     reduce_xor,
 )
+from tinyxla.lax.windows import (
+    cumlogsumexp,
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    reduce_window,
+    reduce_window_shape_tuple,
+)
 
 __all__ = [
+    "AccuracyMode",
+    "ConvDimensionNumbers",
+    "ConvGeneralDilatedDimensionNumbers",
     "DotDimensionNumbers",
+    "FftType",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "Precision",
     "PrecisionLike",
+    "RaggedDotDimensionNumbers",
+    "RandomAlgorithm",
     "RoundingMethod",
     "ScatterDimensionNumbers",
+    "Tolerance",
     "abs",
     "acos",
     "acosh",
     "add",
+    "approx_max_k",
+    "approx_min_k",
     "argmax",
     "argmin",
     "asin",
@@ -181,8 +227,17 @@ __all__ = [
     "clz",
     "collapse",
     "complex",
+    "composite",
     "concatenate",
+    "cond",
     "conj",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_general_dilated_local",
+    "conv_general_dilated_patches",
+    "conv_transpose",
+    "conv_with_general_padding",
     "convert_element_type",
     "cos",
     "cosh",
@@ -207,7 +262,9 @@ __all__ = [
     "exp2",
     "expand_dims",
     "expm1",
+    "fft",
     "floor",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -220,19 +277,25 @@ __all__ = [
     "iota",
     "is_finite",
     "le",
+    "linalg",
     "log",
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
     "ne",
     "neg",
     "nextafter",
+    "optimization_barrier",
     "pad",
+    "padtype_to_pads",
     "population_count",
     "pow",
+    "ragged_dot",
+    "ragged_dot_general",
     "real",
     "reciprocal",
     "reduce",
@@ -243,14 +306,21 @@ __all__ = [
     "reduce_precision",
     "reduce_prod",
     "reduce_sum",
+    "reduce_window",
+    "reduce_window_shape_tuple",
     "reduce_xor",
     "rem",
     "reshape",
     "rev",
+    "rng_bit_generator",
+    "rng_uniform",
     "round",
     "rsqrt",
+    "scaled_dot",
+    "scan",
     "scatter",
     "scatter_add",
+    "scatter_apply",
     "scatter_max",
     "scatter_min",
     "scatter_mul",
@@ -273,9 +343,11 @@ __all__ = [
     "squeeze",
     "stop_gradient",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "top_k",
     "transpose",
+    "while_loop",
     "zeros_like_array",
 ]

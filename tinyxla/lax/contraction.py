@@ -1,16 +1,18 @@
-"""Products of arrays. Precision is accepted for compatibility: they are always computed in the operands' precision."""
+"""Products of arrays. Precision is accepted and kept in the graph: they are always computed in the operands'
+precision."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.lax.operands import ArrayLike, DTypeLike, described
+from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
 from tinyxla.numpy.arguments import array_of, integer_of, promoted, python_dtype
-from tinyxla.ops import contraction
-from tinyxla.shapes import element_type
+from tinyxla.numpy.operations import movement
+from tinyxla.ops import contraction, ragged, scaled
+from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -27,6 +29,33 @@ class Precision(enum.Enum):
 
 
 PrecisionLike = Precision | str | None | tuple[Any, Any]
+_PRECISIONS: dict[Any, str] = {
+    None: "default",
+    "fastest": "default",
+    "bfloat16": "default",
+    "bfloat16_3x": "high",
+    "tensorfloat32": "high",
+    "float32": "highest",
+    **{p: p.name.lower() for p in Precision},
+    **{p.name.lower(): p.name.lower() for p in Precision},
+}
+
+
+def operand_precision(what: str, precision: PrecisionLike) -> tuple[str, ...]:
+    """The attribute of the op: a word for each operand, or nothing where all is default."""
+    pair = tuple(precision) if isinstance(precision, (tuple, list)) else (precision, precision)
+    try:
+        found = tuple(_PRECISIONS[p.lower() if isinstance(p, str) else p] for p in pair)
+    except (KeyError, TypeError):
+        raise ArgumentError(
+            f"{what}: precision must be None, default, high, highest, a lax.Precision or a pair of these, but got "
+            f"{precision!r}."
+        ) from None
+    return () if set(found) == {"default"} else found
+
+
+def preferred_type(dtype: DTypeLike) -> ElementType | None:
+    return None if dtype is None else element_type(python_dtype(dtype))
 
 
 def _dimensions(what: str, pairs: Any, ranks: tuple[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -38,6 +67,20 @@ def _dimensions(what: str, pairs: Any, ranks: tuple[int, int]) -> tuple[tuple[in
         tuple(canonical_axis(integer_of(what, "a dimension", d), ranks[0], what) for d in left),
         tuple(canonical_axis(integer_of(what, "a dimension", d), ranks[1], what) for d in right),
     )
+
+
+def _dot_numbers(what: str, dimension_numbers: Any, ranks: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+    """As attributes of the op."""
+    try:
+        contracting, batch = dimension_numbers
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{what}: dimension_numbers is ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), but got "
+            f"{dimension_numbers!r}."
+        ) from None
+    names = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
+    found = (*_dimensions(what, contracting, ranks), *_dimensions(what, batch, ranks))
+    return dict(zip(names, found, strict=True))
 
 
 def dot_general(
@@ -52,7 +95,7 @@ def dot_general(
     Args:
         lhs, rhs: the factors.
         dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`.
-        precision: accepted for compatibility.
+        precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -64,25 +107,13 @@ def dot_general(
     """
     what = "lax.dot_general"
     (x, y), _ = promoted(what, lhs, rhs)
-    try:
-        contracting, batch = dimension_numbers
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"{what}: dimension_numbers is ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), but got "
-            f"{dimension_numbers!r}."
-        ) from None
-    lhs_contracting, rhs_contracting = _dimensions(what, contracting, (x.ndim, y.ndim))
-    lhs_batch, rhs_batch = _dimensions(what, batch, (x.ndim, y.ndim))
+    numbers = _dot_numbers(what, dimension_numbers, (x.ndim, y.ndim))
     return contraction.dot(
         x,
         y,
-        lhs_contracting_dims=lhs_contracting,
-        rhs_contracting_dims=rhs_contracting,
-        lhs_batch_dims=lhs_batch,
-        rhs_batch_dims=rhs_batch,
-        preferred_element_type=None
-        if preferred_element_type is None
-        else element_type(python_dtype(preferred_element_type)),
+        **numbers,
+        preferred_element_type=preferred_type(preferred_element_type),
+        operand_precision=operand_precision(what, precision),
     )
 
 
@@ -120,3 +151,128 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
         raise ShapeError(f"lax.batch_matmul: the operands have equal ranks of at least 2, but got {described([x, y])}.")
     batch = tuple(range(x.ndim - 2))
     return dot_general(x, y, (((x.ndim - 1,), (y.ndim - 2,)), (batch, batch)), precision)
+
+
+class RaggedDotDimensionNumbers(NamedTuple):
+    """Dimension numbers of a ragged product: those of `dot_general`, the one dimension of lhs that is cut into groups,
+    and the dimension of rhs that counts groups, if it has one."""
+
+    dot_dimension_numbers: DotDimensionNumbers
+    lhs_ragged_dimensions: Sequence[int]
+    rhs_group_dimensions: Sequence[int]
+
+
+def ragged_dot_general(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    group_sizes: ArrayLike,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike = None,
+) -> Array:
+    """A product in which one dimension of `lhs` is cut into groups.
+
+    Args:
+        lhs, rhs: the factors, of one type.
+        group_sizes: integers [g], the sizes of consecutive groups; or one such row for each index of batch dimensions
+            and of dimensions of the same kind that come before the ragged one.
+        ragged_dot_dimension_numbers: which dimensions are which. If the ragged one is free, each group has its own
+            part of rhs, and what is in no group is zero; if it is contracting, each group has its own result, and
+            groups are the first dimension; if it is a batch dimension, groups do not matter.
+        precision: kept in the graph.
+        preferred_element_type: the type to sum in, and of the result.
+
+    Returns:
+        As `dot_general`, without the dimension of rhs that counts groups.
+
+    Raises:
+        ShapeError, DTypeError, AttributeValueError, ArgumentError: for operands and arguments that do not fit.
+
+    >>> numbers = RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), (0,), ())
+    >>> ragged_dot_general(np.ones((4, 2)), np.ones((4, 1)), np.array([1, 3]), numbers)
+    Array([[[1.],
+            [1.]],
+    <BLANKLINE>
+           [[3.],
+            [3.]]], dtype=float32)
+    """
+    what = "lax.ragged_dot_general"
+    x, y = of_one_type(what, lhs, rhs)
+    numbers = RaggedDotDimensionNumbers(*ragged_dot_dimension_numbers)
+    return ragged.ragged_dot(
+        x,
+        y,
+        array_of(group_sizes, what),
+        **_dot_numbers(what, numbers.dot_dimension_numbers, (x.ndim, y.ndim)),
+        lhs_ragged_dims=_dimensions(what, (numbers.lhs_ragged_dimensions, ()), (x.ndim, 0))[0],
+        rhs_group_dims=_dimensions(what, (numbers.rhs_group_dimensions, ()), (y.ndim, 0))[0],
+        preferred_element_type=preferred_type(preferred_element_type),
+        operand_precision=operand_precision(what, precision),
+    )
+
+
+def ragged_dot(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    group_sizes: ArrayLike,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike = None,
+) -> Array:
+    """Rows [m, k] in groups, each times its own matrix of [g, k, n]; rows in no group give zeros.
+
+    >>> lhs, rhs = np.ones((3, 2)), np.array([[[1.0], [2.0]], [[3.0], [4.0]]])
+    >>> ragged_dot(lhs, rhs, np.array([1, 2]))
+    Array([[3.],
+           [7.],
+           [7.]], dtype=float32)
+    """
+    numbers = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+    return ragged_dot_general(lhs, rhs, group_sizes, numbers, precision, preferred_element_type)
+
+
+def scaled_dot(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    *,
+    lhs_scale: ArrayLike | None = None,
+    rhs_scale: ArrayLike | None = None,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    preferred_element_type: DTypeLike = None,
+) -> Array:
+    """A product of arrays of few bits with scales for blocks along the contracting dimensions.
+
+    Args:
+        lhs, rhs: the factors; types of 8 and fewer bits are what this is for.
+        lhs_scale, rhs_scale: factors of their elements; sizes are those of lhs and rhs, in contracting dimensions
+            divisors of them. None means 1.
+        dimension_numbers: as of `dot_general`; None means products of the last two dimensions as matrices.
+        preferred_element_type: the type to sum in, and of the result; None means bfloat16.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: for operands and arguments that do not fit.
+
+    >>> scaled_dot(np.ones((2, 4)), np.ones((4, 1)), lhs_scale=np.float32([[1, 2], [3, 4]]))
+    Array([[6],
+           [14]], dtype=bfloat16)
+    """
+    what = "lax.scaled_dot"
+    x, y = array_of(lhs, what), array_of(rhs, what)
+    if dimension_numbers is None:
+        if x.ndim != y.ndim or x.ndim < 2:
+            raise ShapeError(
+                f"{what}: without dimension_numbers the operands have equal ranks of at least 2, but got "
+                f"{described([x, y])}."
+            )
+        batch = tuple(range(x.ndim - 2))
+        dimension_numbers = (((x.ndim - 1,), (y.ndim - 2,)), (batch, batch))
+    numbers = _dot_numbers(what, dimension_numbers, (x.ndim, y.ndim))
+    scales: list[Array] = []
+    for whole, scale, side in ((x, lhs_scale, "lhs"), (y, rhs_scale, "rhs")):
+        if scale is None:
+            contracting = numbers[f"{side}_contracting_dims"]
+            sizes = tuple(min(1, n) if d in contracting else n for d, n in enumerate(whole.shape))
+            scales.append(movement.full(1, element_type("bf16").dtype, sizes))
+        else:
+            scales.append(array_of(scale, what))
+    wanted = preferred_type(preferred_element_type) or element_type("bf16")
+    return scaled.scaled_dot(x, scales[0], y, scales[1], **numbers, preferred_element_type=wanted, operand_precision=())

@@ -45,6 +45,16 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     Array([3, 8], dtype=int32)
     """
     what = "lax.reduce"
+    arrays, initial, to_apply, treedef = fold_operands(what, operands, init_values, computation)
+    axes = _axes(what, dimensions, arrays[0].ndim)
+    results = reduction.reduce(*arrays, *initial, dimensions=axes, to_apply=to_apply)
+    return pytrees.unflatten(treedef, results if isinstance(results, tuple) else [results])
+
+
+def fold_operands(
+    what: str, operands: Any, init_values: Any, computation: Callable[[Any, Any], Any]
+) -> tuple[list[Array], list[Array], Computation, pytrees.TreeDef]:
+    """The arrays of a tree to be folded, their initial values, the computation that folds them, and the structure."""
     leaves, treedef = pytrees.flatten(operands)
     starts, start_treedef = pytrees.flatten(init_values)
     if treedef != start_treedef:
@@ -53,11 +63,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
         raise ArgumentError(f"{what} takes at least one array, but {operands!r} has none.")
     arrays = [array_of(x, what) for x in leaves]
     initial = [_start(what, start, x) for start, x in zip(starts, arrays, strict=True)]
-    axes = _axes(what, dimensions, arrays[0].ndim)
     scalars = [Shape(element_type(x.dtype)) for x in arrays]
-    to_apply = _scalar_function(what, computation, scalars, treedef)
-    results = reduction.reduce(*arrays, *initial, dimensions=axes, to_apply=to_apply)
-    return pytrees.unflatten(treedef, results if isinstance(results, tuple) else [results])
+    return arrays, initial, scalar_function(what, computation, scalars, treedef), treedef
 
 
 def _start(what: str, start: Any, x: Array) -> Array:
@@ -67,7 +74,7 @@ def _start(what: str, start: Any, x: Array) -> Array:
     return cast(value, x.dtype)
 
 
-def _scalar_function(
+def scalar_function(
     what: str, function: Callable[[Any, Any], Any], scalars: list[Shape], treedef: pytrees.TreeDef
 ) -> Computation:
     """The computation of a function of two trees of scalars; of one result, not a tuple, if the tree has one leaf."""

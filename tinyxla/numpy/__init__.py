@@ -6,8 +6,8 @@ Types promote as in JAX, Python numbers give way, and results are 32-bit unless 
 
 import sys
 
+from tinyxla.numpy import fft, linalg
 from tinyxla.numpy import indexing as indexing
-from tinyxla.numpy import linalg
 from tinyxla.numpy import protocols as protocols
 from tinyxla.numpy.arithmetic import (
     abs,
@@ -440,6 +440,7 @@ bool = bool_
 set_namespace(sys.modules[__name__])
 protocols.set_functions(globals())
 protocols.set_functions({f"linalg.{name}": function for name, function in vars(linalg).items()})
+protocols.set_functions({f"fft.{name}": function for name, function in vars(fft).items()})
 
 __all__ = [
     "abs",
@@ -569,6 +570,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",

@@ -68,7 +68,7 @@ def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Fun
     values: list[Any] = [None] * len(number)
     for x in graph.instructions:
         evaluate: Function = x.op.evaluate
-        attributes = x.attributes._asdict()
+        attributes = {name: value for name, value in x.attributes._asdict().items() if value is not None}
         if x.op.name == "constant":
             values[number[x]] = evaluate(**attributes)
         elif x.op.name not in ("parameter", "tuple"):

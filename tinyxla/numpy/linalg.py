@@ -1,25 +1,70 @@
-"""Linear algebra: norms and products."""
+"""Linear algebra: norms, products, factors of matrices, and systems with them. Matrices are the last two axes."""
 
 from __future__ import annotations
 
+import builtins
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy import contractions
-from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, cast, inexact_array, integer_of, like
-from tinyxla.numpy.creation import eye
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    broadcast_shapes,
+    broadcast_to_shape,
+    canonical_axes,
+    cast,
+    inexact_array,
+    integer_of,
+    like,
+    promoted,
+)
+from tinyxla.numpy.creation import arange, eye
+from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, reshape, squeeze
 from tinyxla.numpy.manipulation import diagonal as diagonal_of
 from tinyxla.numpy.manipulation import matrix_transpose as transposed
-from tinyxla.numpy.manipulation import reshape
 from tinyxla.numpy.manipulation import trace as trace_of
-from tinyxla.numpy.reductions import max, min, sum
-from tinyxla.numpy.selection import where
-from tinyxla.numpy.transcendental import sqrt
+from tinyxla.numpy.operations import factorizations, linear_algebra, ops
+from tinyxla.numpy.reductions import max, min, prod, sum
+from tinyxla.numpy.selection import take_along_axis, where
+from tinyxla.numpy.transcendental import log, sqrt
+from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
+
+
+class EigResult(NamedTuple):
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class EighResult(NamedTuple):
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class QRResult(NamedTuple):
+    Q: Array
+    R: Array
+
+
+class SlogdetResult(NamedTuple):
+    sign: Array
+    logabsdet: Array
+
+
+class SVDResult(NamedTuple):
+    U: Array
+    S: Array
+    Vh: Array
+
+
+# --- norms ------------------------------------------------------------------------------------------------------------
 
 
 def _squares(x: Any) -> Any:
@@ -42,7 +87,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
     Args:
         x: an array.
         ord: for vectors a number, `inf` or `-inf` (2 if None: the Euclidean norm); for matrices `"fro"` (the default),
-            1, -1, `inf` or `-inf`.
+            `"nuc"`, 1, -1, 2, -2, `inf` or `-inf`.
         axis: the axis of vectors, or the two of matrices; None takes all (flattened if there is no `ord`).
         keepdims: the axes stay with size 1.
 
@@ -85,9 +130,15 @@ def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
 def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any:
     if ord == "fro":
         return _euclidean(x, tuple(sorted(axes)), keepdims)
+    if ord in ("nuc", 2, -2):
+        values = svdvals(moveaxis(x, axes, (-2, -1)))
+        found = sum(values, -1) if ord == "nuc" else values[..., 0] if ord == 2 else values[..., -1]
+        return expand_dims(found, sorted(axes)) if keepdims else found
     summed = {1: axes[0], -1: axes[0], np.inf: axes[1], -np.inf: axes[1]}
     if isinstance(ord, str) or ord not in summed:
-        raise ArgumentError(f"norm: the order of a matrix norm is 'fro', 1, -1, inf or -inf, but got {ord!r}.")
+        raise ArgumentError(
+            f"norm: the order of a matrix norm is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, but got {ord!r}."
+        )
     along = summed[ord]
     other = axes[1] if along == axes[0] else axes[0]
     sums = sum(arith.absolute(x), along, keepdims=True)
@@ -109,14 +160,17 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
     return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
 
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """The n-th power of square matrices, by repeated squaring."""
+    """The n-th power of square matrices, by repeated squaring; a negative one of their inverses."""
     x = array_of(a, "matrix_power")
     exponent = integer_of("matrix_power", "n", n)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"matrix_power: takes square matrices, but got an array of shape {x.shape}.")
     if exponent < 0:
-        raise ArgumentError(f"matrix_power: n is not negative, but got {exponent}; invert the matrix first.")
+        x, exponent = inv(x), -exponent
     if exponent == 0:
         return arith.multiply(like(1, x), eye(x.shape[-1], dtype=x.dtype))
     result: Any = None
@@ -185,3 +239,348 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes."""
     return trace_of(x, offset, -2, -1, dtype)
+
+
+# --- factors ----------------------------------------------------------------------------------------------------------
+
+
+def matrices(what: str, x: ArrayLike, square: bool = False) -> Any:
+    """An argument that is a matrix or several, of a floating or complex type."""
+    value = inexact_array(x, what)
+    if value.ndim < 2 or (square and value.shape[-1] != value.shape[-2]):
+        raise ShapeError(f"{what}: takes {'square ' if square else ''}matrices, but got {Shape.of(value)}.")
+    return value
+
+
+def symmetrized(x: Any) -> Any:
+    """The mean of square matrices and their conjugate transposes."""
+    return arith.multiply(arith.add(x, linear_algebra.adjoint(x)), 0.5)
+
+
+def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
+    """The triangular factors of positive definite Hermitian matrices: L of L L*, or U of U* U; NaN for others.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        upper: give U instead of L.
+        symmetrize_input: take the mean of a and its conjugate transpose; else only one triangle is read.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+        Array([[2., 0.],
+               [1., 2.]], dtype=float32)
+    """
+    x = matrices("linalg.cholesky", a, square=True)
+    return linear_algebra.cholesky(symmetrized(x) if symmetrize_input else x, lower=not upper)
+
+
+def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
+    """Q and R. What is right of a square part of R is Q* times it."""
+    m, n = x.shape[-2:]
+    if m >= n:
+        return factorizations.qr(x, full_matrices=full_matrices and m > n)
+    q, r = factorizations.qr(x[..., :m], full_matrices=False)
+    others: Any = linear_algebra.matrix_product(linear_algebra.adjoint(q), x[..., m:])
+    return q, concatenate([r, others], -1)
+
+
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
+    """The factors of a = Q R: Q has orthonormal columns, R is upper triangular.
+
+    Args:
+        a: matrices, of shape [..., m, n].
+        mode: `"reduced"` gives Q with min(m, n) columns, `"complete"` with m, `"r"` only R.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.qr(jnp.ones((4, 2))).Q.shape
+        (4, 2)
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', but got {mode!r}.")
+    found = QRResult(*factors_qr(matrices("linalg.qr", a), mode == "complete"))
+    return found.R if mode == "r" else found
+
+
+def _takes_lower(what: str, UPLO: Any) -> bool:
+    if UPLO not in (None, "L", "U"):
+        raise ArgumentError(f"{what}: UPLO must be 'L' or 'U', but got {UPLO!r}.")
+    return UPLO != "U"
+
+
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
+    """The eigenvalues, in ascending order, and the eigenvectors, as columns, of Hermitian matrices.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        UPLO: which triangle is read, `"L"` (the default) or `"U"`, if the input is not made symmetric.
+        symmetrize_input: take the mean of a and its conjugate transpose.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+        Array([1., 2.], dtype=float32)
+    """
+    x, lower = matrices("linalg.eigh", a, square=True), _takes_lower("linalg.eigh", UPLO)
+    vectors, values = factorizations.eigh(symmetrized(x) if symmetrize_input else x, lower=lower)
+    return EighResult(values, vectors)
+
+
+def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
+    """The eigenvalues of Hermitian matrices, in ascending order."""
+    return eigh(a, UPLO, symmetrize_input).eigenvalues
+
+
+def eig(a: ArrayLike) -> EigResult:
+    """The eigenvalues and eigenvectors, as columns, of square matrices; both are complex, and have no derivative.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
+        Array([0.+1.j, 0.-1.j], dtype=complex64)
+    """
+    vectors, values = factorizations.eig(matrices("linalg.eig", a, square=True))
+    return EigResult(values, vectors)
+
+
+def eigvals(a: ArrayLike) -> Array:
+    """The eigenvalues of square matrices, as complex numbers."""
+    return eig(a).eigenvalues
+
+
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """The factors of a = U diag(S) Vh, with singular values S in descending order.
+
+    Args:
+        a: matrices, of shape [..., m, n].
+        full_matrices: U and Vh are square; else they have min(m, n) columns and rows, and there is a derivative where
+            the singular values differ.
+        compute_uv: give U and Vh, too.
+        hermitian: accepted for compatibility.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]])).S
+        Array([4., 3.], dtype=float32)
+    """
+    x = matrices("linalg.svd", a)
+    full = bool(full_matrices) and bool(compute_uv) and x.shape[-1] != x.shape[-2]
+    found = SVDResult(*factorizations.svd(x, full_matrices=full))
+    return found if compute_uv else found.S
+
+
+def svdvals(x: ArrayLike, /) -> Array:
+    """The singular values of matrices, in descending order."""
+    return svd(x, compute_uv=False)
+
+
+# --- systems ----------------------------------------------------------------------------------------------------------
+
+
+def solve_lu(lu: Any, permutation: Any, b: Any) -> Any:
+    """The solutions for right-hand sides [..., n, k], by the factors of matrices."""
+    order = broadcast_to_shape("solve", expand_dims(permutation, -1), b.shape)
+    first = triangular(lu, take_along_axis(b, order, -2), lower=True, unit_diagonal=True)
+    return triangular(lu, first, lower=False)
+
+
+def triangular(a: Any, b: Any, lower: bool, unit_diagonal: bool = False, transpose_a: str = "NO_TRANSPOSE") -> Any:
+    """The x of op(a) x = b for a triangular a."""
+    return linear_algebra.triangular_solve(
+        a, b, left_side=True, lower=lower, unit_diagonal=unit_diagonal, transpose_a=transpose_a
+    )
+
+
+def system(what: str, a: ArrayLike, b: ArrayLike) -> tuple[Any, Any, bool]:
+    """Matrices and right-hand sides with the same batch axes, and whether b is one vector."""
+    (x, y), _ = promoted(what, a, b, to_inexact=True)
+    vector = y.ndim == 1
+    x, y = matrices(what, x, square=True), expand_dims(y, -1) if vector else matrices(what, y)
+    if y.shape[-2] != x.shape[-1]:
+        raise ShapeError(f"{what}: the sizes of a and b must be equal, but got {Shape.of(x)} and {Shape.of(y)}.")
+    batch = broadcast_shapes(what, x.shape[:-2], y.shape[:-2])
+    x, y = (broadcast_to_shape(what, v, (*batch, *v.shape[-2:])) for v in (x, y))
+    return x, y, vector
+
+
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
+    """The solutions x of a x = b, by factors L U of a.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        b: a vector of n elements, or matrices of shape [..., n, k].
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.solve(jnp.array([[2.0, 1.0], [0.0, 4.0]]), jnp.array([4.0, 8.0]))
+        Array([1., 2.], dtype=float32)
+    """
+    x, y, vector = system("linalg.solve", a, b)
+    lu, _, permutation = factorizations.lu(x)
+    found = solve_lu(lu, permutation, y)
+    return squeeze(found, -1) if vector else found
+
+
+def inv(a: ArrayLike) -> Array:
+    """The inverses of square matrices.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
+        Array([[0.5 , 0.  ],
+               [0.  , 0.25]], dtype=float32)
+    """
+    x = matrices("linalg.inv", a, square=True)
+    return solve(x, broadcast_to_shape("linalg.inv", eye(x.shape[-1], dtype=x.dtype), x.shape))
+
+
+def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
+    """The pseudo-inverses of matrices, by their singular values, of which those up to `rtol` times the largest count as
+    0. There is a derivative where the singular values differ.
+
+    Args:
+        a: matrices, of shape [..., m, n].
+        rtol: by default 10 times the larger size and the precision of the type.
+        hermitian: accepted for compatibility.
+    """
+    x = matrices("linalg.pinv", a)
+    u, s, vh = svd(x, full_matrices=False)
+    bound = 10 * _precision(x) if rtol is None else array_of(rtol, "linalg.pinv")
+    kept = arith.greater(s, arith.multiply(max(s, -1, keepdims=True, initial=0), bound))
+    inverse = where(kept, arith.divide(1, where(kept, s, 1)), 0)
+    right = arith.multiply(linear_algebra.adjoint(vh), expand_dims(inverse, -2))
+    return contractions.matmul(right, linear_algebra.adjoint(u))
+
+
+def _precision(x: Any) -> float:
+    """Relative to the largest singular value, what may be left of a 0 after rounding."""
+    return builtins.max(x.shape[-2:]) * float(np.finfo(x.dtype).eps)
+
+
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array, Array, Array, Array]:
+    """The x that makes the sum of squares of b - a x least, and of these the shortest.
+
+    Args:
+        a: a matrix of shape [m, n].
+        b: m numbers, or a matrix of shape [m, k].
+        rcond: singular values up to this times the largest count as 0.
+
+    Returns:
+        x, the sums of squares, the rank of a, and its singular values.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.lstsq(jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0]))[0]
+        Array([2.], dtype=float32)
+    """
+    what = "linalg.lstsq"
+    (x, y), _ = promoted(what, a, b, to_inexact=True)
+    if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+        raise ShapeError(
+            f"{what}: takes a matrix and as many numbers or rows, but got {Shape.of(x)} and {Shape.of(y)}."
+        )
+    sides = expand_dims(y, -1) if y.ndim == 1 else y
+    u, s, vh = svd(x, full_matrices=False)
+    kept = arith.greater(s, arith.multiply(max(s, initial=0), _precision(x) if rcond is None else rcond))
+    along = contractions.matmul(linear_algebra.adjoint(u), sides)
+    scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(where(kept, s, 1), -1)), 0)
+    found = contractions.matmul(linear_algebra.adjoint(vh), scaled)
+    rest = sum(_squares(arith.subtract(sides, contractions.matmul(x, found))), 0)
+    return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept, dtype=np.int32), s
+
+
+# --- numbers of matrices ----------------------------------------------------------------------------------------------
+
+
+def _odd(pivots: Any) -> Any:
+    """Whether the rows were exchanged an odd number of times."""
+    exchanged = arith.not_equal(pivots, arange(pivots.shape[-1], dtype=pivots.dtype))
+    return arith.equal(arith.remainder(sum(exchanged, -1, dtype=np.int32), 2), 1)
+
+
+def slogdet(a: ArrayLike) -> SlogdetResult:
+    """The signs of determinants (complex numbers of size 1 for complex matrices) and the logarithms of their sizes.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.slogdet(jnp.eye(3)).logabsdet
+        Array(0., dtype=float32)
+    """
+    x = matrices("linalg.slogdet", a, square=True)
+    lu, pivots, _ = factorizations.lu(x)
+    diagonals = diagonal_of(lu, 0, -2, -1)
+    signs = prod(ops.sign(diagonals), -1)
+    sign = where(_odd(pivots), arith.negative(signs), signs)
+    return SlogdetResult(sign, sum(log(arith.absolute(diagonals)), -1))
+
+
+def det(a: ArrayLike) -> Array:
+    """The determinants of square matrices, those of more than 3 rows by factors L U; these have no derivative where
+    they are 0.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+        Array(-2., dtype=float32)
+    """
+    x = matrices("linalg.det", a, square=True)
+    if x.shape[-1] <= 3:
+        return _expanded(x)
+    lu, pivots, _ = factorizations.lu(x)
+    product = prod(diagonal_of(lu, 0, -2, -1), -1)
+    return where(_odd(pivots), arith.negative(product), product)
+
+
+def _expanded(x: Any) -> Any:
+    """By the minors of the first row."""
+    size = x.shape[-1]
+    if size < 2:
+        return x[..., 0, 0] if size else sum(x, (-2, -1)) + 1
+    total: Any = 0
+    for k in range(size):
+        others = concatenate([x[..., 1:, :k], x[..., 1:, k + 1 :]], -1)
+        total = total + (-1) ** k * x[..., 0, k] * _expanded(others)
+    return total
+
+
+def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False) -> Array:
+    """How many singular values are more than `rtol` times the largest."""
+    x = matrices("linalg.matrix_rank", M)
+    s = svdvals(x)
+    bound = _precision(x) if rtol is None else array_of(rtol, "linalg.matrix_rank")
+    return sum(arith.greater(s, arith.multiply(max(s, -1, keepdims=True, initial=0), bound)), -1, dtype=np.int32)
+
+
+def cond(x: ArrayLike, p: Any = None) -> Array:
+    """The condition numbers of matrices: the norm times that of the inverse.
+
+    Args:
+        x: matrices.
+        p: the order of the norm, as in `norm`; 2 by default.
+    """
+    value = matrices("linalg.cond", x)
+    if p in (None, 2, -2):
+        s = svdvals(value)
+        return arith.divide(*((s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])))
+    return arith.multiply(matrix_norm(value, ord=p), matrix_norm(inv(value), ord=p))
+
+
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
+    """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product."""
+    x = inexact_array(a, "linalg.tensorinv")
+    rows, columns = x.shape[:ind], x.shape[ind:]
+    if ind < 1 or math.prod(rows) != math.prod(columns):
+        raise ShapeError(f"linalg.tensorinv: the sizes before and after axis {ind} of {x.shape} must agree.")
+    return reshape(inv(reshape(x, (math.prod(rows), math.prod(columns)))), (*columns, *rows))
+
+
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first."""
+    x, y = inexact_array(a, "linalg.tensorsolve"), inexact_array(b, "linalg.tensorsolve")
+    if axes is not None:
+        x = moveaxis(x, list(axes), list(range(x.ndim - len(axes), x.ndim)))
+    sizes = x.shape[y.ndim :]
+    if x.shape[: y.ndim] != y.shape or math.prod(sizes) != y.size:
+        raise ShapeError(f"linalg.tensorsolve: the shapes {x.shape} and {y.shape} do not make a square system.")
+    return reshape(solve(reshape(x, (y.size, y.size)), reshape(y, (y.size,))), sizes)

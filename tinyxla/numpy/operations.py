@@ -11,15 +11,23 @@ from typing import Any
 import tinyxla.ops.bits
 import tinyxla.ops.contraction
 import tinyxla.ops.elementwise
+import tinyxla.ops.factorizations
+import tinyxla.ops.fourier
 import tinyxla.ops.indexing
+import tinyxla.ops.linear_algebra
 import tinyxla.ops.movement
 import tinyxla.ops.reduction
 import tinyxla.ops.sorting
+import tinyxla.ops.windows
 
 bits: Any = tinyxla.ops.bits
 contraction: Any = tinyxla.ops.contraction
 ops: Any = tinyxla.ops.elementwise
+factorizations: Any = tinyxla.ops.factorizations
+fourier: Any = tinyxla.ops.fourier
 indexing_ops: Any = tinyxla.ops.indexing
+linear_algebra: Any = tinyxla.ops.linear_algebra
 movement: Any = tinyxla.ops.movement
 reduction: Any = tinyxla.ops.reduction
 sorting_ops: Any = tinyxla.ops.sorting
+windows: Any = tinyxla.ops.windows

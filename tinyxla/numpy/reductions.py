@@ -31,7 +31,7 @@ from tinyxla.numpy.arguments import (
     python_dtype,
     value_of,
 )
-from tinyxla.numpy.operations import movement, ops, reduction
+from tinyxla.numpy.operations import movement, ops, reduction, windows
 from tinyxla.numpy.transcendental import sqrt
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -484,36 +484,12 @@ def _nan_argument(what: str, op: str, a: ArrayLike, axis: int | None, keepdims: 
 
 
 def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) -> Array:
-    """Prefix reductions.
-
-    On tracers by doubling: after k steps each element holds the reduction of the 2^k up to it. Source: W. D. Hillis and
-    G. L. Steele, "Data parallel algorithms" (1986).
-    """
     x = array_of(a, what)
     if axis is None:
         x = movement.reshape_to(x, (x.size,))
     along = canonical_axis(0 if axis is None else axis, x.ndim, what)
     wanted = python_dtype(dtype) if dtype is not None else default_int() if x.dtype.kind == "b" else x.dtype
-    x = _wide(cast(x, wanted, False))
-    combine, ufunc = {
-        "add": (ops.add, np.add),
-        "multiply": (ops.mul, np.multiply),
-        "maximum": (ops.max_, np.maximum),
-        "minimum": (ops.min_, np.minimum),
-    }[op]
-    if eager(x):
-        with np.errstate(all="ignore"):
-            return cast(ConcreteArray(ufunc.accumulate(value_of(x), along, x.dtype)), wanted)
-    length = x.shape[along]
-    fill = constant(reduction.identity_element(op, x.dtype), x.dtype)
-    total: Any = x
-    step = 1
-    while step < length:
-        before = movement.slice_axis(total, along, 0, length - step)
-        config = tuple((step if d == along else 0, 0, 0) for d in range(x.ndim))
-        total = combine(total, movement.pad(before, fill, padding_config=config))
-        step *= 2
-    return cast(total, wanted)
+    return cast(windows.cumulative_monoid(_wide(cast(x, wanted, False)), along, op), wanted)
 
 
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:

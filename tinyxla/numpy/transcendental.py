@@ -85,13 +85,16 @@ def _complex_arccosh(z: Any) -> Any:
 
 
 def _complex_arctanh(z: Any) -> Any:
-    """Of 1 + z and 1 - z, half the difference of the logarithms."""
+    """Of 1 + z and 1 - z, half the difference of the logarithms; of the right half plane, as the function is odd."""
     x, y = ops.real(z), ops.imag(z)
+    left = ops.lt(x, like(0, x))
+    x, y = ops.abs_(x), ops.select(left, ops.neg(y), y)
     near = ops.sub(_one(x), x)
     size = ops.add(ops.mul(near, near), ops.mul(y, y))
     logarithm = ops.log1p(ops.div(ops.mul(like(4, x), x), size))
     difference = ops.sub(ops.atan2(y, ops.add(_one(x), x)), ops.atan2(ops.neg(y), near))
-    return ops.complex_(ops.mul(like(0.25, x), logarithm), ops.mul(like(0.5, x), difference))
+    found = ops.complex_(ops.mul(like(0.25, x), logarithm), ops.mul(like(0.5, x), difference))
+    return ops.select(left, ops.neg(found), found)
 
 
 def _largest(x: Array) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import movement
+from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Linear, NotDifferentiable, Op, Sample
 from tinyxla.shapes import AnyShape, TupleShape
 
@@ -25,6 +25,38 @@ def evaluate(computation: Computation, operands: Sequence[Any]) -> Any:
             if x not in values:
                 values[x] = x.op.evaluate(*(values[o] for o in x.operands), **x.attributes._asdict())
     return values[computation.root]
+
+
+_mapped: Callable[[Computation, int], Computation] | None = None
+
+
+def set_mapped(function: Callable[[Computation, int], Computation]) -> None:
+    """Say how a computation is mapped over the first axis, of this size, of all its parameters and results: that takes
+    tracing, which is a matter of other layers."""
+    global _mapped
+    _mapped = function
+
+
+def evaluate_elements(computation: Computation, operands: Sequence[Array]) -> list[Array]:
+    """A computation of scalars on arrays of one shape, element by element: its results, as a list."""
+    sizes = operands[0].shape
+    if all(map(_is_elementwise, computation.instructions)):
+        found = evaluate(computation, operands)
+    elif operands[0].size == 0:
+        found = tuple(np.zeros((), x.array_shape.dtype) for x in computation.outputs)
+    else:
+        assert _mapped is not None, "tinyxla.transforms has not been imported"
+        flat = [x.reshape(-1) for x in operands]
+        found = evaluate(_mapped(computation, flat[0].size), flat)
+        found = tuple(np.reshape(x, sizes) for x in found)
+    return [np.broadcast_to(x, sizes) for x in (found if isinstance(found, tuple) else (found,))]
+
+
+def _is_elementwise(x: Instruction) -> bool:
+    """Whether what `evaluate` does for scalars it does for the elements of arrays."""
+    if x.op is movement.constant:
+        return x.array_shape.rank == 0
+    return x.op.name in elementwise.NAMES or x.op in (movement.parameter, tuple_, get_tuple_element)
 
 
 def inline(computation: Computation, operands: Sequence[Any]) -> Any:

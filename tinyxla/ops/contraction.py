@@ -2,6 +2,9 @@
 
 Source: sections "Dot" and "DotGeneral" of the XLA documents: the result has the batch dimensions, then the left
     operand's free dimensions, then the right operand's.
+
+`preferred_element_type` is the type in which products are summed, and the result's. `operand_precision` is kept and
+printed; products are always computed in the operands' precision.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Bilinear, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
+Precision = tuple[str, ...]  # "default", "high" or "highest" for each operand; or none
 
 
 class Dot(NamedTuple):
@@ -27,6 +31,7 @@ class Dot(NamedTuple):
     lhs_batch_dims: Ints = ()
     rhs_batch_dims: Ints = ()
     preferred_element_type: ElementType | None = None
+    operand_precision: Precision = ()
 
     def contracting(self, side: int) -> Ints:
         """Of the left operand (side 0) or the right (1)."""
@@ -46,7 +51,7 @@ def free_dimensions(rank: int, contracting: Ints, batch: Ints) -> Ints:
     return tuple(d for d in range(rank) if d not in contracting and d not in batch)
 
 
-def _dot_shape(
+def dot_shape(
     lhs: AnyShape,
     rhs: AnyShape,
     *,
@@ -55,6 +60,7 @@ def _dot_shape(
     lhs_batch_dims: Ints,
     rhs_batch_dims: Ints,
     preferred_element_type: ElementType | None,
+    operand_precision: Precision = (),
 ) -> Shape:
     x, y = movement.array_operand("dot", lhs), movement.array_operand("dot", rhs)
     if x.element_type is not y.element_type:
@@ -76,7 +82,30 @@ def _dot_shape(
     sizes = [x.dimensions[d] for d in lhs_batch_dims]
     sizes += [x.dimensions[d] for d in free_dimensions(x.rank, lhs_contracting_dims, lhs_batch_dims)]
     sizes += [y.dimensions[d] for d in free_dimensions(y.rank, rhs_contracting_dims, rhs_batch_dims)]
-    return Shape(preferred_element_type or x.element_type, tuple(sizes))
+    return Shape(result_type("dot", x.element_type, preferred_element_type, operand_precision), tuple(sizes))
+
+
+def result_type(
+    name: str, operands: ElementType, preferred: ElementType | None, precision: Precision = ()
+) -> ElementType:
+    """The type that products of such operands are summed in, if it can be: integers may become wider or floats, floats
+    any floats, complex numbers other complex ones."""
+    if precision and (len(precision) != 2 or any(p not in ("default", "high", "highest") for p in precision)):
+        raise AttributeValueError(
+            f"{name}: operand_precision must be default, high or highest for each operand, but got {precision}."
+        )
+    if preferred is None or preferred is operands:
+        return operands
+    if operands.kind == preferred.kind:
+        fits = not operands.is_integer or preferred.bits >= operands.bits
+    else:
+        fits = preferred.kind == "float" and operands.is_integer
+    if not fits:
+        raise DTypeError(
+            f"{name}: products of {operands} cannot be summed in preferred_element_type {preferred}; it must be of the "
+            "same kind and for integers not narrower, or a float for integers."
+        )
+    return preferred
 
 
 def _dot_evaluate(
@@ -88,9 +117,10 @@ def _dot_evaluate(
     lhs_batch_dims: Ints,
     rhs_batch_dims: Ints,
     preferred_element_type: ElementType | None,
+    operand_precision: Precision = (),
 ) -> Array:
     result = preferred_element_type.dtype if preferred_element_type else x.dtype
-    wide = _accumulator(result)
+    wide = accumulator(result)
     lhs_free = free_dimensions(x.ndim, lhs_contracting_dims, lhs_batch_dims)
     rhs_free = free_dimensions(y.ndim, rhs_contracting_dims, rhs_batch_dims)
     batch = tuple(x.shape[d] for d in lhs_batch_dims)
@@ -102,10 +132,12 @@ def _dot_evaluate(
     return product.reshape((*batch, *rows, *columns)).astype(result, copy=False)
 
 
-def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """What products of a narrow type are summed in."""
     kind = element_type(dtype)
-    return np.dtype(np.float32) if kind.kind == "float" and kind.bits < 32 else dtype
+    if kind.kind == "float" and kind.bits < 32:
+        return np.dtype(np.float32)
+    return np.dtype(np.int8) if kind.is_integer and kind.bits < 8 else dtype
 
 
 def _cotangent_of_left(g: Value, x: Value, y: Value, *, swap: bool, dims: Dot) -> Value:
@@ -122,19 +154,25 @@ def _cotangent_of_left(g: Value, x: Value, y: Value, *, swap: bool, dims: Dot) -
         lhs_batch_dims=tuple(range(batch)),
         rhs_batch_dims=dims.rhs_batch_dims,
         preferred_element_type=None,
+        operand_precision=dims.operand_precision,
     )
     by_y = sorted(range(len(dims.rhs_contracting_dims)), key=lambda k: dims.rhs_contracting_dims[k])
     stands = (*dims.lhs_batch_dims, *x_free, *(dims.lhs_contracting_dims[k] for k in by_y))
     return movement.transpose_to(product, movement.inverse_permutation(stands))
 
 
-def _dot_left(g: Value, x: Value, y: Value, **attributes: Any) -> Value:
+def dot_left(g: Value, x: Value, y: Value, **attributes: Any) -> Value:
     return _cotangent_of_left(g, x, y, swap=False, dims=Dot(**attributes))
 
 
-def _dot_right(g: Value, x: Value, y: Value, **attributes: Any) -> Value:
+def dot_right(g: Value, x: Value, y: Value, **attributes: Any) -> Value:
     dims = Dot(**attributes)
-    swapped = Dot(dims.rhs_contracting_dims, dims.lhs_contracting_dims, dims.rhs_batch_dims, dims.lhs_batch_dims)
+    swapped = dims._replace(
+        lhs_contracting_dims=dims.rhs_contracting_dims,
+        rhs_contracting_dims=dims.lhs_contracting_dims,
+        lhs_batch_dims=dims.rhs_batch_dims,
+        rhs_batch_dims=dims.lhs_batch_dims,
+    )
     return _cotangent_of_left(g, y, x, swap=True, dims=swapped)
 
 
@@ -142,30 +180,34 @@ def _moved(dimensions: Ints, axis: int | None) -> Ints:
     return dimensions if axis is None else tuple(d + (d >= axis) for d in dimensions)
 
 
-def _dot_batch(
-    size: int, operands: tuple[Value, Value], axes: tuple[int | None, int | None], **attributes: Any
-) -> tuple[Value, int]:
-    """Two mapped operands get one more batch dimension; a mapped axis of only one is a free dimension of it."""
-    (x, y), (left, right), dims = operands, axes, Dot(**attributes)
+def batched(dims: Dot, ranks: tuple[int, int], left: int | None, right: int | None) -> tuple[Dot, int]:
+    """The dimension numbers for operands of these ranks with mapped axes, and where the result has its axis.
+
+    Two mapped operands get one more batch dimension; a mapped axis of only one is a free dimension of it.
+    """
     moved = dims._replace(
         lhs_contracting_dims=_moved(dims.lhs_contracting_dims, left),
         rhs_contracting_dims=_moved(dims.rhs_contracting_dims, right),
         lhs_batch_dims=_moved(dims.lhs_batch_dims, left),
         rhs_batch_dims=_moved(dims.rhs_batch_dims, right),
     )
-    batch = len(dims.lhs_batch_dims)
     if left is not None and right is not None:
-        both = moved._replace(
-            lhs_batch_dims=(left, *moved.lhs_batch_dims), rhs_batch_dims=(right, *moved.rhs_batch_dims)
-        )
-        return dot(x, y, **both._asdict()), 0
+        batch = ((left, *moved.lhs_batch_dims), (right, *moved.rhs_batch_dims))
+        return moved._replace(lhs_batch_dims=batch[0], rhs_batch_dims=batch[1]), 0
     if left is not None:
-        free = free_dimensions(x.ndim, moved.lhs_contracting_dims, moved.lhs_batch_dims)
-        return dot(x, y, **moved._asdict()), batch + free.index(left)
+        free = free_dimensions(ranks[0], moved.lhs_contracting_dims, moved.lhs_batch_dims)
+        return moved, len(dims.lhs_batch_dims) + free.index(left)
     assert right is not None
-    free = free_dimensions(y.ndim, moved.rhs_contracting_dims, moved.rhs_batch_dims)
-    before = x.ndim - len(dims.lhs_contracting_dims)
-    return dot(x, y, **moved._asdict()), before + free.index(right)
+    free = free_dimensions(ranks[1], moved.rhs_contracting_dims, moved.rhs_batch_dims)
+    return moved, ranks[0] - len(dims.lhs_contracting_dims) + free.index(right)
+
+
+def _dot_batch(
+    size: int, operands: tuple[Value, Value], axes: tuple[int | None, int | None], **attributes: Any
+) -> tuple[Value, int]:
+    x, y = operands
+    dims, axis = batched(Dot(**attributes), (x.ndim, y.ndim), *axes)
+    return dot(x, y, **dims._asdict()), axis
 
 
 def _dot_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -186,14 +228,17 @@ def _dot_samples(random: np.random.Generator) -> Iterator[Sample]:
             yield Sample((x, y), dims._asdict())
     x, y = (elementwise.sample_array(random, np.int8, shape, -100, 100) for shape in ((2, 3), (3, 4)))
     yield Sample((x, y), Dot((1,), (0,), preferred_element_type=element_type("s32"))._asdict())
+    x, y = (elementwise.sample_array(random, np.float32, shape, -3, 3) for shape in ((2, 3), (3,)))
+    exact = Dot((1,), (0,), preferred_element_type=element_type("f64"), operand_precision=("highest", "default"))
+    yield Sample((x, y), exact._asdict())
 
 
 dot = Op(
     "dot",
     attributes=Dot,
-    shape=_dot_shape,
+    shape=dot_shape,
     evaluate=_dot_evaluate,
-    derivative=Bilinear(_dot_left, _dot_right),
+    derivative=Bilinear(dot_left, dot_right),
     batch=_dot_batch,
     samples=_dot_samples,
 )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, indexing, movement
 from tinyxla.ops.op import Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
@@ -314,6 +315,14 @@ RULES: dict[str, Rule] = {
 _WHOLE = frozenset(
     "tuple get-tuple-element while conditional call map set-dimension-size dynamic-reshape fusion".split()
 )
+
+
+def has_dynamic_sizes(computation: Computation) -> bool:
+    """Whether any shape in it is dynamic, or sizes are asked for."""
+    for x in computation.instructions:
+        if x.shape.is_dynamic or x.op.name == "get-dimension-size" or any(map(has_dynamic_sizes, x.computations())):
+            return True
+    return False
 
 
 def static(shape: AnyShape) -> AnyShape:

@@ -106,8 +106,13 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(x != 0)
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = np.real(x)
-    if element_type(dtype).is_integer and element_type(x.dtype).kind == "float":
+    kind = element_type(x.dtype)
+    if element_type(dtype).is_integer and kind.kind == "float":
         return _saturate(x, dtype)
+    if kind.kind == "float" and kind.bits <= 8:  # narrow types are not all convertible to one another
+        x = x.astype(np.float32)
+    elif kind.bits < 8:
+        x = x.astype(np.int8)
     return x.astype(dtype)
 
 

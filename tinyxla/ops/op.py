@@ -9,7 +9,8 @@ The rules, with `x, y, ...` the operands and attributes by keyword:
 
 - `shape(*shapes, **attributes) -> shape`: infers the result's shape and checks every documented precondition;
 - `evaluate(*arrays, **attributes) -> array`: the value, in NumPy (a tuple of arrays for a tuple shape);
-- `derivative`: one of `Partials`, `Linear`, `Bilinear`, `Rules`, `Decomposition`, `Zero`, `NotDifferentiable`;
+- `derivative`: one of `Partials`, `Linear`, `Bilinear`, `Rules`, `Joint`, `Decomposition`, `Zero`,
+  `NotDifferentiable`;
 - `batch(size, operands, axes, **attributes) -> (result, axis)`: the op mapped over one axis of some operands
   (`None` for those without);
 - `samples(random) -> Iterator[Sample]`: operands and attributes for the generated tests;
@@ -93,6 +94,18 @@ class Rules(NamedTuple):
     residuals: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]]]] | None = None
 
 
+class Joint(NamedTuple):
+    """Both modes of an op that shares its work with its derivative: each gives the op's own result too.
+
+    `forward(tangents, *operands, **attributes)` gives the result and its tangent (tangents may be None: zero), and
+    `reverse(wanted, *operands, **attributes)` the result and a function from its cotangent to those of the operands,
+    of which only those that are `wanted` (a bool for each) matter. For a tuple result these are tuples.
+    """
+
+    forward: Callable[..., tuple[Any, Any]]
+    reverse: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]]]]
+
+
 class Decomposition(NamedTuple):
     """The derivative is that of an equal function made of other ops, `decompose(*operands, **attributes)`."""
 
@@ -115,7 +128,7 @@ class ByAttributes(NamedTuple):
     choose: Callable[..., Derivative]
 
 
-Derivative = Partials | Linear | Bilinear | Rules | Decomposition | Zero | NotDifferentiable | ByAttributes
+Derivative = Partials | Linear | Bilinear | Rules | Joint | Decomposition | Zero | NotDifferentiable | ByAttributes
 
 
 class Sample(NamedTuple):
@@ -141,6 +154,9 @@ class Op:
     """An operation: its name in HLO and all its rules. Constructing one with a part missing fails."""
 
     bind: Bind = staticmethod(_unbound)  # set once by the tracing layer: what a call does
+    dynamic_shape: Callable[
+        ..., AnyShape
+    ]  # set once by `dynamic_sizes`: the shape for operands with dynamic dimensions
 
     def __init__(
         self,
@@ -157,7 +173,7 @@ class Op:
     ) -> None:
         self.name = name
         self.attributes = attributes
-        self.shape = shape
+        self._shape = shape
         self.evaluate = evaluate
         self.derivative = derivative
         self.batch = batch
@@ -167,6 +183,13 @@ class Op:
         if name in ops:
             raise ValueError(f"there are two ops named {name}")
         ops[name] = self
+
+    def shape(self, *shapes: AnyShape, **attributes: Any) -> AnyShape:
+        """The shape of the result; an error where a documented precondition is not met."""
+        for shape in shapes:
+            if shape.is_dynamic:
+                return Op.dynamic_shape(self.name, self._shape, shapes, attributes)
+        return self._shape(*shapes, **attributes)
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         return Op.bind(self, operands, attributes)

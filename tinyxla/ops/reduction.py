@@ -58,7 +58,8 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 def identity_element(op: str, dtype: Any) -> Any:
     """The neutral element of a monoid."""
-    kind = element_type(dtype).kind
+    found = element_type(dtype)
+    kind = found.kind
     if op in ("add", "or", "xor"):
         return 0
     if op == "multiply":
@@ -68,8 +69,9 @@ def identity_element(op: str, dtype: Any) -> Any:
     if kind == "pred":
         return op == "minimum"
     if kind in ("signed", "unsigned"):
-        info = np.iinfo(dtype)
-        return info.min if op == "maximum" else info.max
+        count = 1 << found.bits
+        lowest = 0 if kind == "unsigned" else -count // 2
+        return lowest if op == "maximum" else lowest + count - 1
     return -math.inf if op == "maximum" else math.inf
 
 
@@ -115,20 +117,30 @@ def _fold_arrays(arrays: list[Array], initial: list[Array], dimensions: Ints, to
     sizes = [arrays[0].shape[d] for d in kept]
     count = math.prod(arrays[0].shape[d] for d in dimensions)
     rows = [x.transpose(*dimensions, *kept).reshape((count, *sizes)) for x in arrays]
-
-    def combine(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
-        result = calls.evaluate(to_apply, [*left, *right])
-        parts = result if isinstance(result, tuple) else (result,)
-        return [np.broadcast_to(part, left[0].shape) for part in parts]
-
     while count > 1:
         even = count - count % 2
-        paired = combine([x[0:even:2] for x in rows], [x[1:even:2] for x in rows])
+        paired = combine_arrays(to_apply, [x[0:even:2] for x in rows], [x[1:even:2] for x in rows])
         rows = [np.concatenate([p, x[even:]]) for p, x in zip(paired, rows, strict=True)]
         count = rows[0].shape[0]
     starts = [np.broadcast_to(x, sizes) for x in initial]
-    results = combine(starts, [x[0] for x in rows]) if count else starts
+    results = combine_arrays(to_apply, starts, [x[0] for x in rows]) if count else starts
     return tuple(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
+
+
+def combine_arrays(to_apply: Computation, left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+    """A computation of scalars, on arrays of one shape element by element."""
+    return calls.evaluate_elements(to_apply, [*left, *right])
+
+
+def combine_values(to_apply: Computation, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    """The same as ops, on any values."""
+    shape = left[0].shape
+    flat = [movement.reshape_to(x, (x.size,)) for x in (*left, *right)]
+    result, axes = calls.inline_batched(to_apply, flat[0].size, flat, [0] * len(flat))
+    parts = result if isinstance(result, tuple) else (result,)
+    axes = axes if isinstance(axes, tuple) else (axes,)
+    aligned = [movement.align_axis(p, a, 0, flat[0].size) for p, a in zip(parts, axes, strict=True)]
+    return [movement.reshape_to(p, shape) for p in aligned]
 
 
 def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
@@ -140,19 +152,10 @@ def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
     rows = [
         movement.reshape_to(movement.transpose_to(x, (*dimensions, *kept)), (count, math.prod(sizes))) for x in arrays
     ]
-
-    def combine(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-        shape = left[0].shape
-        flat = [movement.reshape_to(x, (x.size,)) for x in (*left, *right)]
-        result, axes = calls.inline_batched(to_apply, flat[0].size, flat, [0] * len(flat))
-        parts = result if isinstance(result, tuple) else (result,)
-        axes = axes if isinstance(axes, tuple) else (axes,)
-        aligned = [movement.align_axis(p, a, 0, flat[0].size) for p, a in zip(parts, axes, strict=True)]
-        return [movement.reshape_to(p, shape) for p in aligned]
-
     while count > 1:
         even = count - count % 2
-        paired = combine(
+        paired = combine_values(
+            to_apply,
             [movement.slice_axis(x, 0, 0, even, 2) for x in rows],
             [movement.slice_axis(x, 0, 1, even, 2) for x in rows],
         )
@@ -167,7 +170,8 @@ def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
         movement.reshape_to(movement.broadcast(x, sizes=sizes, dimensions=tuple(range(x.ndim))), (math.prod(sizes),))
         for x in initial
     ]
-    results = combine(starts, [movement.reshape_to(x, (math.prod(sizes),)) for x in rows]) if count else starts
+    flat = [movement.reshape_to(x, (math.prod(sizes),)) for x in rows] if count else []
+    results = combine_values(to_apply, starts, flat) if count else starts
     shaped = tuple(movement.reshape_to(x, sizes) for x in results)
     return shaped if isinstance(to_apply.root.shape, TupleShape) else shaped[0]
 

@@ -15,7 +15,8 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import array_of, cast, constant, element_count, python_dtype, shape_of
 from tinyxla.ops import elementwise, movement
-from tinyxla.random.threefry import threefry2x32, words
+from tinyxla.ops.random_bits import threefry2x32
+from tinyxla.random.threefry import words
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.promotion import config

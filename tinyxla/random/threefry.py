@@ -1,8 +1,4 @@
-"""Threefry-2x32: a block cipher of 64-bit blocks under 64-bit keys; its ciphertexts of 0, 1, 2 ... are random numbers.
-
-Source: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
-section 3.3; 20 rounds, as recommended there.
-"""
+"""The random words of a key: the ciphertexts of 0, 1, 2 ... under it, by the Threefry cipher."""
 
 from __future__ import annotations
 
@@ -11,26 +7,12 @@ from typing import Any
 import numpy as np
 
 from tinyxla.ops import elementwise, movement
+from tinyxla.ops.random_bits import threefry2x32
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size, state
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, in groups of four that take turns
-_PARITY = 0x1BD11BDA  # from the key schedule of Skein, so that no key is all zeros
 _BLOCK = 1 << 14  # words computed together on concrete keys: all intermediate results stay in the cache
-
-
-def threefry2x32(keys: tuple[Any, Any], counters: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The ciphertext of a counter under a key, each as two 32-bit words: unsigned arrays, NumPy's or this library's."""
-    schedule = (*keys, keys[0] ^ keys[1] ^ _PARITY)
-    x, y = counters[0] + schedule[0], counters[1] + schedule[1]
-    for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
-            x = x + y
-            y = ((y << rotation) | (y >> (32 - rotation))) ^ x
-        x = x + schedule[(group + 1) % 3]
-        y = y + schedule[(group + 2) % 3] + (group + 1)
-    return x, y
 
 
 def words(key: Array, count: int) -> tuple[Array, Array]:

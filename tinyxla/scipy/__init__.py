@@ -1,5 +1,5 @@
 """Functions under the names of `jax.scipy`."""
 
-from tinyxla.scipy import special
+from tinyxla.scipy import linalg, special
 
-__all__ = ["special"]
+__all__ = ["linalg", "special"]

@@ -15,8 +15,8 @@ from tinyxla.errors import DTypeError
 class ElementType:
     """One of XLA's primitive types. There is one object for each, so identity is equality.
 
-    `kind` is `pred`, `signed`, `unsigned`, `float` or `complex`; `bits` is the width in the documents (a NumPy array
-    spends a whole byte on narrower ones).
+    `kind` is `pred`, `signed`, `unsigned`, `float` or `complex` (or `token` or `opaque`); `bits` is the width in the
+    documents (a NumPy array spends a whole byte on narrower ones).
     """
 
     name: str
@@ -53,8 +53,14 @@ def _types() -> list[ElementType]:
     return [ElementType(name, np.dtype(dtype), kind, bits) for name, dtype, kind, bits in rows]
 
 
-element_types: dict[str, ElementType] = {t.name: t for t in _types()}
-_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in element_types.values()}
+def _without_value(name: str) -> ElementType:
+    """A type of values that say nothing. They have a dtype of their own, so no array of numbers is taken for one."""
+    return ElementType(name, np.dtype([(name, np.bool_)]), name, 8)
+
+
+element_types: dict[str, ElementType] = {t.name: t for t in _types()}  # those of arrays
+TOKEN, OPAQUE = _without_value("token"), _without_value("opaque")
+_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in (*element_types.values(), TOKEN, OPAQUE)}
 
 
 def element_type(dtype: Any) -> ElementType:

@@ -17,10 +17,16 @@ from tinyxla.shapes.element_types import ElementType, element_type
 class Layout:
     """How the elements of an array lie in memory: `minor_to_major[0]` is the dimension whose index varies fastest.
 
-    Source: "Shapes and Layout", section "Layout".
+    Before they are laid out, dimensions are padded to `padded_dimensions` (if given) with `padding_value`, and then cut
+    into `tiles`: the first tiles the array, major dimensions first, and each other one tiles what the one before made.
+
+    Sources: "Shapes and Layout", section "Layout"; "Tiled layout".
     """
 
     minor_to_major: tuple[int, ...]
+    tiles: tuple[tuple[int, ...], ...] = ()
+    padded_dimensions: tuple[int, ...] = ()
+    padding_value: Any = 0
 
     @staticmethod
     def default(rank: int) -> Layout:
@@ -28,16 +34,21 @@ class Layout:
         return Layout(tuple(range(rank - 1, -1, -1)))
 
     def __str__(self) -> str:
-        return "{" + ",".join(map(str, self.minor_to_major)) + "}"
+        tiles = "".join(f"({','.join(map(str, tile))})" for tile in self.tiles)
+        return "{" + ",".join(map(str, self.minor_to_major)) + (f":T{tiles}" if tiles else "") + "}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Element type and dimensions of an array. Equal shapes are equal and hash alike, whatever their layout."""
+    """Element type and dimensions of an array. Equal shapes are equal and hash alike, whatever their layout.
+
+    A dynamic dimension has a size that is known only when the program runs; in `dimensions` stands its bound.
+    """
 
     element_type: ElementType
     dimensions: tuple[int, ...] = ()
     layout: Layout | None = None  # None: the default layout
+    dynamic: tuple[bool, ...] = ()  # for each dimension whether it is; () if none is
 
     @staticmethod
     def of(value: Any) -> Shape:
@@ -57,6 +68,14 @@ class Shape:
         """The number of elements."""
         return math.prod(self.dimensions)
 
+    @property
+    def is_dynamic(self) -> bool:
+        return bool(self.dynamic)
+
+    def with_dynamic(self, dynamic: Sequence[bool]) -> Shape:
+        """The same with these dimensions dynamic."""
+        return Shape(self.element_type, self.dimensions, self.layout, tuple(dynamic) if any(dynamic) else ())
+
     def with_dimensions(self, dimensions: Sequence[int]) -> Shape:
         return Shape(self.element_type, tuple(dimensions))
 
@@ -65,14 +84,20 @@ class Shape:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Shape) and self.element_type is other.element_type and self.dimensions == other.dimensions
+            isinstance(other, Shape)
+            and self.element_type is other.element_type
+            and self.dimensions == other.dimensions
+            and self.dynamic == other.dynamic
         )
 
     def __hash__(self) -> int:
         return hash((self.element_type.name, self.dimensions))
 
     def __str__(self) -> str:
-        return f"{self.element_type.name}[{','.join(map(str, self.dimensions))}]"
+        if not self.dynamic:
+            return f"{self.element_type.name}[{','.join(map(str, self.dimensions))}]"
+        sizes = (f"<={n}" if d else str(n) for n, d in zip(self.dimensions, self.dynamic, strict=True))
+        return f"{self.element_type.name}[{','.join(sizes)}]"
 
     __repr__ = __str__
 
@@ -88,6 +113,10 @@ class TupleShape:
     """The shape of a tuple: the shapes of its elements."""
 
     elements: tuple[AnyShape, ...]
+
+    @property
+    def is_dynamic(self) -> bool:
+        return any(x.is_dynamic for x in self.elements)
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.elements))})"

@@ -29,6 +29,7 @@ class _State(threading.local):
 
     depth: int = 0
     staging: GraphTrace | None = None
+    source: SourceLine | None = None  # of what is recorded, if that stands for instructions that have one
 
 
 state = _State()
@@ -88,8 +89,8 @@ class Tracer(Array):
 
 
 _ADVICE = (
-    "For a choice by value use tinyxla.numpy.where or lax.select; for a Python value mark the argument static "
-    "(static_argnums); or keep this part outside the transformed function."
+    "For a choice by value use lax.cond or tinyxla.numpy.where, for a loop lax.while_loop; for a Python value mark the "
+    "argument static (static_argnums); or keep this part outside the transformed function."
 )
 
 
@@ -197,7 +198,7 @@ class GraphTrace(Trace):
         inputs = [self.lift(x) for x in operands]
         shape = infer_shape(op, tuple(x.shape for x in inputs), attributes)
         weak = weak_result(operands)
-        source = user_line()
+        source = state.source or user_line()
         instruction = self._append(op, inputs, op.attributes(**attributes), shape, source)
         if isinstance(shape, Shape):
             return GraphTracer(self, instruction, weak)

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Literal
 
 import scipy.linalg.cython_blas as cython_blas  # pyright: ignore[reportMissingTypeStubs]
 
-from tinyxla.backends.numba.native import compile_llvm
+from tinyxla.backends.numba.llvm_printer import multiplier_name
+from tinyxla.backends.numba.native import compile_llvm, provide_function
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.runtime import Schedule
@@ -648,6 +649,57 @@ def _vector_kernel(type: ElementType) -> int:
         scalars=scalars,
     )
     return compile_llvm(text, ("matrix_vector",))["matrix_vector"]
+
+
+# Products inside of kernels of the loop IR: a function that they call by name.
+
+_MULTIPLIER = Template("""
+@gemm_word = internal global ptr null
+@guard_word = internal global ptr null
+
+define void @connect(ptr %gemm, ptr %guard) {
+  store ptr %gemm, ptr @gemm_word
+  store ptr %guard, ptr @guard_word
+  ret void
+}
+
+define void @multiply(ptr %c, ptr %a, ptr %b, i64 %m, i64 %n, i64 %k, i64 %ldc, i64 %lda, i64 %ldb,
+    i64 %transpose_a, i64 %transpose_b, i64 %more) {
+entry:
+$integers
+$scalars
+  %form_a = alloca i8
+  %form_b = alloca i8
+  %is_transposed_a = icmp ne i64 %transpose_a, 0
+  %is_transposed_b = icmp ne i64 %transpose_b, 0
+  %letter_a = select i1 %is_transposed_a, i8 $T, i8 $N
+  %letter_b = select i1 %is_transposed_b, i8 $T, i8 $N
+  store i8 %letter_a, ptr %form_a
+  store i8 %letter_b, ptr %form_b
+  %is_more = icmp ne i64 %more, 0
+  %kept = select i1 %is_more, ptr %one, ptr %nothing
+  %gemm = load ptr, ptr @gemm_word
+  %guard = load ptr, ptr @guard_word
+  call void @enter(ptr %guard)
+  call void %gemm(ptr %form_b, ptr %form_a, ptr %n_in, ptr %m_in, ptr %k_in, ptr %one,
+    ptr %b, ptr %ldb_in, ptr %a, ptr %lda_in, ptr %kept, ptr %c, ptr %ldc_in)
+  call void @leave(ptr %guard)
+  ret void
+}
+""")
+
+
+@functools.cache
+def provide_multiplier(type: ElementType) -> None:
+    """Let kernels of the loop IR multiply matrices of this type."""
+    _, scalars = _scalars(type)
+    integers = _by_address("m n k ldc lda ldb")
+    text = _GUARD + _MULTIPLIER.substitute(T=ord("T"), N=ord("N"), integers=integers, scalars=scalars)
+    found = compile_llvm(text, ("connect", "multiply"))
+    guard = _guard()
+    connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
+    connect(_routine(type, "gemm"), guard.address if guard else None)
+    provide_function(multiplier_name(type), found["multiply"])
 
 
 # Small products: straight-line code in which a row of C is one vector, and four rows are computed side by side.

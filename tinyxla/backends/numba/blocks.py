@@ -1,8 +1,8 @@
 """Blocks: the steps of a computation in order, with those of the loops and branches inside them.
 
-Memory is named by *storages*: instructions, `Partial`s for what no instruction stands for, and `Pointer`s for memory that
-is chosen while the program runs. Several may stand for one memory, their *home*: a loop's result is where its body's
-parameter was.
+Memory is named by *storages*: instructions, `Partial`s for what no instruction stands for, and `Pointer`s for memory
+that is chosen while the program runs. Several may stand for one memory, their *home*: a loop's result is where its
+body's parameter was.
 
 A loop copies nothing from one iteration to the next. What its body only hands on stays where it is; what it makes anew
 goes to two buffers in turn; and what it updates in place is copied once, before the loop, unless nobody else needs it.
@@ -78,6 +78,7 @@ class Step:
     work: Work
     reads: list[Storage]
     writes: list[Storage]
+    is_copy: bool = False
 
 
 @dataclass(eq=False)
@@ -161,10 +162,6 @@ def copy_operands(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def shape_of(x: Storage) -> Shape:
-    return x.shape if isinstance(x, Partial) else x.array_shape
-
-
 def _steps(step: Fusion | Product | HostCall, plan: Plan, users: Users, homes: Homes) -> Iterator[Step]:
     if isinstance(step, Fusion):
         yield from map(_kernel_step, lower(step, plan, users))
@@ -196,11 +193,8 @@ def copy_step(source: Storage, target: Storage) -> Step:
     elements, copies = b.argument(name), b.argument(name, True)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.store(copies, index, b.load(elements, index))
-    return _kernel_step(LoweredKernel(b.kernel, [source, target], shape_of(source).size, CHUNK, []))
-
-
-def _is_copy(step: Step) -> bool:
-    return isinstance(step.work, LoweredKernel) and step.work.kernel.name == "copy"
+    kernel = LoweredKernel(b.kernel, [source, target], shape_of(source).size, CHUNK, [])
+    return Step(kernel, [source], [target], is_copy=True)
 
 
 def _copy_result(block: Block, k: int) -> None:
@@ -223,11 +217,15 @@ def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]
     for k, parameter in enumerate(parameters):
         chain = _chain_of_copies(block, homes, block.results[k], parameter)
         kept = {*pointed, *(homes[x] for j, x in enumerate(block.results) if j != k)}
-        if chain and all(homes[step.reads[0]] not in kept for step in chain) and all(_make_last(block, homes, step) for step in chain):
+        if (
+            chain
+            and all(homes[step.reads[0]] not in kept for step in chain)
+            and all(_make_last(block, homes, step) for step in chain)
+        ):
             shared.add(k)
             for step in chain:
                 _merge(block, homes, step)
-    for step in [step for step in block.steps if _is_copy(step)]:
+    for step in [step for step in block.steps if step.is_copy]:
         source = homes[step.reads[0]]
         own = _is_own(source) and source not in pointed and source not in map(homes.__getitem__, block.results)
         if own and _make_last(block, homes, step):
@@ -247,7 +245,7 @@ def _chain_of_copies(block: Block, homes: Homes, result: Storage, parameter: Ins
     chain: list[Step] = []
     home = homes[result]
     while home is not parameter:
-        made = [step for step in block.steps if _is_copy(step) and homes[step.writes[0]] is home]
+        made = [step for step in block.steps if step.is_copy and homes[step.writes[0]] is home]
         if not made:
             return []
         chain.append(made[0])

@@ -6,7 +6,18 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tinyxla.backends.numba.loops import Buffer, Compute, Kernel, Literal, Load, Statement, Store, Value
+from tinyxla.backends.numba.loops import (
+    Buffer,
+    Compute,
+    Kernel,
+    Literal,
+    Load,
+    Matrix,
+    Multiply,
+    Statement,
+    Store,
+    Value,
+)
 
 
 def canonical(kernel: Kernel) -> str:
@@ -37,6 +48,9 @@ class _Canonical:
             return f"{operand.type}:{_exact(operand.value)}"
         return str(operand)
 
+    def _matrix(self, x: Matrix) -> str:
+        return f"({self.numbers[x.buffer.name]} {self._text(x.start)} {x.pitch} {x.transposed})"
+
     def _block(self, statements: Sequence[Statement]) -> None:
         lines, text = self.lines, self._text
         for statement in statements:
@@ -50,13 +64,16 @@ class _Canonical:
             elif isinstance(statement, Store):
                 target = self.numbers[statement.buffer.name]
                 lines.append(f"store {target} {text(statement.index)} {text(statement.value)}")
+            elif isinstance(statement, Multiply):
+                matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
+                lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.more)))}")
             else:
                 bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
                 initials = " ".join(text(carried.initial) for carried in statement.carried)
                 inside = " ".join(f"{self._new(c.inside)} {c.inside.type}" for c in statement.carried)
                 lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({inside}) {{")
                 self._block(statement.body)
-                lines.append("} " + " ".join(text(carried.updated) for carried in statement.carried))
+                lines.append(f"}} {' '.join(text(c.updated) for c in statement.carried)} {text(statement.again)}")
                 for carried in statement.carried:
                     self._new(carried.result)
 

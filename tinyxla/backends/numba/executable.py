@@ -299,7 +299,7 @@ def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _H
 
 
 def _callback(host_calls: list[_HostCall], failures: dict[int, BaseException]) -> Any:
-    """What the schedule calls: runs a host call; an exception is kept, by the address of the slots, and ends the run."""
+    """What the schedule calls: runs a host call; an exception is kept, by the address of the slots, and ends it."""
 
     def run(number: int, slots: int) -> int:
         try:

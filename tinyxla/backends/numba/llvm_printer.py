@@ -4,13 +4,14 @@ The text has one public function, `void name(ptr table, i64 first, i64 last)`: `
 kernel's arguments, in order. It hands them to a body whose parameters say that they do not overlap, which is what lets
 LLVM vectorise. Loops come out rotated (a guard, then a loop that tests at its end), as LLVM's loop passes want them.
 
-Operations that take more than a few instructions become functions of their own, which LLVM inlines: their text is made
-once in a process.
+Operations that take more than a few instructions become functions of their own, which LLVM inlines, unless that would
+make the kernel long: their text is made once in a process.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,25 +41,32 @@ from tinyxla.backends.numba.loops import (
     Kernel,
     Load,
     Loop,
+    Matrix,
+    Multiply,
     Operand,
     Statement,
     Store,
     Value,
 )
+from tinyxla.backends.numba.vector_functions import callable_function, kept, vector_lengths
 
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
 
 _VECTOR = 16  # a loop count that is no multiple of this leaves a tail
 _LONG = 512  # from this count on, the tail matters less than what masks cost in every iteration
+_FEW = 3  # times that a function is taken in, however long it is
+_MOST_LINES = 400  # of text that a function may take up where it is taken in
 
 
-def print_llvm(kernel: Kernel, name: str | None = None, masked_tails: bool = False) -> str:
+def print_llvm(
+    kernel: Kernel, name: str | None = None, masked_tails: bool = False, vector_bytes: int | None = None
+) -> str:
     """The module that defines the kernel as `name` (by default its own name).
 
     `masked_tails` asks that short loops end in a masked vector rather than in single elements: for processors that
-    have masks.
+    have masks. Where `vector_bytes` says how long vectors are, long functions that occur many times are called.
     """
-    return _Printer(kernel, masked_tails).module(name or kernel.name)
+    return _Printer(kernel, masked_tails, vector_bytes).module(name or kernel.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class _Function:
 
     name: str
     text: str
+    registers: tuple[str, ...]  # the types of its parameters
     result: str
     declarations: frozenset[str]
 
@@ -87,18 +96,32 @@ def _function(op: str, types: tuple[str, ...], result: str, attributes: tuple[tu
     name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
     parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
     head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
-    return _Function(name, "\n".join([head, *emitter.lines, "}"]), register, frozenset(emitter.declarations))
+    text = "\n".join([head, *emitter.lines, "}"])
+    registers = tuple(x.register for operand in operands for x in scalars(operand))
+    return _Function(name, text, registers, register, frozenset(emitter.declarations))
+
+
+@dataclass(slots=True)
+class _Use:
+    """Of a function in a kernel: how often, and the least known number of iterations of a loop around."""
+
+    function: _Function
+    times: int = 0
+    iterations: float = math.inf
 
 
 class _Printer:
     """Prints one kernel; `values` maps the names of the loop IR to scalars."""
 
-    def __init__(self, kernel: Kernel, masked_tails: bool) -> None:
+    def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None) -> None:
         self.kernel = kernel
         self.masked_tails = masked_tails
+        self.vector_bytes = vector_bytes
         self.emitter = Emitter()
         self.values: dict[str, Number] = {}
-        self.functions: dict[str, str] = {}
+        self.functions: dict[str, _Use] = {}
+        self.iterations = math.inf  # of the loop whose statements are printed now, if that is known
+        self.widest = 1  # bytes of an element in memory
         self.metadata: list[str] = []
         self.parallel = ""  # the access group of the loop whose statements are printed now, as an instruction's suffix
 
@@ -120,13 +143,36 @@ class _Printer:
                 "entry:",
                 *emitter.lines,
                 "}",
-                *self.functions.values(),
+                *self._functions(),
                 *sorted(emitter.declarations),
                 'attributes #0 = { noinline nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }',
                 *self.metadata,
                 "",
             ]
         )
+
+    def _functions(self) -> list[str]:
+        texts: list[str] = []
+        called: list[str] = []
+        for use in self.functions.values():
+            function, lengths = use.function, self._vector_lengths(use)
+            if lengths:
+                called += [function.name, *(f"{function.name}.{n}" for n in lengths)]
+                texts.append(callable_function(function.name, function.text, function.registers, lengths))
+            else:
+                texts.append(function.text)
+        return texts + kept(called)
+
+    def _vector_lengths(self, use: _Use) -> list[int]:
+        """Of the vectors that a function is called with; none if it is taken in."""
+        function, register = use.function, use.function.result
+        total = use.times * function.text.count("\n")
+        if self.vector_bytes is None or use.times <= _FEW or total <= _MOST_LINES:
+            return []
+        if register not in ("float", "double") or {register} != {*function.registers}:
+            return []
+        lengths = vector_lengths(register, self.widest, self.vector_bytes)
+        return lengths if use.iterations >= max(lengths) else []
 
     def _scratch(self, buffers: Sequence[Buffer]) -> None:
         total = 0
@@ -148,6 +194,8 @@ class _Printer:
                 self.values[statement.result.name] = self._load(statement)
             elif isinstance(statement, Store):
                 self._store(statement)
+            elif isinstance(statement, Multiply):
+                self._multiply(statement)
             else:
                 self._loop(statement)
 
@@ -172,7 +220,9 @@ class _Printer:
         if op in INLINE:
             return emit(op, operands, types, result, dict(attributes))
         function = _function(op, types, result, attributes)
-        self.functions[function.name] = function.text
+        use = self.functions.setdefault(function.name, _Use(function))
+        use.times += 1
+        use.iterations = min(use.iterations, self.iterations)
         self.emitter.declarations |= function.declarations
         arguments = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
         value = self.emitter.value(f"call {function.result} @{function.name}({arguments})")
@@ -184,6 +234,7 @@ class _Printer:
     def _addresses(self, buffer: Buffer, index: Index) -> list[str]:
         """Of the element; of its real and its imaginary part."""
         memory, position = memory_type(buffer.type), self._index(index)
+        self.widest = max(self.widest, BYTES[memory])
         address = self.emitter.value
         if buffer.type not in PARTS:
             return [address(f"getelementptr inbounds {memory}, ptr %{buffer.name}, i64 {position}")]
@@ -221,6 +272,20 @@ class _Printer:
         for text, address in zip(texts, addresses, strict=True):
             emitter.line(f"store {memory} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
 
+    def _multiply(self, x: Multiply) -> None:
+        """A call of the function that `blas.multiplier` provides."""
+
+        def place(matrix: Matrix) -> str:
+            return self._addresses(matrix.buffer, matrix.start)[0]
+
+        matrices = (x.result, x.left, x.right)
+        integers: list[Index] = [*x.sizes, *(m.pitch for m in matrices), *(int(m.transposed) for m in matrices[1:])]
+        arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.more)]
+        name = multiplier_name(x.result.buffer.type)
+        self.emitter.line(f"call void @{name}({', '.join(arguments)})")
+        types = ", ".join(argument.split()[0] for argument in arguments)
+        self.emitter.declarations.add(f"declare void @{name}({types})")
+
     def _loop(self, loop: Loop) -> None:
         start, stop = loop.start, loop.stop
         if isinstance(start, int) and isinstance(stop, int) and start >= stop:
@@ -242,13 +307,18 @@ class _Printer:
         initials = [self._operand(carried.initial) for carried in loop.carried]
         for carried in loop.carried:
             self.values[carried.inside.name] = named(emitter, carried.inside.type, carried.inside.name)
+            self.widest = max(self.widest, BYTES[memory_type(carried.inside.type)])
         annotation = self._annotate(loop)
+        around, self.iterations = self.iterations, _iterations(loop)
         self._block(loop.body)
+        self.iterations = around
         self.parallel = ""
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
-        emitter.line(f"%{name}.more = icmp slt i64 %{name}.next, {limit}")
-        emitter.line(f"br i1 %{name}.more, label %{body}, label %{end}{annotation}")
+        more = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
+        if loop.again is not None:
+            more = emitter.value(f"and i1 {more}, {self._operand(loop.again).text}")
+        emitter.line(f"br i1 {more}, label %{body}, label %{end}{annotation}")
         latch = emitter.block
         emitter.start_block(end)
         merged = [f"  %{name} = phi i64 [ {first}, %{before} ], [ %{name}.next, %{latch} ]"]
@@ -265,7 +335,7 @@ class _Printer:
     def _annotate(self, loop: Loop) -> str:
         """What LLVM should know of an innermost loop, as the suffix of its branch: that its iterations do not meet in
         memory, and whether to mask its tail."""
-        if any(isinstance(statement, Loop) for statement in loop.body):
+        if any(isinstance(statement, (Loop, Multiply)) for statement in loop.body):
             return ""
         facts: list[str] = []
         if not loop.sequential:
@@ -290,6 +360,16 @@ class _Printer:
 
 
 _INDEXING = (("index", True),)
+
+
+def multiplier_name(type: str) -> str:
+    """The function that multiplies matrices of this element type."""
+    return f"tinyxla_multiply_{type}"
+
+
+def _iterations(loop: Loop) -> float:
+    """As far as they are known."""
+    return loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else math.inf
 
 
 def _updated(carried: Carried) -> Operand:

@@ -17,6 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 INDEX = "s64"
+SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
+
+
+def held(type: str) -> str:
+    """The type of the scalars that stand for elements of a type: bytes, for one that loops only store."""
+    return type if type in SCALARS else "u8"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,7 +98,8 @@ class Carried:
 @dataclass(slots=True)
 class Loop:
     """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores
-    to and loads from scratch or output elements of other iterations when `sequential` is set."""
+    to and loads from scratch or output elements of other iterations when `sequential` is set. With `again`, a pred that
+    the body computes, the loop ends after the first iteration in which it is false."""
 
     index: Value
     start: Index
@@ -100,9 +107,32 @@ class Loop:
     body: list[Statement]
     carried: list[Carried]
     sequential: bool = False
+    again: Operand | None = None
 
 
-Statement = Compute | Load | Store | Loop
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Part of a buffer as a matrix: rows begin `pitch` elements apart, or columns if it is `transposed`."""
+
+    buffer: Buffer
+    start: Index
+    pitch: int
+    transposed: bool = False
+
+
+@dataclass(slots=True)
+class Multiply:
+    """result[m, n] = left[m, k] @ right[k, n], by the BLAS. Where `more` is 1 and not 0, the product is added to what
+    the result has. The result is not transposed."""
+
+    result: Matrix
+    left: Matrix
+    right: Matrix
+    sizes: tuple[Index, Index, Index]  # m, n, k
+    more: Index = 0
+
+
+Statement = Compute | Load | Store | Loop | Multiply
 
 
 @dataclass(slots=True)
@@ -128,12 +158,12 @@ class Builder:
 
     def argument(self, type: str, written: bool = False) -> Buffer:
         kernel = self.kernel
-        buffer = Buffer(type, f"{'out' if written else 'in'}{len(kernel.arguments)}", None, written)
+        buffer = Buffer(held(type), f"{'out' if written else 'in'}{len(kernel.arguments)}", None, written)
         kernel.arguments.append(buffer)
         return buffer
 
     def scratch(self, type: str, size: int) -> Buffer:
-        buffer = Buffer(type, f"row{len(self.kernel.scratch)}", size, True)
+        buffer = Buffer(held(type), f"row{len(self.kernel.scratch)}", size, True)
         self.kernel.scratch.append(buffer)
         return buffer
 
@@ -149,6 +179,7 @@ class Builder:
 
     def compute(self, op: str, type: str, *operands: Operand, **attributes: Any) -> Value:
         """One scalar operation; an equal one made before in an enclosing block is used again."""
+        type = held(type) if op == "select" else type
         sorted_attributes = tuple(sorted(attributes.items()))
         key = (op, type, tuple(_identity(x) for x in operands), sorted_attributes)
         found = self._shared(key)
@@ -171,6 +202,11 @@ class Builder:
     def store(self, buffer: Buffer, index: Index, value: Operand) -> None:
         self._blocks[-1].append(Store(buffer, index, value))
 
+    def multiply(
+        self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], more: Index = 0
+    ) -> None:
+        self._blocks[-1].append(Multiply(result, left, right, sizes, more))
+
     def index(self, op: str, left: Index, right: Index) -> Index:
         """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0
         for `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what
@@ -191,7 +227,8 @@ class Builder:
     def loop(
         self, start: Index, stop: Index, carried: Sequence[Operand] = (), sequential: bool = False
     ) -> Generator[tuple[Value, Loop]]:
-        """Open a loop; inside, set `loop.carried[k].updated`; after it, read `loop.carried[k].result`."""
+        """Open a loop; inside, set `loop.carried[k].updated`, and `loop.again` where there is an early end; after it,
+        read `loop.carried[k].result`."""
         loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
         loop.carried = [Carried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
         self._blocks[-1].append(loop)

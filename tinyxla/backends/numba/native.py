@@ -40,7 +40,9 @@ SIZE_LIMIT = 256 * 1024 * 1024  # bytes on disk; `$TINYXLA_CACHE_BYTES` sets ano
 _SUFFIXES = (".object", ".part")
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, with the switch that `_single_vector_loop` turns
 _WRITES_BETWEEN_EVICTIONS = 64
-_EMITTERS = ("loops.py", "canonical.py", "llvm_operations.py", "llvm_printer.py", "llvm_scalar.py", "native.py")
+_EMITTERS = tuple(
+    f"{name}.py" for name in "loops canonical llvm_operations llvm_printer llvm_scalar native vector_functions".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def compile_kernel(kernel: Kernel) -> int:
     name = f"kernel_{key[:32]}"
 
     def text() -> str:
-        return print_llvm(kernel, name, masked_tails=_has_masks())
+        return print_llvm(kernel, name, masked_tails=_has_masks(), vector_bytes=_vector_bytes())
 
     return _compiled(key, text, [name], _shared_engine)[name]
 
@@ -88,6 +90,11 @@ def compile_llvm(text: str, names: Sequence[str]) -> dict[str, int]:
     the process (the C library's, say), else `UnsupportedKernel` names what is missing.
     """
     return dict(_compiled(_key(text, *names), lambda: text, names, _new_engine))
+
+
+def provide_function(name: str, address: int) -> None:
+    """Let native code call what is at an address by a name."""
+    llvm.add_symbol(name, address)
 
 
 def cache_info() -> CacheInfo:
@@ -144,6 +151,11 @@ def _processor() -> tuple[str, str]:
 
 def _has_masks() -> bool:
     return "+avx512vl" in _processor()[1]
+
+
+def _vector_bytes() -> int:
+    features = _processor()[1]
+    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
 
 
 def _target_machine() -> llvm.TargetMachine:

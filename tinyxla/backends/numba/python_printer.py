@@ -11,7 +11,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyxla.backends.numba.loops import Compute, Index, Kernel, Literal, Load, Loop, Operand, Statement, Store, Value
+from tinyxla.backends.numba.loops import (
+    Compute,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Multiply,
+    Operand,
+    Statement,
+    Store,
+    Value,
+)
 
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
 _CONSTRUCTORS = {
@@ -199,6 +211,17 @@ def reduce_precision(x, exponent_bits, mantissa_bits):
         kept = 0.0
     return type(x)(math.copysign(kept, x))
 """,
+    "multiply": """
+def multiply(c, c_start, c_steps, a, a_start, a_steps, b, b_start, b_steps, m, n, k, more):
+    for i in range(m):
+        for j in range(n):
+            place = c_start + i * c_steps[0] + j * c_steps[1]
+            if not more:
+                c[place] = 0
+            for p in range(k):
+                left = a[a_start + i * a_steps[0] + p * a_steps[1]]
+                c[place] += left * b[b_start + p * b_steps[0] + j * b_steps[1]]
+""",
     "remainder": """
 def remainder(x, y):
     if y == 0:
@@ -279,8 +302,18 @@ class _Printer:
             elif isinstance(statement, Store):
                 element = f"{statement.buffer.name}[{self._index(statement.index)}]"
                 self.lines.append(f"{indent}{element} = {self._operand(statement.value)}")
+            elif isinstance(statement, Multiply):
+                self.lines.append(f"{indent}{self._multiply(statement)}")
             else:
                 self._loop(statement, indent)
+
+    def _multiply(self, x: Multiply) -> str:
+        matrices = [
+            f"{m.buffer.name}, {self._index(m.start)}, {steps[::-1] if m.transposed else steps}"
+            for m in (x.result, x.left, x.right)
+            for steps in [(m.pitch, 1)]
+        ]
+        return f"multiply({', '.join([*matrices, *map(self._index, (*x.sizes, x.more))])})"
 
     def _loop(self, loop: Loop, indent: str) -> None:
         self.indices.add(loop.index.name)
@@ -291,10 +324,15 @@ class _Printer:
         self.lines.append(f"{indent}for {loop.index.name} in range({bounds}):")
         body = len(self.lines)
         self._block(loop.body, indent + "    ")
+        if loop.again is not None:
+            self.lines.append(f"{indent}    more = {self._operand(loop.again)}")
         if loop.carried:
             names = ", ".join(carried.inside.name for carried in loop.carried)
             updates = ", ".join(self._operand(carried.updated or carried.inside) for carried in loop.carried)
             self.lines.append(f"{indent}    {names} = {updates}")
+        if loop.again is not None:
+            self.lines.append(f"{indent}    if not more:")
+            self.lines.append(f"{indent}        break")
         if len(self.lines) == body:
             self.lines.append(f"{indent}    pass")
         for carried in loop.carried:

@@ -1,0 +1,178 @@
+"""Linear algebra, under the names of `jax.scipy.linalg`.
+
+SciPy's options on how to compute (`overwrite_a`, `check_finite` and the like) are not taken: arrays do not change, and
+what is not finite gives NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy.arguments import array_of, promoted
+from tinyxla.numpy.linalg import det, inv, matrices, solve_lu, system, triangular
+from tinyxla.numpy.operations import factorizations, linear_algebra
+from tinyxla.shapes import Shape
+from tinyxla.tracing.array import Array
+
+ArrayLike = Any
+_TRANSPOSES = {0: "NO_TRANSPOSE", 1: "TRANSPOSE", 2: "ADJOINT", "N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
+
+
+def cholesky(a: ArrayLike, lower: bool = False) -> Array:
+    """The factor U of positive definite matrices U* U, or L of L L* if `lower`; one triangle is read.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 1.],
+           [0., 2.]], dtype=float32)
+    """
+    x = matrices("scipy.linalg.cholesky", a, square=True)
+    return linear_algebra.cholesky(x, lower=bool(lower))
+
+
+def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
+    """What `cho_solve` takes: the factor that `cholesky` gives, and `lower`."""
+    return cholesky(a, lower), bool(lower)
+
+
+def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
+    """The x of a x = b, by the factor of a.
+
+    >>> cho_solve(cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]])), np.array([8.0, 12.0]))
+    Array([1., 2.], dtype=float32)
+    """
+    factor, lower = c_and_lower
+    x, y, vector = system("scipy.linalg.cho_solve", factor, b)
+    first, second = ("NO_TRANSPOSE", "ADJOINT") if lower else ("ADJOINT", "NO_TRANSPOSE")
+    found = triangular(x, triangular(x, y, lower, transpose_a=first), lower, transpose_a=second)
+    return tnp.squeeze(found, -1) if vector else found
+
+
+def solve_triangular(
+    a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
+) -> Array:
+    """The x of a x = b for a triangular a, of which one triangle is read.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        b: a vector of n elements, or matrices of shape [..., n, k].
+        trans: 0 or `"N"` for a itself, 1 or `"T"` for its transpose, 2 or `"C"` for the conjugate of that.
+        lower: read the lower triangle.
+        unit_diagonal: the diagonal is all 1, and not read.
+
+    >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True)
+    Array([1., 2.], dtype=float32)
+    """
+    what = "scipy.linalg.solve_triangular"
+    if trans not in _TRANSPOSES:
+        raise ArgumentError(f"{what}: trans must be 0, 1, 2, 'N', 'T' or 'C', but got {trans!r}.")
+    x, y, vector = system(what, a, b)
+    found = triangular(x, y, bool(lower), bool(unit_diagonal), _TRANSPOSES[trans])
+    return tnp.squeeze(found, -1) if vector else found
+
+
+def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str = "gen") -> Array:
+    """The x of a x = b, for general matrices or, with `assume_a="pos"`, for positive definite ones.
+
+    >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
+    Array([1., 2.], dtype=float32)
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ArgumentError(f"scipy.linalg.solve: assume_a must be 'gen', 'sym', 'her' or 'pos', but got {assume_a!r}.")
+    return cho_solve(cho_factor(a, lower), b) if assume_a == "pos" else tnp.linalg.solve(a, b)
+
+
+def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
+    """What `lu_solve` takes: the factors of a, and the exchanges of rows."""
+    factors, pivots, _ = factorizations.lu(matrices("scipy.linalg.lu_factor", a))
+    return factors, pivots
+
+
+def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike) -> Array:
+    """The x of a x = b, by the factors of a.
+
+    >>> lu_solve(lu_factor(np.array([[2.0, 0.0], [0.0, 4.0]])), np.array([2.0, 8.0]))
+    Array([1., 2.], dtype=float32)
+    """
+    factors, y, vector = system("scipy.linalg.lu_solve", lu_and_piv[0], b)
+    pivots: Any = array_of(lu_and_piv[1], "scipy.linalg.lu_solve")
+    permutation = factorizations.pivots_to_permutation(pivots, permutation_size=factors.shape[-1])
+    found = solve_lu(factors, permutation, y)
+    return tnp.squeeze(found, -1) if vector else found
+
+
+def lu(a: ArrayLike) -> tuple[Array, Array, Array]:
+    """P, L and U of a = P L U: a permutation matrix, and triangular factors, the lower one with a diagonal of 1.
+
+    >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[1]
+    Array([[1.  , 0.  ],
+           [0.25, 1.  ]], dtype=float32)
+    """
+    x: Any = matrices("scipy.linalg.lu", a)
+    factors, _, permutation = factorizations.lu(x)
+    k = min(x.shape[-2:])
+    lower = tnp.tril(factors[..., :k], -1) + tnp.eye(x.shape[-2], k, dtype=x.dtype)
+    order = tnp.expand_dims(permutation, -2) == tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1)
+    return order.astype(x.dtype), lower, tnp.triu(factors[..., :k, :])
+
+
+def qr(a: ArrayLike, mode: str = "full") -> Any:
+    """Q and R of a = Q R; Q is square with the mode `"full"`, else the mode is `"economic"`, or `"r"` for R alone."""
+    if mode not in ("full", "economic", "r"):
+        raise ArgumentError(f"scipy.linalg.qr: mode must be 'full', 'economic' or 'r', but got {mode!r}.")
+    found = tnp.linalg.qr(a, "reduced" if mode == "economic" else "complete")
+    return (found.R,) if mode == "r" else tuple(found)
+
+
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """U, the singular values, and V* of matrices, or only the values; as `tinyxla.numpy.linalg.svd`."""
+    found = tnp.linalg.svd(a, full_matrices, compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+def eigh(a: ArrayLike, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read."""
+    found = tnp.linalg.eigh(a, "L" if lower else "U", symmetrize_input=False)
+    return found.eigenvalues if eigvals_only else tuple(found)
+
+
+def block_diag(*arrs: ArrayLike) -> Array:
+    """A matrix with the given ones along its diagonal, and zeros.
+
+    >>> block_diag(np.ones((1, 2)), 5.0)
+    Array([[1., 1., 0.],
+           [0., 0., 5.]], dtype=float32)
+    """
+    arrays, _ = promoted("scipy.linalg.block_diag", *arrs)
+    if any(x.ndim > 2 for x in arrays):
+        shapes = ", ".join(str(Shape.of(x)) for x in arrays)
+        raise ShapeError(f"scipy.linalg.block_diag: takes numbers, vectors and matrices, but got {shapes}.")
+    blocks = [tnp.atleast_2d(x) for x in arrays]
+    total = sum(x.shape[1] for x in blocks)
+    rows: list[Any] = []
+    before = 0
+    for x in blocks:
+        rows.append(tnp.pad(x, ((0, 0), (before, total - before - x.shape[1]))))
+        before += x.shape[1]
+    return tnp.concatenate(rows, 0)
+
+
+__all__ = [
+    "block_diag",
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "det",
+    "eigh",
+    "inv",
+    "lu",
+    "lu_factor",
+    "lu_solve",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
+]
