@@ -24,7 +24,7 @@ class InterpretedModule:
     def __call__(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         result = calls.evaluate(self.module.entry, arguments)
         parts = result if isinstance(self.module.entry.root.shape, TupleShape) else (result,)
-        return [np.asarray(part) for part in parts]
+        return [np.asarray(part, order="C") for part in parts]
 
     def as_text(self) -> str:
         return "\n".join(repr(x) for x in self.module.entry.instructions)

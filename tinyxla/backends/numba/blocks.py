@@ -168,15 +168,15 @@ def _steps(step: Fusion | Product | HostCall, plan: Plan, users: Users, homes: H
         return
     x = step.root
     nest = own_nest(x)
-    if x.op.name in _STRUCTURED:
-        yield from _STRUCTURED[x.op.name](x, users, homes)
-    elif nest is not None:
+    if nest is not None:
         begins = nest.updates(x)
         for result in results_of(x, users):
             number = result.attributes.index if result is not x else 0
             if number in begins:
                 yield copy_step(buffer_of(x.operands[begins[number]]), result)
         yield from map(_kernel_step, nest.lower(x, plan, users))
+    elif x.op.name in _STRUCTURED:
+        yield from _STRUCTURED[x.op.name](x, users, homes)
     else:
         yield Step(step, [buffer_of(o) for o in x.operands], [*results_of(x, users)])
 

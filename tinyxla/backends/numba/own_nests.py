@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tinyxla.backends.numba import convolution, ragged, scatter, sorting, windows
+from tinyxla.backends.numba import convolution, ragged, scalars, scatter, sorting, windows
 from tinyxla.backends.numba.lowering import LoweredKernel, Users
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
@@ -31,18 +31,20 @@ class OwnNest(NamedTuple):
 
 
 OWN_NESTS: dict[str, OwnNest] = {
+    "conditional": OwnNest(scalars.supports, scalars.lower),
     "convolution": OwnNest(convolution.supports, convolution.lower),
     "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
     "ragged-dot": OwnNest(ragged.supports, ragged.lower),
     "reduce-window": OwnNest(windows.supports_reduce, windows.lower_reduce),
     "select-and-scatter": OwnNest(windows.supports_select, windows.lower_select),
+    "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
     "topk": OwnNest(sorting.supports_top, sorting.lower_top),
-    "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
+    "while": OwnNest(scalars.supports, scalars.lower),
 }
 
 
 def own_nest(x: Instruction) -> OwnNest | None:
-    """How an instruction is lowered by itself, or None if the host evaluates it."""
+    """How an instruction is lowered by itself, or None if it is no nest."""
     nest = OWN_NESTS.get(x.op.name)
     return nest if nest is not None and nest.supports(x) else None
