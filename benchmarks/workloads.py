@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.libraries import Library
+from benchmarks.operations import OPERATIONS, Operation
 
 ROOT = Path(__file__).parents[1]
 LAYER_SIZES = (64, 256, 128, 10)
@@ -197,6 +198,14 @@ def _hundred_leaves(library: Library) -> Callable[[], object]:
     return partial(library.tx.jit(lambda tree: library.tx.tree_util.tree_map(lambda leaf: leaf + 1, tree)), tree)
 
 
+def _operation(operation: Operation) -> Calls:
+    def build(library: Library) -> Callable[[], object]:
+        inputs = [library.jnp.array(x) for x in operation.inputs(np.random.default_rng(0))]
+        return partial(library.tx.jit(operation.make(library.tx)), *inputs)
+
+    return Calls(operation.name, build, transforms=True)
+
+
 # Whole processes.
 
 _IMPORT = """
@@ -259,6 +268,7 @@ WORKLOADS: tuple[Calls | Once, ...] = (
     Calls("mean of rows, 4096 x 1024", _on_normals(row_means, 4096, 1024)),
     Calls("mean of columns, 4096 x 1024", _on_normals(column_means, 4096, 1024)),
     Calls("matmul, 1024 x 1024", _on_normals(square_matmul, 1024, 1024)),
+    *map(_operation, OPERATIONS),
     Calls("dispatch: x + 1", _add_one, transforms=True, wait_each=False),
     Calls("dispatch: 100 leaves", _hundred_leaves, transforms=True, wait_each=False),
     Calls("eager: a + a, 1e3", _on_normals(twice, 10**3, compiled=False), wait_each=False),

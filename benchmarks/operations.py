@@ -1,0 +1,128 @@
+"""Workloads of one operation or loop each: windows, convolutions, order, indexing, loops, random bits, transforms.
+
+`OPERATIONS` has for each a function `make(tx)` of the library, which gives the function to compile, and its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`inputs(generator)` gives the arrays that the function takes."""
+
+    name: str
+    make: Callable[[Any], Function]
+    inputs: Callable[[np.random.Generator], tuple[Any, ...]]
+
+
+def _normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[Any, ...]]:
+    return lambda generator: tuple(generator.standard_normal(shape, dtype=np.float32) for shape in shapes)
+
+
+def _rows(generator: np.random.Generator) -> tuple[Any, ...]:
+    table = generator.standard_normal((10_000, 64), dtype=np.float32)
+    updates = generator.standard_normal((20_000, 64), dtype=np.float32)
+    return table, generator.integers(0, 10_000, 20_000, dtype=np.int32), updates
+
+
+def _max_pool(tx: Any) -> Function:
+    window = (1, 2, 2, 1)
+    return lambda x: tx.lax.reduce_window(x, -np.inf, tx.lax.max, window, window, "VALID")
+
+
+def _convolution(tx: Any, groups: int = 1) -> Function:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lambda x, kernel: tx.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=numbers, feature_group_count=groups
+    )
+
+
+def _summed_gradient(function: Function, tx: Any, arguments: tuple[int, ...] = (0,)) -> Function:
+    return tx.grad(lambda *x: tx.numpy.sum(function(*x) ** 2), arguments)
+
+
+def _counting(tx: Any) -> Function:
+    def step(carry: Any) -> tuple[Any, Any]:
+        return carry[0] + 1, carry[1] * 0.999 + 1
+
+    return lambda x: tx.lax.while_loop(lambda carry: carry[0] < 100_000, step, (0, x[0]))
+
+
+def _lorenz(tx: Any) -> Function:
+    """The last state of 1,000 Runge-Kutta steps."""
+
+    def slope(x: Any) -> Any:
+        return tx.numpy.stack([10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]])
+
+    def step(x: Any, _: Any) -> tuple[Any, None]:
+        k1 = slope(x)
+        k2 = slope(x + 0.005 * k1)
+        k3 = slope(x + 0.005 * k2)
+        k4 = slope(x + 0.01 * k3)
+        return x + 0.01 / 6 * (k1 + 2 * k2 + 2 * k3 + k4), None
+
+    return lambda x: tx.numpy.sum(tx.lax.scan(step, x, None, length=1000)[0])
+
+
+def _lstm(tx: Any) -> Function:
+    """The sum of the outputs of an LSTM of 64 units on a sequence of vectors."""
+    xp, sigmoid = tx.numpy, tx.nn.sigmoid
+
+    def cell(carry: Any, x: Any, weights: Any) -> tuple[Any, Any]:
+        output, memory = carry
+        into, forget, change, out = xp.split(xp.concatenate([x, output]) @ weights, 4)
+        memory = sigmoid(forget) * memory + sigmoid(into) * xp.tanh(change)
+        output = sigmoid(out) * xp.tanh(memory)
+        return (output, memory), output
+
+    def total(weights: Any, sequence: Any) -> Any:
+        start = (xp.zeros(64), xp.zeros(64))
+        return xp.sum(tx.lax.scan(lambda carry, x: cell(carry, x, weights), start, sequence)[1])
+
+    return total
+
+
+def _normal_numbers(tx: Any) -> Function:
+    return lambda x: tx.random.normal(tx.random.key(0), (10**6,)) + x
+
+
+_IMAGES = ((8, 32, 32, 64), (3, 3, 64, 64))
+_DEPTHWISE = ((8, 32, 32, 64), (3, 3, 1, 64))
+_LSTM_SHAPES = ((128, 256), (200, 64))
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("cumulative sum, 1e6", lambda tx: tx.numpy.cumsum, _normal((10**6,))),
+    Operation("cumulative sum of rows, 1000 x 1000", lambda tx: lambda x: tx.numpy.cumsum(x, 1), _normal((1000, 1000))),
+    Operation("max pool 2 x 2, 16 x 64 x 64 x 32", _max_pool, _normal((16, 64, 64, 32))),
+    Operation("gradient of the max pool", lambda tx: _summed_gradient(_max_pool(tx), tx), _normal((16, 64, 64, 32))),
+    Operation("convolution 3 x 3, 8 x 32 x 32, 64 to 64", _convolution, _normal(*_IMAGES)),
+    Operation(
+        "gradients of the convolution", lambda tx: _summed_gradient(_convolution(tx), tx, (0, 1)), _normal(*_IMAGES)
+    ),
+    Operation("depthwise convolution 3 x 3", lambda tx: _convolution(tx, 64), _normal(*_DEPTHWISE)),
+    Operation("sort, 1e6", lambda tx: tx.numpy.sort, _normal((10**6,))),
+    Operation("argsort, 1e5", lambda tx: tx.numpy.argsort, _normal((10**5,))),
+    Operation("top 10 of rows, 64 x 10000", lambda tx: lambda x: tx.lax.top_k(x, 10), _normal((64, 10_000))),
+    Operation("gather of 20000 rows", lambda tx: lambda x, i, u: x[i], _rows),
+    Operation("scatter-add of 20000 rows", lambda tx: lambda x, i, u: x.at[i].add(u), _rows),
+    Operation("while, 1e5 steps on scalars", _counting, _normal((1,))),
+    Operation("Lorenz, 1000 steps", _lorenz, _normal((3,))),
+    Operation("gradient of Lorenz", lambda tx: tx.grad(_lorenz(tx)), _normal((3,))),
+    Operation("LSTM, 200 steps", _lstm, _normal(*_LSTM_SHAPES)),
+    Operation("gradient of the LSTM", lambda tx: tx.grad(_lstm(tx)), _normal(*_LSTM_SHAPES)),
+    Operation("normal numbers, 1e6", _normal_numbers, _normal((1,))),
+    Operation("FFT of rows, 64 x 4096", lambda tx: lambda x: tx.numpy.abs(tx.numpy.fft.fft(x)), _normal((64, 4096))),
+    Operation(
+        "Cholesky, 300 x 300",
+        lambda tx: lambda x: tx.numpy.linalg.cholesky(x @ x.T + 300 * tx.numpy.eye(300)),
+        _normal((300, 300)),
+    ),
+)
