@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends import Executable, compile_module
+from tinyxla.backends.layouts import compile_laid_out
 from tinyxla.compilation import compiled
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module, is_constant
 from tinyxla.ops import tuples
 from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.text.shapes import read_program_shape
 from tinyxla.tracing import wrap
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
@@ -56,9 +58,18 @@ def _prepare(module: Module, backend: str | None) -> Executable:
         from tinyxla.compiler.passes import inline_calls  # here: no compiler is loaded by `import tinyxla`
 
         computation = inline_calls(computation)
-    made = compiled(computation) if backend is None else compile_module(Module(module.name, computation), backend)
-    module.prepared[backend] = made
+
+    def compile_(changed: Computation) -> Executable:
+        return compiled(changed) if backend is None else compile_module(Module(module.name, changed), backend)
+
+    made = module.prepared[backend] = compile_laid_out(computation, _result_shape(module), compile_)
     return made
+
+
+def _result_shape(module: Module) -> AnyShape:
+    """The shape of the result with the layouts that are asked for: in the head of the text, else at the root."""
+    asked = module.attributes.get("entry_computation_layout")
+    return module.entry.root.shape if asked is None else read_program_shape(asked)[1]
 
 
 def _flattened(module: Module) -> Computation:

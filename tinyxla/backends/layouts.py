@@ -18,7 +18,6 @@ from tinyxla.ops import calls, movement
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, TupleShape
 
-
 Compile = Callable[[Computation], Any]
 Ints = tuple[int, ...]
 

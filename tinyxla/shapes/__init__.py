@@ -1,15 +1,17 @@
 """Element types, shapes and layouts: what is known of a value before there is one."""
 
 from tinyxla.shapes.element_types import OPAQUE, TOKEN, ElementType, element_type, element_types
-from tinyxla.shapes.shape import AnyShape, Layout, Shape, TupleShape
+from tinyxla.shapes.shape import COMBINED, AnyShape, Layout, PaddingValue, Shape, TupleShape
 from tinyxla.shapes.window import Window, WindowDimension, window_text
 
 __all__ = [
+    "COMBINED",
     "OPAQUE",
     "TOKEN",
     "AnyShape",
     "ElementType",
     "Layout",
+    "PaddingValue",
     "Shape",
     "TupleShape",
     "Window",

@@ -5,12 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.shapes.element_types import ElementType, element_type
+
+
+class PaddingValue(Enum):
+    """What stands in the padding of a layout, for any element type."""
+
+    INVALID_PAD = 0
+    ZERO_PAD = 1
+    ONE_PAD = 2
+    LOWEST_PAD = 3
+    HIGHEST_PAD = 4
+    UNKNOWN_PAD = 5
+
+
+COMBINED = -1  # in a tile, `*` in text: the dimension is taken together with the next more minor one
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +41,25 @@ class Layout:
     minor_to_major: tuple[int, ...]
     tiles: tuple[tuple[int, ...], ...] = ()
     padded_dimensions: tuple[int, ...] = ()
-    padding_value: Any = 0
+    padding_value: Any = PaddingValue.ZERO_PAD  # or an element
+
+    def __post_init__(self) -> None:
+        rank = len(self.minor_to_major)
+        if sorted(self.minor_to_major) != list(range(rank)):
+            raise ShapeError(
+                f"Layout: minor_to_major must name each of 0 to {rank - 1} once, but is {list(self.minor_to_major)}."
+            )
+        for tile in self.tiles:
+            if any(size < 1 and size != COMBINED for size in tile) or tile[-1:] == (COMBINED,):
+                raise ShapeError(
+                    f"Layout: a tile must have positive sizes, or {COMBINED} for a dimension that is taken together "
+                    f"with the next one, but is {list(tile)}."
+                )
+        if self.padded_dimensions and len(self.padded_dimensions) != rank:
+            raise ShapeError(
+                f"Layout: padded_dimensions must have a size for each of the {rank} dimensions, but is "
+                f"{list(self.padded_dimensions)}."
+            )
 
     @staticmethod
     def default(rank: int) -> Layout:
@@ -34,7 +67,7 @@ class Layout:
         return Layout(tuple(range(rank - 1, -1, -1)))
 
     def __str__(self) -> str:
-        tiles = "".join(f"({','.join(map(str, tile))})" for tile in self.tiles)
+        tiles = "".join(f"({','.join('*' if n == COMBINED else str(n) for n in tile)})" for tile in self.tiles)
         return "{" + ",".join(map(str, self.minor_to_major)) + (f":T{tiles}" if tiles else "") + "}"
 
 
@@ -49,6 +82,22 @@ class Shape:
     dimensions: tuple[int, ...] = ()
     layout: Layout | None = None  # None: the default layout
     dynamic: tuple[bool, ...] = ()  # for each dimension whether it is; () if none is
+
+    def __post_init__(self) -> None:
+        layout = self.layout
+        if layout is None:
+            return
+        if len(layout.minor_to_major) != self.rank:
+            raise ShapeError(
+                f"Layout: minor_to_major must have the {self.rank} dimensions of {self}, but is "
+                f"{list(layout.minor_to_major)}."
+            )
+        padded = layout.padded_dimensions
+        if padded and any(p < n for p, n in zip(padded, self.dimensions, strict=True)):
+            raise ShapeError(
+                f"Layout: padded_dimensions must have for each dimension of {self} a size no less than its own, but is "
+                f"{list(padded)}."
+            )
 
     @staticmethod
     def of(value: Any) -> Shape:
@@ -71,6 +120,15 @@ class Shape:
     @property
     def is_dynamic(self) -> bool:
         return bool(self.dynamic)
+
+    def in_layout(self, layout: Layout | None) -> Shape:
+        """The same in another layout, or in the default one."""
+        return Shape(self.element_type, self.dimensions, layout, self.dynamic)
+
+    @property
+    def major_to_minor(self) -> tuple[int, ...]:
+        """The dimensions in the order of memory: that whose index varies fastest comes last."""
+        return (self.layout or Layout.default(self.rank)).minor_to_major[::-1]
 
     def with_dynamic(self, dynamic: Sequence[bool]) -> Shape:
         """The same with these dimensions dynamic."""

@@ -1,4 +1,5 @@
-"""Loops, branches and barriers as HLO has them: with one tuple where the graph has arrays.
+"""Loops, branches and barriers as HLO has them: with one tuple where the graph has arrays. Bitcasts, which in HLO take
+the layout of their operand from its shape, are given operands that have it.
 
 `as_written` brings a module to that form before it is printed; `tinyxla.text.parser` brings back what it reads.
 """
@@ -9,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tinyxla.hlo import Computation, Instruction, Module
-from tinyxla.ops import calls, movement
-from tinyxla.shapes import TupleShape
+from tinyxla.ops import calls, hlo_level, movement
+from tinyxla.shapes import Layout, TupleShape
 
 
 class Branches(NamedTuple):
@@ -45,6 +46,8 @@ class _Writer:
             attributes = _changed(attributes, self.of_tuple)
         elif x.op.name == "opt-barrier":
             operands = [_tupled(operands, before)]
+        elif x.op is hlo_level.bitcast:
+            operands = [_laid_out(operands[0], attributes.operand_layout, before)]
         elif x.op.name == "conditional":
             index, *rest = operands
             attributes = _changed(attributes, self.of_tuple)
@@ -82,6 +85,16 @@ class _Writer:
 def _tupled(operands: list[Instruction], before: list[Instruction]) -> Instruction:
     shape = TupleShape(tuple(x.shape for x in operands))
     before.append(Instruction(calls.tuple_, operands, calls.tuple_.attributes(), shape))
+    return before[-1]
+
+
+def _laid_out(x: Instruction, minor_to_major: tuple[int, ...], before: list[Instruction]) -> Instruction:
+    """A copy in another layout, unless x is in that."""
+    shape = x.array_shape
+    if shape.major_to_minor == minor_to_major[::-1]:
+        return x
+    attributes = hlo_level.copy.attributes()
+    before.append(Instruction(hlo_level.copy, (x,), attributes, shape.in_layout(Layout(minor_to_major)), x.source))
     return before[-1]
 
 

@@ -21,7 +21,7 @@ from tinyxla.text.attributes import Context, UnreadableError, read_attributes, r
 from tinyxla.text.hlo_text import OPCODES, TABLES
 from tinyxla.text.lexer import Lexer, Raw, inside, parts, without_comments
 from tinyxla.text.literals import read_literal
-from tinyxla.text.shapes import read_shape
+from tinyxla.text.shapes import read_program_shape, read_shape
 
 _DEEPEST = 100  # computations that call one another
 
@@ -96,7 +96,8 @@ class _Parser:
         lexer = self.lexer
         lexer.expect("HloModule")
         name = lexer.reference("the module's name")
-        attributes = {key: raw.text for key, raw in self.fields().items()}
+        fields = self.fields()
+        attributes = {key: raw.text for key, raw in fields.items()}
         attributes |= self.tables()
         self.lines = _stack_frames(attributes)
         entry: Computation | None = None
@@ -109,7 +110,25 @@ class _Parser:
             entry = computation if marked else entry
         if entry is None:
             lexer.expected("a computation marked ENTRY")
+        if "entry_computation_layout" in fields:
+            self.check_program_shape(fields["entry_computation_layout"], entry)
         return Module(name, entry, attributes)
+
+    def check_program_shape(self, written: Raw, entry: Computation) -> None:
+        """What the head says of the entry must be so, but for layouts: those are what a caller asks for."""
+        try:
+            shapes = read_program_shape(written.text)
+        except HloSyntaxError as error:
+            self.lexer.error(error.reason, written.place)
+        except ValueError as error:
+            self.lexer.error(str(error), written.place)
+        found = (TupleShape(tuple(entry.parameter_shapes)), entry.root.shape)
+        if shapes != found:
+            self.lexer.error(
+                f"entry_computation_layout must be of {found[0]}->{found[1]}, what {entry.name} takes and gives, but "
+                f"is of {shapes[0]}->{shapes[1]}",
+                written.place,
+            )
 
     def fields(self) -> dict[str, Raw]:
         """`, name=value` as often as it comes."""

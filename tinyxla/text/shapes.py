@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from tinyxla.shapes import OPAQUE, TOKEN, AnyShape, Layout, Shape, TupleShape, element_types
-from tinyxla.text.lexer import Lexer
+from tinyxla.errors import ShapeError
+from tinyxla.shapes import COMBINED, OPAQUE, TOKEN, AnyShape, Layout, Shape, TupleShape, element_types
+from tinyxla.text.lexer import Lexer, inside
 
 _TYPES = {**element_types, TOKEN.name: TOKEN, OPAQUE.name: OPAQUE}
-_OTHER_PROPERTY = re.compile(r"[A-Z][A-Za-z]*\([\w,]*\)")  # of memory there is none of here: S(1), E(4), D(D,C), ...
+_OTHER_PROPERTY = re.compile(
+    r"[A-Z#*][A-Za-z]*\([^(){}]*\)"
+)  # of memory there is none of here: S(1), E(4), D(D,C), ...
 _DEEPEST = 50  # tuples inside tuples
 _LARGEST = (1 << 63) - 1
 
@@ -25,6 +28,20 @@ def read_shape(lexer: Lexer, depth: int = 0) -> AnyShape:
             lexer.expect(",")
         elements.append(read_shape(lexer, depth + 1))
     return TupleShape(tuple(elements))
+
+
+def read_program_shape(text: str) -> tuple[TupleShape, AnyShape]:
+    """The shapes of parameters and result: `{(f32[2]{0}, s32[])->f32[2]{0}}`."""
+    lexer = Lexer(inside(text))
+    if not lexer.at("("):
+        lexer.expected("the shapes of parameters in brackets")
+    parameters = read_shape(lexer)
+    assert isinstance(parameters, TupleShape), "it begins with a bracket"
+    lexer.expect("->")
+    result = read_shape(lexer)
+    if not lexer.at_end():
+        lexer.expected("the end of the shape of the result")
+    return parameters, result
 
 
 def _array(lexer: Lexer) -> Shape:
@@ -65,13 +82,17 @@ def _layout(lexer: Lexer, rank: int) -> Layout:
         lexer.error(f"a layout must be an order of all {rank} dimensions, but is {order}", place)
     tiles: list[tuple[int, ...]] = []
     if lexer.accept(":"):
-        if lexer.accept("T"):
-            while lexer.at("("):
-                tiles.append(_tile(lexer))
-        while lexer.accept_match(_OTHER_PROPERTY):
-            pass
+        while not lexer.at("}"):
+            if lexer.accept("T"):
+                while lexer.at("("):
+                    tiles.append(_tile(lexer))
+            elif not lexer.accept_match(_OTHER_PROPERTY):
+                lexer.expected("tiles or another property of a layout")
     lexer.expect("}")
-    return Layout(tuple(order), tuple(tiles))
+    try:
+        return Layout(tuple(order), tuple(tiles))
+    except ShapeError as error:
+        lexer.error(str(error).partition("\n  at ")[0], place)
 
 
 def _tile(lexer: Lexer) -> tuple[int, ...]:
@@ -80,5 +101,5 @@ def _tile(lexer: Lexer) -> tuple[int, ...]:
     while not lexer.accept(")"):
         if sizes:
             lexer.expect(",")
-        sizes.append(lexer.integer("the size of a tile"))
+        sizes.append(COMBINED if lexer.accept("*") else lexer.integer("the size of a tile"))
     return tuple(sizes)

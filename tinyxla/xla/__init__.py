@@ -14,7 +14,7 @@ each is a method of builders: `Add(x, y)`, `Add(builder, x, y)` and `builder.Add
 """
 
 from tinyxla.ops.accuracy import ResultAccuracy
-from tinyxla.shapes import Layout, Shape, TupleShape
+from tinyxla.shapes import Layout, PaddingValue, Shape, TupleShape
 from tinyxla.xla.builder import XlaBuilder, XlaOp
 from tinyxla.xla.computation import ProgramShape, XlaComputation
 from tinyxla.xla.contraction import (
@@ -333,6 +333,7 @@ __all__ = [
     "Padding",
     "PaddingConfig",
     "PaddingConfigDimension",
+    "PaddingValue",
     "Parameter",
     "PopulationCount",
     "Pow",

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, movement
+from tinyxla.ops import calls, hlo_level, movement
 from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
 from tinyxla.shapes import AnyShape, TupleShape
 from tinyxla.tracing.core import GraphTrace
@@ -125,13 +125,26 @@ class XlaBuilder:
         names, values = tuple(name for name, _ in ordered), tuple(shape_of(value) for _, value in ordered)
         return ProgramShape(values, self._root(root).shape, names)
 
-    def Build(self, root: XlaOp | None = None) -> XlaComputation:
+    def Build(self, root: XlaOp | None = None, result_layout: AnyShape | None = None) -> XlaComputation:
         """The computation of a root (the newest operation unless one is given) from the parameters.
+
+        Args:
+            root: the result.
+            result_layout: the root's shape, with the layouts in which results are to be; without it they are in those
+                that the root's shape has.
 
         Raises:
             ArgumentError: numbers of parameters with a gap, or a root of another builder.
+            ShapeError: a `result_layout` that is not the root's shape.
         """
         program, chosen = self.GetProgramShape(root), self._root(root)
+        if result_layout is not None:
+            if result_layout != program.result_shape:
+                raise ShapeError(
+                    f"Build: result_layout must be the shape {program.result_shape} of the root in some layout, but is "
+                    f"{result_layout}."
+                )
+            program = program._replace(result_shape=result_layout)
         new: dict[Instruction, Instruction] = {}
         flat = [(name, x) for _, (name, value) in sorted(self._parameters.items()) for x in leaves(value)]
         for number, (name, x) in enumerate(flat):
@@ -143,6 +156,10 @@ class XlaBuilder:
                 new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
         instructions = list(new.values())
         results = [new[self.trace.lift(x)] for x in leaves(chosen.value)]
+        for k, (x, asked) in enumerate(zip(results, leaf_shapes(program.result_shape), strict=True)):
+            if asked.layout != x.array_shape.layout:
+                results[k] = Instruction(hlo_level.copy, (x,), hlo_level.copy.attributes(), asked, x.source)
+                instructions.append(results[k])
         if isinstance(program.result_shape, TupleShape):
             shape = TupleShape(tuple(x.shape for x in results))
             results = [Instruction(calls.tuple_, results, calls.tuple_.attributes(), shape)]

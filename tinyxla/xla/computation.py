@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyxla import text
 from tinyxla.backends import Executable, compile_module
+from tinyxla.backends.layouts import compile_laid_out
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Module
@@ -98,14 +99,18 @@ class XlaComputation:
         if backend not in self._executables:
             pure = backend == "interpreter"  # calls are compiled wherever they are evaluated, so there must be none
             computation = inline_calls(self.computation) if pure else self.computation
-            self._executables[backend] = compile_module(Module(self.name, computation), backend)
+            self._executables[backend] = compile_laid_out(
+                computation,
+                self._program_shape.result_shape,
+                lambda changed: compile_module(Module(self.name, changed), backend),
+            )
         return self._executables[backend]
 
 
 def _arguments(given: Any, shape: AnyShape, what: str) -> Iterator[Array]:
     """The arrays of an argument, which must have this shape."""
     if isinstance(shape, Shape):
-        yield _argument(given, shape, what)
+        yield checked_argument(given, shape, what)
         return
     if not isinstance(given, (tuple, list)) or len(given) != len(shape.elements):  # pyright: ignore[reportUnknownArgumentType]
         raise ArgumentError(f"{what} must be a tuple of {len(shape.elements)}, {shape}, but is {reprlib.repr(given)}.")
@@ -121,7 +126,8 @@ _KINDS: dict[type, tuple[str, ...]] = {  # the element types of which a Python n
 }
 
 
-def _argument(given: Any, shape: Shape, what: str) -> Array:
+def checked_argument(given: Any, shape: Shape, what: str) -> Array:
+    """An argument for a parameter of this shape; nothing is converted but Python's numbers."""
     if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
         if shape.element_type.kind not in next(kinds for kind, kinds in _KINDS.items() if isinstance(given, kind)):
             raise DTypeError(f"{what} must be {shape}, but is the Python number {given!r}; give one of that type.")

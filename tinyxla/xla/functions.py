@@ -16,7 +16,7 @@ from typing import Any
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.ops import Value
 from tinyxla.ops.accuracy import ResultAccuracy
-from tinyxla.shapes import Shape, TupleShape
+from tinyxla.shapes import Layout, Shape, TupleShape
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, XlaOp, functions
 from tinyxla.xla.computation import XlaComputation
 from tinyxla.xla.dimension_numbers import (
@@ -105,6 +105,7 @@ _CLASSES = (
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
     GatherDimensionNumbers,
+    Layout,
     PrecisionConfig,
     RaggedDotDimensionNumbers,
     ResultAccuracy,

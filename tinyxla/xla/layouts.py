@@ -9,15 +9,18 @@ Sources: "Shapes and Layout", sections "Layout" and "Indexing into arrays"; "Til
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
 from tinyxla.ops.reduction import identity_element
-from tinyxla.shapes import Layout, Shape, element_type
-from tinyxla.xla.functions import integers
+from tinyxla.shapes import COMBINED, ElementType, Layout, PaddingValue, Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.xla.computation import checked_argument
+from tinyxla.xla.functions import checked_instance, integers
 
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, Any]
@@ -31,28 +34,29 @@ class LayoutUtil:
         minor_to_major: Sequence[int],
         tiles: Sequence[Sequence[int]] = (),
         padded_dimensions: Sequence[int] = (),
-        padding_value: Any = 0,
+        padding_value: Any = PaddingValue.ZERO_PAD,
     ) -> Layout:
         """A layout.
 
         Args:
             minor_to_major: all dimension numbers, that of the fastest varying index first.
             tiles: the sizes of each tile, for the most minor dimensions; the next one tiles what the one before made.
+                The size -1 takes a dimension together with the next more minor one before that is cut.
             padded_dimensions: for each dimension the size to which it is padded; none for no padding.
-            padding_value: what stands in the padding.
+            padding_value: what stands in the padding: a `PaddingValue`, or an element.
+
+        Raises:
+            ShapeError: no order of dimensions, sizes that are not positive, or padding of another rank.
 
         >>> print(LayoutUtil.MakeLayout([0, 1]))
         {0,1}
         """
-        order = integers("MakeLayout: minor_to_major", minor_to_major)
-        if sorted(order) != list(range(len(order))):
-            raise ShapeError(
-                f"MakeLayout: minor_to_major must name each of 0 to {len(order) - 1} once, but is {list(order)}."
-            )
-        made = tuple(integers("MakeLayout: tiles", tile) for tile in tiles)
-        if any(size < 1 for tile in made for size in tile):
-            raise ShapeError(f"MakeLayout: tiles must have positive sizes, but are {[list(t) for t in made]}.")
-        return Layout(order, made, integers("MakeLayout: padded_dimensions", padded_dimensions), padding_value)
+        return Layout(
+            integers("MakeLayout: minor_to_major", minor_to_major),
+            tuple(integers("MakeLayout: tiles", tile) for tile in tiles),
+            integers("MakeLayout: padded_dimensions", padded_dimensions),
+            padding_value,
+        )
 
     @staticmethod
     def MakeDescendingLayout(rank: int) -> Layout:
@@ -79,25 +83,22 @@ class LayoutUtil:
     @staticmethod
     def WithLayout(shape: Shape, layout: Layout) -> Shape:
         """The shape in another layout, which must fit it."""
-        LayoutUtil.ValidateLayoutForShape(layout, shape)
-        return Shape(shape.element_type, shape.dimensions, layout)
+        LayoutUtil.ValidateLayoutForShape(checked_instance("Layout", layout, Layout), shape)
+        return shape.in_layout(layout)
 
     @staticmethod
     def ValidateLayoutForShape(layout: Layout, shape: Shape) -> None:
-        """Raise `ShapeError` if a layout does not fit a shape."""
-        if len(layout.minor_to_major) != shape.rank:
-            raise ShapeError(
-                f"Layout: minor_to_major must have the {shape.rank} dimensions of {shape}, but is "
-                f"{list(layout.minor_to_major)}."
-            )
-        padded = layout.padded_dimensions
-        if padded and (len(padded) != shape.rank or any(p < n for p, n in zip(padded, shape.dimensions, strict=True))):
-            raise ShapeError(
-                f"Layout: padded_dimensions must have a size for each dimension of {shape}, no less than its own, but "
-                f"is {list(padded)}."
-            )
-        if layout.tiles and len(layout.tiles[0]) > shape.rank:
-            raise ShapeError(f"Layout: a tile {layout.tiles[0]} must have no more dimensions than {shape}.")
+        """Raise `ShapeError` if a layout does not fit the dimensions of a shape, `DTypeError` if its padding is of
+        another element type."""
+        sizes = _physical(shape.in_layout(layout))
+        for tile in layout.tiles:
+            if len(tile) > len(sizes):
+                raise ShapeError(
+                    f"Layout: a tile must have no more sizes than the {len(sizes)} dimensions that it cuts, those of "
+                    f"{shape}, but is {list(tile)}."
+                )
+            sizes = _Tiling.of(sizes, tile).sizes
+        _padding(layout, shape.element_type)
 
     @staticmethod
     def IsMonotonicWithDim0Minor(layout: Layout) -> bool:
@@ -107,7 +108,7 @@ class LayoutUtil:
     @staticmethod
     def IsMonotonicWithDim0Major(layout: Layout) -> bool:
         """Whether dimensions go from major to minor in order ("dim 0 is major"): the default."""
-        return layout.minor_to_major == Layout.default(len(layout.minor_to_major)).minor_to_major
+        return layout.minor_to_major == tuple(reversed(range(len(layout.minor_to_major))))
 
     @staticmethod
     def IsPadded(shape: Shape) -> bool:
@@ -118,37 +119,109 @@ class LayoutUtil:
     @staticmethod
     def Minor(layout: Layout, physical_dimension_number: int) -> int:
         """The dimension that is so many places from the most minor one."""
-        return layout.minor_to_major[physical_dimension_number]
+        rank = len(layout.minor_to_major)
+        return layout.minor_to_major[canonical_axis(physical_dimension_number, rank, "Minor")]
 
     @staticmethod
     def Major(layout: Layout, physical_dimension_number: int) -> int:
         """The dimension that is so many places from the most major one."""
-        return layout.minor_to_major[-1 - physical_dimension_number]
+        rank = len(layout.minor_to_major)
+        return layout.minor_to_major[-1 - canonical_axis(physical_dimension_number, rank, "Major")]
 
     @staticmethod
     def Equal(lhs: Layout, rhs: Layout) -> bool:
         return lhs == rhs
 
 
+def _linear(index: Sequence[int], sizes: Ints) -> int:
+    """Where an index is in a row-major array."""
+    found = 0
+    for i, size in zip(index, sizes, strict=True):
+        found = found * size + i
+    return found
+
+
+def _index(linear: int, sizes: Ints) -> Ints:
+    """The index at a place of a row-major array; behind its end, the first index is too large."""
+    found: list[int] = []
+    for size in reversed(sizes[1:]):
+        linear, i = divmod(linear, size)
+        found.append(i)
+    return (linear, *reversed(found)) if sizes else ()
+
+
 def _physical(shape: Shape) -> Ints:
     """The sizes of dimensions in memory, from major to minor, before tiling."""
+    sizes = LayoutUtil.LayoutOf(shape).padded_dimensions or shape.dimensions
+    return tuple(sizes[d] for d in shape.major_to_minor)
+
+
+class _Tiling(NamedTuple):
+    """How a tile cuts an array: its major dimensions stay, of the others some are taken together, and each that is left
+    becomes two, the number of a tile and the place inside."""
+
+    major: Ints
+    groups: tuple[Ints, ...]  # the sizes that are taken together
+    tile: Ints
+
+    @staticmethod
+    def of(sizes: Ints, tile: Ints) -> _Tiling:
+        first = len(sizes) - len(tile)
+        groups: list[Ints] = []
+        group: Ints = ()
+        for size, cut in zip(sizes[first:], tile, strict=True):
+            group = (*group, size)
+            if cut != COMBINED:
+                groups.append(group)
+                group = ()
+        return _Tiling(sizes[:first], tuple(groups), tuple(cut for cut in tile if cut != COMBINED))
+
+    @property
+    def counts(self) -> Ints:
+        """How many tiles there are."""
+        return tuple(-(-math.prod(group) // cut) for group, cut in zip(self.groups, self.tile, strict=True))
+
+    @property
+    def sizes(self) -> Ints:
+        """The sizes of the array in tiles."""
+        return (*self.major, *self.counts, *self.tile)
+
+    def cut(self, index: Ints) -> Ints:
+        """The index into the array in tiles."""
+        place = len(self.major)
+        pairs: list[tuple[int, int]] = []
+        for group, cut in zip(self.groups, self.tile, strict=True):
+            pairs.append(divmod(_linear(index[place : place + len(group)], group), cut))
+            place += len(group)
+        return (*index[: len(self.major)], *(p[0] for p in pairs), *(p[1] for p in pairs))
+
+    def whole(self, index: Ints) -> Ints:
+        """The index into the array that is cut: the inverse of `cut`, but for places in padding."""
+        first, count = len(self.major), len(self.tile)
+        tiles, inside = index[first : first + count], index[first + count :]
+        parts = zip(tiles, self.tile, inside, self.groups, strict=True)
+        return (*index[:first], *(i for tile, cut, place, group in parts for i in _index(tile * cut + place, group)))
+
+    def values(self, value: Array, padding: Array) -> Array:
+        """An array in tiles, padded to whole ones."""
+        counts, first = self.counts, len(self.major)
+        value = value.reshape((*self.major, *map(math.prod, self.groups)))
+        value = _filled(value, (*self.major, *(n * t for n, t in zip(counts, self.tile, strict=True))), padding)
+        value = value.reshape((*self.major, *(n for pair in zip(counts, self.tile, strict=True) for n in pair)))
+        rest = range(first, value.ndim)
+        return value.transpose((*range(first), *rest[::2], *rest[1::2]))
+
+
+def _tilings(shape: Shape) -> tuple[list[_Tiling], Ints]:
+    """How the tiles of a layout cut, and the sizes in memory."""
     layout = LayoutUtil.LayoutOf(shape)
-    sizes = layout.padded_dimensions or shape.dimensions
-    return tuple(sizes[d] for d in reversed(layout.minor_to_major))
-
-
-def _cut(sizes: Ints, tile: Ints) -> Ints:
-    """The sizes of an array in tiles: how many tiles there are, then what is in one."""
-    outer, inner = sizes[: len(sizes) - len(tile)], sizes[len(sizes) - len(tile) :]
-    return (*outer, *(-(-n // t) for n, t in zip(inner, tile, strict=True)), *tile)
-
-
-def _steps(shape: Shape) -> list[Ints]:
-    """The sizes of the array in memory: before tiling, and after each tile."""
-    steps = [_physical(shape)]
-    for tile in LayoutUtil.LayoutOf(shape).tiles:
-        steps.append(_cut(steps[-1], tile))
-    return steps
+    LayoutUtil.ValidateLayoutForShape(layout, shape)
+    sizes = _physical(shape)
+    tilings: list[_Tiling] = []
+    for tile in layout.tiles:
+        tilings.append(_Tiling.of(sizes, tile))
+        sizes = tilings[-1].sizes
+    return tilings, sizes
 
 
 class IndexUtil:
@@ -168,16 +241,11 @@ class IndexUtil:
         index = integers("MultidimensionalIndexToLinearIndex: multi_index", multi_index)
         if not IndexUtil.IndexInBounds(shape, index):
             raise OutOfBoundsError(f"MultidimensionalIndexToLinearIndex: {list(index)} must be an index into {shape}.")
-        layout = LayoutUtil.LayoutOf(shape)
-        place = tuple(index[d] for d in reversed(layout.minor_to_major))
-        for tile in layout.tiles:
-            outer, inner = place[: len(place) - len(tile)], place[len(place) - len(tile) :]
-            pairs = [divmod(i, t) for i, t in zip(inner, tile, strict=True)]
-            place = (*outer, *(p[0] for p in pairs), *(p[1] for p in pairs))
-        linear = 0
-        for i, size in zip(place, _steps(shape)[-1], strict=True):
-            linear = linear * size + i
-        return linear
+        tilings, sizes = _tilings(shape)
+        place = tuple(index[d] for d in shape.major_to_minor)
+        for tiling in tilings:
+            place = tiling.cut(place)
+        return _linear(place, sizes)
 
     @staticmethod
     def LinearIndexToMultidimensionalIndex(shape: Shape, linear_index: int) -> list[int]:
@@ -190,26 +258,24 @@ class IndexUtil:
         >>> IndexUtil.LinearIndexToMultidimensionalIndex(shape, 2)
         [0, 1]
         """
-        given, steps = linear_index, _steps(shape)
-        if not 0 <= linear_index < math.prod(steps[-1]):
+        tilings, sizes = _tilings(shape)
+        (given,) = integers("LinearIndexToMultidimensionalIndex: linear_index", [linear_index])
+        if not 0 <= given < math.prod(sizes):
             raise OutOfBoundsError(
-                f"LinearIndexToMultidimensionalIndex: the index must be from 0 to {math.prod(steps[-1]) - 1}, inside "
-                f"{shape.text()}, but is {given}."
+                f"LinearIndexToMultidimensionalIndex: linear_index must be one of the {math.prod(sizes)} places of "
+                f"{shape.text()}, from 0 to {math.prod(sizes) - 1}, but is {given}."
             )
-        place: list[int] = []
-        for size in reversed(steps[-1]):
-            linear_index, i = divmod(linear_index, size)
-            place.insert(0, i)
-        layout = LayoutUtil.LayoutOf(shape)
-        for tile in reversed(layout.tiles):
-            outer = len(place) - 2 * len(tile)
-            whole, inside = place[outer : outer + len(tile)], place[outer + len(tile) :]
-            place[outer:] = [w * t + i for w, t, i in zip(whole, tile, inside, strict=True)]
-        found = [place[::-1][layout.minor_to_major.index(d)] for d in range(shape.rank)]
-        if not IndexUtil.IndexInBounds(shape, found):
+        place = _index(given, sizes)
+        for tiling in reversed(tilings):
+            place = tiling.whole(place)
+        found = [place[shape.major_to_minor.index(d)] for d in range(shape.rank)]
+        if (
+            not IndexUtil.IndexInBounds(shape, found)
+            or IndexUtil.MultidimensionalIndexToLinearIndex(shape, found) != given
+        ):
             raise OutOfBoundsError(
-                f"LinearIndexToMultidimensionalIndex: the index must be the place of an element of {shape.text()}, but "
-                f"{given} is in its padding."
+                f"LinearIndexToMultidimensionalIndex: linear_index must be the place of an element of {shape.text()}, "
+                f"but {given} is in its padding."
             )
         return found
 
@@ -221,10 +287,10 @@ class IndexUtil:
     @staticmethod
     def GetDimensionStride(shape: Shape, dimension: int) -> int:
         """How far apart in memory neighbours along a dimension are, in a layout without tiles."""
-        layout = LayoutUtil.LayoutOf(shape)
-        if layout.tiles:
+        if LayoutUtil.LayoutOf(shape).tiles:
             raise ShapeError(f"GetDimensionStride: neighbours in the tiles of {shape.text()} have no one distance.")
-        return math.prod(_physical(shape)[shape.rank - layout.minor_to_major.index(dimension) :])
+        d = canonical_axis(dimension, shape.rank, "GetDimensionStride")
+        return math.prod(_physical(shape)[shape.major_to_minor.index(d) + 1 :])
 
 
 class LiteralUtil:
@@ -269,19 +335,13 @@ class LiteralUtil:
         [1 4 2 5 3 6]
         """
         value = np.asarray(literal)
-        shape = Shape.of(value)
-        shape = LayoutUtil.WithLayout(shape, layout or Layout.default(shape.rank))
-        chosen = LayoutUtil.LayoutOf(shape)
-        value = _filled(value, chosen.padded_dimensions or value.shape, chosen.padding_value)
-        value = value.transpose(tuple(reversed(chosen.minor_to_major)))
-        for tile in chosen.tiles:
-            outer, inner = value.shape[: value.ndim - len(tile)], value.shape[value.ndim - len(tile) :]
-            counts = tuple(-(-n // t) for n, t in zip(inner, tile, strict=True))
-            value = _filled(value, (*outer, *(c * t for c, t in zip(counts, tile, strict=True))), chosen.padding_value)
-            value = value.reshape((*outer, *(n for pair in zip(counts, tile, strict=True) for n in pair)))
-            first = len(outer)
-            last = range(first, value.ndim)
-            value = value.transpose((*range(first), *last[::2], *last[1::2]))
+        chosen = Layout.default(value.ndim) if layout is None else layout
+        shape = LayoutUtil.WithLayout(Shape.of(value), chosen)
+        tilings, _ = _tilings(shape)
+        padding = _padding(chosen, shape.element_type)
+        value = _filled(value, chosen.padded_dimensions or value.shape, padding).transpose(shape.major_to_minor)
+        for tiling in tilings:
+            value = tiling.values(value, padding)
         return value.reshape(-1)
 
     @staticmethod
@@ -293,16 +353,14 @@ class LiteralUtil:
                [4, 5, 6]], dtype=int32)
         """
         given = np.asarray(values, shape.dtype)
-        size = math.prod(_steps(shape)[-1])
+        size = math.prod(_tilings(shape)[1])
         if given.shape != (size,):
             raise ArgumentError(
                 f"FromLinearValues: values must be the {size} in the memory of {shape.text()}, in one dimension, but "
                 f"have the shape {given.shape}."
             )
-        places = LiteralUtil.LinearValues(
-            np.arange(1, shape.size + 1).reshape(shape.dimensions),
-            _with_padding(LayoutUtil.LayoutOf(shape), 0),
-        )
+        zero_padded = replace(LayoutUtil.LayoutOf(shape), padding_value=0)
+        places = LiteralUtil.LinearValues(np.arange(1, shape.size + 1).reshape(shape.dimensions), zero_padded)
         out = np.empty(shape.size, shape.dtype)
         out[places[places > 0] - 1] = given[places > 0]
         return out.reshape(shape.dimensions)
@@ -313,14 +371,29 @@ def _extreme(primitive_type: Any, op: str) -> Array:
     return np.asarray(identity_element(op, dtype)).astype(dtype)
 
 
-def _filled(value: Array, sizes: Ints, padding_value: Any) -> Array:
+_PADDING: dict[PaddingValue, Callable[[ElementType], Array]] = {
+    PaddingValue.ZERO_PAD: LiteralUtil.Zero,
+    PaddingValue.ONE_PAD: LiteralUtil.One,
+    PaddingValue.LOWEST_PAD: LiteralUtil.MinValue,
+    PaddingValue.HIGHEST_PAD: LiteralUtil.MaxValue,
+    PaddingValue.UNKNOWN_PAD: LiteralUtil.Zero,
+}
+
+
+def _padding(layout: Layout, kind: ElementType) -> Array:
+    """What stands in the padding of an array of this element type."""
+    given = layout.padding_value
+    if not isinstance(given, PaddingValue):
+        return np.asarray(checked_argument(given, Shape(kind), "Layout: padding_value"))
+    if given not in _PADDING:
+        raise ArgumentError(f"Layout: padding_value must be one of {[x.name for x in _PADDING]}, but is {given.name}.")
+    return _PADDING[given](kind)
+
+
+def _filled(value: Array, sizes: Ints, padding: Array) -> Array:
     """The array at the start of a larger one."""
     if value.shape == sizes:
         return value
-    out = np.full(sizes, padding_value, value.dtype)
+    out = np.full(sizes, padding, value.dtype)
     out[tuple(map(slice, value.shape))] = value
     return out
-
-
-def _with_padding(layout: Layout, value: Any) -> Layout:
-    return Layout(layout.minor_to_major, layout.tiles, layout.padded_dimensions, value)

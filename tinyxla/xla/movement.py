@@ -36,6 +36,10 @@ _PYTHON_DTYPES: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.floa
 
 def _constant(literal: Any, layout: Layout | None = None) -> Tree:
     if isinstance(literal, tuple):
+        if layout is not None:
+            raise ShapeError(
+                f"ConstantLiteral: layout must be that of an array, but is {layout} for a tuple; leave it out."
+            )
         return tuple(map(_constant, literal))  # pyright: ignore[reportUnknownArgumentType]
     value = np.array(literal, _PYTHON_DTYPES.get(type(literal)))
     value.flags.writeable = False
@@ -47,7 +51,8 @@ def _constant(literal: Any, layout: Layout | None = None) -> Tree:
 
 @builder_function(value="literal")
 def ConstantLiteral(builder: XlaBuilder, literal: Any, layout: Layout | None = None) -> Tree:
-    """A constant: a NumPy array in its own type, a Python number as pred, s32, f32 or c64, or a tuple of these."""
+    """A constant: a NumPy array in its own type, a Python number as pred, s32, f32 or c64, or a tuple of these. An
+    array may have a layout."""
     return _constant(literal, layout)
 
 

@@ -91,7 +91,7 @@ class CompiledModule:
         there."""
         sizes = x.array_shape.dimensions
         if isinstance(home, Instruction) and home.op is movement.constant:
-            return -1, np.asarray(home.attributes.literal.value).reshape(sizes), None
+            return -1, np.asarray(home.attributes.literal.value, order="C").reshape(sizes), None
         return self._slots[home], None, None if shape_of(home).dimensions == sizes else sizes
 
     def _slot(self, x: Storage) -> int:

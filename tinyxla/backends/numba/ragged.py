@@ -37,13 +37,15 @@ def _start(low: Lowering, x: Instruction, group: Index) -> Index:
     """Where a group begins, within the rows that there are; the first one after the last is where all end."""
     b = low.builder
     lhs, _, sizes = x.operands
+    rows = Literal(INDEX, lhs.array_shape.dimensions[0])
 
     def add(indices: Coordinates, totals: list[Operand]) -> list[Operand]:
-        return [b.compute("add", INDEX, totals[0], b.compute("convert", INDEX, low.value(sizes, indices)))]
+        size = b.compute("convert", INDEX, low.value(sizes, indices))
+        return [b.compute("add", INDEX, totals[0], b.compute("clamp", INDEX, Literal(INDEX, 0), size, rows))]
 
     (start,) = low.nest([(0, group)], [Literal(INDEX, 0)], add)
     assert isinstance(start, Value)
-    return b.index("maximum", b.index("minimum", start, lhs.array_shape.dimensions[0]), 0)
+    return b.index("minimum", start, lhs.array_shape.dimensions[0])
 
 
 def _each_row_group(x: Instruction, plan: Plan) -> LoweredKernel:

@@ -39,6 +39,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
     while together > 0 and parts[together] == whole[together]:
         together -= 1
     outer, row = parts[: max(together, 0)], math.prod(parts[max(together, 0) :])
+    last = max((d for d, part in enumerate(parts) if part != 1), default=len(parts) - 1)  # elements follow along it
     rows = math.prod(outer)
     pieces = max(1, -(-row // CHUNK)) if rows < FEW_PIECES else 1
     low = Lowering("update", plan, [x])
@@ -49,7 +50,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         first = [start_index(low, start, (), limit) for start, limit in zip(starts, limits, strict=True)]
         indices = low.split_index(number, outer)
         with low.loop(begin, end) as (j, _):
-            inner: Coordinates = (*[0] * (len(parts) - 1 - len(outer)), j) if parts else ()
+            inner: Coordinates = tuple(j if d == last else 0 for d in range(len(outer), len(parts)))
             place: Coordinates = (*indices, *inner)
             to = [b.index("add", f, c) for f, c in zip(first, place, strict=True)]
             low.store(x, to, low.value(update, place))

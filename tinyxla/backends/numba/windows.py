@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, zero
-from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, results_of, supported
+from tinyxla.compiler.fusion import Plan, buffer_of, is_costly, is_of_scalars, results_of, supported
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import reduction
 from tinyxla.ops.windows import cumulative_direction, transposed
@@ -27,7 +27,8 @@ from tinyxla.shapes.window import Window, WindowDimension
 
 MOST_PLACES = 32  # of a window that is gone through
 ROW = 1 << 10  # accumulators
-LINES = 4  # folded side by side, since one waits for its last element
+LINES = 4  # folded together, since one waits for its last element
+LANES = 16  # of blocks or lines that are vectorised
 FEW_LINES = 8  # fewer than this, and lines are cut
 
 _STILL = WindowDimension(1)
@@ -61,6 +62,20 @@ def _dimensions(sizes: Sequence[int], window: Window) -> list[_Dimension]:
         if w != _STILL or n != 1:
             found.append(_Dimension(n, w.positions(n), w))
     return found or [_Dimension(1, 1, _STILL)]
+
+
+def _in_rows(sizes: Sequence[int], window: Window) -> list[_Dimension]:
+    """Dilated windows as ones that are not, over rows as long as the dilation, where everything is whole rows."""
+    found: list[tuple[int, WindowDimension]] = []
+    for n, w in zip(sizes, window, strict=True):
+        row = w.window_dilation
+        whole = not any(k % row for k in (n, w.padding_low, w.padding_high))
+        if row > 1 and whole and (w.stride, w.base_dilation) == (1, 1):
+            undilated = WindowDimension(w.size, 1, w.padding_low // row, w.padding_high // row)
+            found += [(n // row, undilated), (row, _STILL)]
+        else:
+            found.append((n, w))
+    return _dimensions([n for n, _ in found], tuple(w for _, w in found))
 
 
 def _sizes(dimensions: Sequence[_Dimension]) -> list[int]:
@@ -297,7 +312,7 @@ def _along_line(
     """Fold windows along one dimension; the last time, where `whole` has all of them, with the initial values."""
     n, m, w = line.along
     block = line.along.places
-    direction = cumulative_direction(w, n)
+    direction = None if whole and _some_are_empty(whole) else cumulative_direction(w, n)
     commutative = reduction.monoid(fold.computation) is not None
     if direction and (direction == "forward" or commutative or whole is None):
         backward = direction == "backward"
@@ -308,13 +323,20 @@ def _along_line(
     kernels: list[LoweredKernel] = []
     beginnings: list[Storage] = []
     ends: list[Storage] = []
-    if n > block or w.padding_low >= 0:
+    if not direction and (n > block or w.padding_low >= 0):
         beginnings = fold.partials(line.sizes)
         kernels.append(_scan(fold, line, sources, beginnings, block, False, False))
     if n > block or (m - 1) * w.stride > w.padding_low or not beginnings:
         ends = fold.partials(line.sizes)
         kernels.append(_scan(fold, line, sources, ends, block, True, False))
     return [*kernels, _join(fold, line, beginnings, ends, targets, whole)]
+
+
+def _some_are_empty(dimensions: Sequence[_Dimension]) -> bool:
+    """Whether windows may have no element in the array: those that move only as in a cumulative sum have one."""
+    return any(
+        d.window != _STILL and not d.is_inside and not cumulative_direction(d.window, d.size) for d in dimensions
+    )
 
 
 def _scan(
@@ -326,21 +348,37 @@ def _scan(
     backward: bool,
     from_initial: bool,
 ) -> LoweredKernel:
-    """The folds of all beginnings of blocks of each line, or of all ends."""
+    """The folds of all beginnings of blocks of each line, or of all ends: for many columns in turn, a row of which is
+    vectorised. Where there are no columns and the computation is costly, blocks or lines are gone through as if they
+    were columns."""
     low = fold.lowering("scan")
     b = low.builder
     n, inner = line.along.size, line.inner
-    blocks, columns = -(-n // block), -(-inner // ROW)
-    side_by_side = 1 if inner > 1 else min(LINES, line.outer)
+    blocks = -(-n // block)
+    side_by_side = inner == 1 and any(map(is_costly, fold.computation.instructions))
+    count, width = (inner, ROW) if not side_by_side else (blocks if blocks > 1 else line.outer, LANES)
+    columns = -(-count // width)
+    apart = 1 if inner > 1 or side_by_side else min(LINES, line.outer)  # lines of which each element waits for the last
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin = b.index("multiply", b.index("remainder", index, columns), ROW)
+        begin = b.index("multiply", b.index("remainder", index, columns), width)
         index = b.index("divide", index, columns)
-        first = b.index("multiply", b.index("remainder", index, blocks), block)
-        last = b.index("subtract", b.index("minimum", b.index("add", first, block), n), 1)
-        group = b.index("multiply", b.index("divide", index, blocks), side_by_side)
-        lines = [b.index("minimum", b.index("add", group, k), line.outer - 1) for k in range(side_by_side)]
-        end = b.index("minimum", b.index("add", begin, ROW), inner) if columns > 1 else inner
+        end = b.index("minimum", b.index("add", begin, width), count) if columns > 1 else count
+        own = 0 if side_by_side else b.index("remainder", index, blocks)
+        group = b.index("multiply", index if side_by_side else b.index("divide", index, blocks), apart)
+        lines = [b.index("minimum", b.index("add", group, k), line.outer - 1) for k in range(apart)]
         start = [low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]] if from_initial else []
+
+        def at(block_number: Index, t: Index) -> Index:
+            """The element that comes after t others of its block."""
+            first = b.index("multiply", block_number, block)
+            if not backward:
+                return b.index("add", first, t)
+            return b.index("subtract", b.index("subtract", b.index("minimum", b.index("add", first, block), n), 1), t)
+
+        def place(j: Index, t: Index) -> Coordinates:
+            if not side_by_side:
+                return lines[0], at(own, t), j
+            return (lines[0], at(j, t), 0) if blocks > 1 else (j, at(0, t), 0)
 
         def load(storages: Sequence[Storage], place: Coordinates) -> list[Operand]:
             return [_load(low, s, line.sizes, place) for s in storages]
@@ -358,34 +396,38 @@ def _scan(
 
         for target in targets:
             low.buffer(target, True)  # which is read, too
-        at = last if backward else first
-        if inner > 1:
+        rest = b.index("subtract", n, b.index("multiply", own, block))
+        length = min(block, n) if side_by_side else b.index("minimum", block, rest)
+        if inner > 1 or side_by_side:
             with low.loop(begin, end) as (j, _):
-                store((lines[0], at, j), begun((lines[0], at, j)))
-            with low.loop(1, b.index("add", b.index("subtract", last, first), 1), sequential=True) as (t, _):
-                i = b.index("subtract", last, t) if backward else b.index("add", first, t)
-                near = b.index("add", i, 1) if backward else b.index("subtract", i, 1)
-                with low.loop(begin, end) as (j, _):
-                    store((lines[0], i, j), step(load(targets, (lines[0], near, j)), load(sources, (lines[0], i, j))))
+                store(place(j, 0), begun(place(j, 0)))
+            with low.loop(1, length, sequential=True) as (t, _):
+                long = _ceiling(low, b.index("subtract", n, t), block)  # so many blocks have more than t elements
+                stop = b.index("minimum", end, long) if side_by_side and blocks > 1 else end
+                with low.loop(begin, stop) as (j, _):
+                    before = b.index("subtract", t, 1)
+                    store(place(j, t), step(load(targets, place(j, before)), load(sources, place(j, t))))
         else:
-            count = len(sources)
-            values = [v for p in lines for v in begun((p, at, 0))]
+            operands = len(sources)
+            values = [v for p in lines for v in begun((p, at(own, 0), 0))]
             for k, p in enumerate(lines):
-                store((p, at, 0), values[k * count : (k + 1) * count])
+                store((p, at(own, 0), 0), values[k * operands : (k + 1) * operands])
 
             def element(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-                i = b.index("subtract", last, indices[0]) if backward else b.index("add", first, indices[0])
+                i = at(own, indices[0])
                 updated: list[Operand] = []
                 for k, p in enumerate(lines):
-                    new = step(carried[k * count : (k + 1) * count], load(sources, (p, i, 0)))
+                    new = step(carried[k * operands : (k + 1) * operands], load(sources, (p, i, 0)))
                     store((p, i, 0), new)
                     updated += new
                 return updated
 
-            stop = b.index("add", b.index("subtract", last, first), 1)
-            low.nest([(1, stop)], values, element, sequential=True)
-    extent = -(-line.outer // side_by_side) * blocks * columns
-    return finished(low, extent, min(block, n) * min(inner, ROW) * side_by_side, [fold.x])
+            low.nest([(1, length)], values, element, sequential=True)
+    if side_by_side:
+        extent, work = (line.outer if blocks > 1 else 1) * columns, min(count, width)
+    else:
+        extent, work = -(-line.outer // apart) * blocks * columns, min(inner, ROW) * apart
+    return finished(low, extent, min(block, n) * work, [fold.x])
 
 
 def _cut_scan(
@@ -510,8 +552,9 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         return []
     large = math.prod(d.places for d in moving) > MOST_PLACES
     large = large or any(cumulative_direction(d.window, d.size) for d in moving)
-    if large and first.size and all(d.window.window_dilation == 1 for d in moving):
-        return _separable(fold, dimensions)
+    rows = _in_rows(first.dimensions, x.attributes.window)
+    if large and first.size and all(d.window.window_dilation == 1 for d in rows):
+        return _separable(fold, rows)
     sizes, counts = _sizes(dimensions), _counts(dimensions)
     arrays, targets = fold.arrays, fold.results(counts)
     low = fold.lowering("windows")
