@@ -90,6 +90,10 @@ functions: dict[str, Callable[..., Any]] = {
     "xor": lax.bitwise_xor,
 }
 
+elsewhere = {  # functions that something else than JAX computes
+    "rng-bit-generator": "XLA",
+    "select-and-scatter": "a loop over windows in NumPy",
+}
 absent = {
     "batch-norm-grad": "has no function; test_windows runs XLA on it",
     "batch-norm-inference": "has no function; test_windows runs XLA on it",
@@ -430,8 +434,10 @@ def _rng_bit_generator(state: Any, *, algorithm: str, shape: Any) -> Any:
 
 
 def _scalar_function(computation: Any) -> Any:
-    """The computation of a monoid as a function of JAX."""
+    """The computation of a monoid, or of a sample, as a function of JAX."""
     monoids = {"add": lax.add, "maximum": lax.max, "minimum": lax.min, "multiply": lax.mul}
+    if computation.name == "either":
+        return lambda x, y: x + y - x * y
     bits = {"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor}
     return {**monoids, **bits}[reduction.monoid(computation) or ""]
 
@@ -443,9 +449,11 @@ def _reduce_window(*operands: Any, window: Any, to_apply: Any) -> Any:
     if count == 1:
         arrays, initial, computation = arrays[0], initial[0], _scalar_function(to_apply)
     else:
-        assert to_apply.name == "argument_gt", f"no function of JAX for {to_apply.name}"
+        assert to_apply.name in ("affine", "argument_gt"), f"no function of JAX for {to_apply.name}"
 
         def computation(x: Any, y: Any) -> Any:
+            if to_apply.name == "affine":
+                return x[0] * y[0], x[1] * y[0] + y[1]
             first = (x[0] > y[0]) | ((x[0] == y[0]) & (x[1] < y[1]))
             return tuple(lax.select(first, a, b) for a, b in zip(x, y, strict=True))
 

@@ -221,7 +221,7 @@ _CLOSE = 1e-6
 
 
 def derivative_kind(op: Op, sample: Sample) -> Any:
-    return derivative_of(op, sample.attributes)
+    return derivative_of(op, sample.operands, sample.attributes)
 
 
 def _real_part_of_sum(x: NumPyArray, y: NumPyArray) -> float:

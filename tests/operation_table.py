@@ -20,7 +20,7 @@ import test_preconditions
 
 import tinyxla
 from tinyxla import xla
-from tinyxla.backends.numba import CompiledModule
+from tinyxla.backends import compile_module
 from tinyxla.hlo import Module
 from tinyxla.ops import Op, Sample, ops
 from tinyxla.ops.op import NotDifferentiable, Zero
@@ -286,7 +286,7 @@ def how_compiled(op: Op, samples: list[Sample]) -> str:
     """What runs it: loop nests, the BLAS, or NumPy on the host; and whether it is made of others for that."""
     ways: set[str] = set()
     for sample in samples if not op.structural else ():
-        text = CompiledModule(Module("sample", op_checks.graph_of(op, sample))).as_text()
+        text = compile_module(Module("sample", op_checks.graph_of(op, sample))).as_text()
         for line in text.splitlines()[1:]:
             ways.add({"host": "host", "product": "BLAS"}.get(line[4:].strip().split(" ")[0], "kernels"))
     found = ", ".join(sorted(ways)) or "no code"

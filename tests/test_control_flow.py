@@ -680,7 +680,7 @@ def _shape_errors() -> list[tuple[Callable[[], Any], type[TinyxlaError], str]]:
         (mapped(vector.with_type(np.int32)), ShapeError, "map: the computation scalar must take scalars"),
         (mapped(vector, to_apply=one), ShapeError, "map: the computation one must give one scalar"),
         (mapped(), ShapeError, "map: the operands must be arrays, at least one"),
-        (lambda: call.shape(*two, to_apply=one), ShapeError, "call: one takes"),
+        (lambda: call.shape(*two, to_apply=one), ShapeError, "call: the operands of one must be"),
         (
             lambda: ffi.custom_call.custom_call.shape(TupleShape((SCALAR,)), custom_call_target="a", shape=SCALAR),
             ShapeError,
@@ -700,3 +700,20 @@ def test_graphs_verify() -> None:
 
     for case in (nested, branch_in_loop, root):
         verify(Module("test", tx.make_graph(tx.grad(lambda x, case=case: case(tx, x)))(X).entry))
+
+
+def test_a_function_may_keep_and_change_its_arguments() -> None:
+    kept: list[np.ndarray[Any, Any]] = []
+
+    def keep(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        kept.append(x)
+        result = x + 1
+        x[...] = 7
+        return result
+
+    ffi.register_ffi_target("test.keep", keep)
+    kept_call = ffi.ffi_call("test.keep", tx.ShapeDtypeStruct((3,), np.float32))
+    function = tx.jit(lambda x: kept_call(x * 2) + x * 2)
+    for _ in range(3):
+        np.testing.assert_array_equal(function(np.arange(3, dtype=np.float32)), [1, 5, 9])
+    assert [x.tolist() for x in kept] == [[7, 7, 7]] * 3

@@ -280,7 +280,7 @@ M = np.eye(2, dtype=REAL)
         ),
         (
             ShapeError,
-            "there must be up to 1 pivots",
+            "permutation_size must not be below the number of pivots, but got 1",
             lambda: factorizations.pivots_to_permutation(wrap(np.zeros(2, np.int32)), permutation_size=1),
         ),
     ],

@@ -146,7 +146,7 @@ Z = wrap(X.astype(np.complex64))
         (ArgumentError, "lax.fft: the signal must be real", lambda: lax.fft(Z, "RFFT", (4,))),
         (
             DTypeError,
-            "fft: RFFT takes f32 or f64, but got c64",
+            "fft: the operand of RFFT must be f32 or f64, but got c64",
             lambda: fourier.fft(Z, fft_type="RFFT", fft_length=(4,)),
         ),
         (ShapeError, "1, 2 or 3 lengths, but got ", lambda: fourier.fft(Z, fft_type="FFT", fft_length=())),

@@ -250,7 +250,7 @@ def forgotten_parameter(c: Computation) -> None:
         (tuple_for_an_array, "has a wrong shape"),
         (wrong_tuple, r"has a wrong shape: its operands give \(f32\[3\], f32\[\]\)"),
         (bad_attribute, "is not a valid instruction: reduce: dimensions"),
-        (wrong_computation, "is not a valid instruction: reduce: the computation maps"),
+        (wrong_computation, "is not a valid instruction: reduce: the computation must map"),
         (broken_computation, "comes before its operand"),
         (unlisted_parameter, "is not among the parameters"),
         (parameters_out_of_order, "parameter 0 has the number 1"),

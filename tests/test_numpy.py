@@ -276,6 +276,9 @@ MOVED = [
     *(case("rot90", K, k) for k in (0, 1, 2, 3)),
     case("rot90", K, 1, axes=(2, 1)),
     case("roll", X, 2),
+    case("roll", X, np.int32(7)),
+    case("roll", X, np.uint8([5, 2]), axis=(0, 1)),
+    case("roll", X, np.int8([5, -7]), axis=1),
     case("roll", X, -1, axis=1),
     case("roll", X, (1, 2), axis=(0, 1)),
     case("diagonal", K, offset=1, axis1=0, axis2=2),
@@ -957,3 +960,34 @@ def test_values_for_python() -> None:
     assert jnp.ones(2).tobytes() == np.ones(2, np.float32).tobytes()
     second = tx.grad(tx.grad(lambda x: jnp.logaddexp(x, 0.0)))
     assert second(0.0) == 0.25
+
+
+@pytest.mark.parametrize("size", [3, 9])
+@pytest.mark.parametrize("options", [{}, {"fill_value": 1, "equal_nan": False}], ids=repr)
+def test_unique_of_a_given_size_takes_unknown_values(size: int, options: dict[str, Any]) -> None:
+    for x in (np.where(N > 4, np.nan, N).astype(np.float32), B):
+
+        def function(module: Any, a: Any) -> Any:
+            return module.unique(a, True, True, True, size=size, **options)
+
+        expected = function(jax.numpy, x)
+        for found in (function(jnp, jnp.asarray(x)), tx.jit(lambda a: function(jnp, a))(x)):
+            for mine, theirs in zip(found, expected, strict=True):
+                assert mine.dtype == theirs.dtype
+                np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("counts", [2, [1, 2, 0], [0, 3, 1]], ids=repr)
+@pytest.mark.parametrize("length", [3, 8])
+def test_repeat_to_a_length_takes_unknown_counts(counts: Any, length: int) -> None:
+    expected = jax.numpy.repeat(X, np.asarray(counts), axis=0, total_repeat_length=length)
+    found = tx.jit(lambda x, r: jnp.repeat(x, r, axis=0, total_repeat_length=length))(X, jnp.asarray(counts))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(jnp.repeat(X, counts, axis=0, total_repeat_length=length), expected)
+
+
+def test_complex_numbers_are_true_unless_zero() -> None:
+    x = np.array([0, 1j, -1, complex(0, np.nan)], np.complex64)
+    for function in (lambda v: v.astype(bool), lambda v: jnp.where(v, True, False), lambda v: jnp.logical_and(v, v)):
+        np.testing.assert_array_equal(function(jnp.asarray(x)), x != 0)
+        np.testing.assert_array_equal(tx.jit(function)(x), x != 0)

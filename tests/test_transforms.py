@@ -400,7 +400,7 @@ def test_errors_of_shape_name_the_users_line_inside_transformations(transform: C
     def function(x: Any) -> list[Any]:
         return [movement.reshape(x, sizes=(7,))]
 
-    with pytest.raises(TinyxlaError, match="has 2 elements, but the sizes") as caught:
+    with pytest.raises(TinyxlaError, match="must make the 2 elements of") as caught:
         transform(function)(wrap(np.array([1.0, 2.0])))
     assert_names_line(caught.value, "movement.reshape(x, sizes=(7,))")
 

@@ -93,7 +93,7 @@ def some_window(random: np.random.Generator, largest: int, dilated: bool = True)
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_windows(random: np.random.Generator, seed: int) -> None:
-    for _ in range(12):
+    for _ in range(9):
         rank = int(random.integers(1, 4))
         shape = tuple(int(n) for n in random.integers(1, (40, 12, 7)[rank - 1], rank))
         largest = (30, 12, 6)[rank - 1]
@@ -105,10 +105,24 @@ def test_random_windows(random: np.random.Generator, seed: int) -> None:
             np.testing.assert_array_equal(found, expected, f"{window} of {shape} by {to_apply.name}")
 
 
+def test_large_dilated_windows(random: np.random.Generator) -> None:
+    """Over rows as long as the dilation, where everything is whole rows."""
+    for op, shape, window in (
+        ("add", (80,), (WindowDimension(36, window_dilation=2),)),
+        ("latest", (60, 2), (WindowDimension(40, 1, 60, 30, 3), WindowDimension(1))),
+        ("maximum", (12, 18), (WindowDimension(5, 1, 4, 4, 2), WindowDimension(7, 1, 6, -3, 3))),
+        ("latest", (12, 17), (WindowDimension(5, 1, 4, 4, 2), WindowDimension(7, 1, 1, 7, 2))),
+    ):
+        x, start = random.integers(-50, 50, shape).astype(np.int32), np.int32(3)
+        combine, to_apply = FOLDS[op]
+        (found,) = compiled(ops["reduce-window"], (x, start), {"window": window, "to_apply": to_apply})
+        np.testing.assert_array_equal(found, one_by_one(x, start, window, combine), str(window))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_selections(random: np.random.Generator, seed: int) -> None:
     """Many elements are equal: the first one is selected, whatever the order of the loops is."""
-    for _ in range(8):
+    for _ in range(6):
         rank = int(random.integers(1, 4))
         shape = tuple(int(n) for n in random.integers(1, (20, 9, 6)[rank - 1], rank))
         window = tuple(some_window(random, (12, 5, 4)[rank - 1], False) for _ in shape)
@@ -135,7 +149,7 @@ def line(size: int, reverse: bool = False) -> WindowDimension:
 def test_cumulative_folds(random: np.random.Generator, shape: tuple[int, ...], reverse: bool) -> None:
     """Long lines, which are cut; many short ones; and across rows. Of integers, so every order gives the same."""
     x = random.integers(-9, 9, shape).astype(np.int32)
-    for axis in range(len(shape)):
+    for axis in (d for d, n in enumerate(shape) if n > 2):
         window = tuple(line(n, reverse) if d == axis else WindowDimension(1) for d, n in enumerate(shape))
         ordered = np.flip(x, axis) if reverse else x
         index = np.arange(x.size, dtype=np.int32).reshape(shape)
@@ -224,6 +238,27 @@ def test_types(name: str) -> None:
         for form in (lambda f: f, tx.jit):
             found = form(lambda x, a=attributes, s=start: windows.reduce_window(x, wrap(s), **a))(wrap(x))
             op_checks.assert_equal([found.numpy()], [expected], f"{op} of {name}")
+
+
+@pytest.mark.parametrize("shape", [(70_001,), (3, 40_000), (40, 700), (5, 70), (9, 60, 3)], ids=str)
+def test_costly_folds(random: np.random.Generator, shape: tuple[int, ...]) -> None:
+    """Blocks and lines are gone through side by side, also where the last one is shorter: beginnings, ends, and windows
+    of which each is the end of a block and the beginning of the next."""
+    axis, size = 1 % len(shape), 37
+    x, start = random.normal(size=shape).astype(np.float32) * 9, np.float32(-1)
+    to_apply = fold_operands("test", start, start, tnp.logaddexp)[2]
+    exact = np.moveaxis(x.astype(np.float64), axis, -1)
+    ends = np.flip(np.logaddexp.accumulate(np.flip(exact, -1), -1), -1)
+    inside = np.logaddexp.reduce(np.lib.stride_tricks.sliding_window_view(exact, size, -1), -1)
+    beginnings = np.logaddexp.accumulate(exact, -1)
+    for w, expected in (
+        (line(shape[axis]), beginnings),
+        (line(shape[axis], True), ends),
+        (WindowDimension(size), inside),
+    ):
+        window = tuple(w if d == axis else WindowDimension(1) for d in range(len(shape)))
+        (found,) = compiled(ops["reduce-window"], (x, start), {"window": window, "to_apply": to_apply})
+        np.testing.assert_allclose(np.moveaxis(found, axis, -1), np.logaddexp(start, expected), 1e-5, 1e-5)
 
 
 def test_narrow_floats_are_added_up_in_wide_ones() -> None:
@@ -318,8 +353,14 @@ def test_pools_against_jax(random: np.random.Generator, op: str, pool: Any) -> N
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"])
+@pytest.mark.parametrize(
+    ("name", "reverse"),
+    [
+        *itertools.product(("cumsum", "cumprod", "cumlogsumexp"), (False, True)),
+        ("cummax", False),
+        ("cummin", True),
+    ],
+)
 def test_cumulative_functions_against_jax(random: np.random.Generator, name: str, reverse: bool) -> None:
     """With equal elements, at which the derivatives are JAX's, too; and to third order."""
     axis, shape = (1, (2, 6)) if reverse else (0, (6, 2))
@@ -346,6 +387,68 @@ def test_cumulative_functions_against_jax(random: np.random.Generator, name: str
     expected = jax.jit(lambda: results(jax, jax.lax))()
     for mine, theirs in zip(results(tx, lax), expected, strict=True):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), 1e-9, 1e-9)
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize(("name", "axis", "reverse"), [("cumprod", 1, False), ("cumlogsumexp", 0, True)])
+def test_compiled_second_derivatives_against_jax(
+    random: np.random.Generator, name: str, axis: int, reverse: bool
+) -> None:
+    """Forwards over backwards, mapped, and backwards over backwards; with several zeros in a product, and numbers of
+    very different size under a logarithm."""
+    x, direction = random.normal(size=(2, 3, 7))
+    other = random.normal(size=(3, 7))
+    x[0, 2] = x[1, 1] = x[1, 5] = 0
+    x *= 300 if name == "cumlogsumexp" else 1
+
+    def results(transform: Any, library: Any) -> Callable[..., list[Any]]:
+        def scalar(x: Any) -> Any:
+            return library.sin(getattr(library, name)(x, axis=axis, reverse=reverse)).sum()
+
+        first = transform.grad(scalar)
+        second = transform.grad(lambda x: (first(x) * direction).sum())
+        ahead = transform.vmap(lambda x, t: transform.jvp(first, (x,), (t,))[1], (None, 0))
+        return transform.jit(lambda x: [first(x), second(x), ahead(x, np.stack([direction, other]))])
+
+    for mine, theirs in zip(results(tx, lax)(x), results(jax, jax.lax)(x), strict=True):
+        assert np.isfinite(np.asarray(mine)).all()
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), 1e-9, 1e-9)
+
+
+@pytest.mark.usefixtures("wide")
+def test_cumulative_folds_by_any_function_against_jax(random: np.random.Generator) -> None:
+    """Of a computation that is not one op, the derivatives by the array and by the initial value."""
+    operands, directions = (random.uniform(size=(2, 6)), 0.25), (random.normal(size=(2, 6)), 1.5)
+
+    def either(x: Any, y: Any) -> Any:
+        return x + y - x * y
+
+    def mine(x: Any, start: Any) -> Any:
+        return lax.sin(lax.reduce_window(x, start, either, (1, 6), (1, 1), ((0, 0), (5, 0)))).sum()
+
+    def theirs(x: Any, start: Any) -> Any:
+        return jax.numpy.sin(either(start, jax.lax.associative_scan(either, x, axis=1))).sum()
+
+    def derivatives(transform: Any, function: Any) -> list[Any]:
+        return transform.jit(
+            lambda *x: [*transform.grad(function, (0, 1))(*x), transform.jvp(function, x, directions)[1]]
+        )(*operands)
+
+    for found, expected in zip(derivatives(tx, mine), derivatives(jax, theirs), strict=True):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cumlogsumexp"])
+def test_cumulative_derivatives_take_few_kernels(name: str) -> None:
+    """They are cumulative windows again, not a tree: a line twice as long takes as many kernels."""
+    gradient = tx.grad(lambda x: lax.sin(getattr(lax, name)(x)).sum())
+
+    def kernels(function: Callable[[Any], Any], size: int) -> int:
+        graph = trace(lambda x: [function(x)], [Shape(element_type("f32"), (size,))], "line")[0]
+        return len(CompiledModule(Module("line", graph)).kernels)
+
+    assert kernels(gradient, 1 << 19) == kernels(gradient, 1 << 20) <= 10
+    assert kernels(lambda x: tx.jvp(gradient, (x,), (x,))[1], 1000) <= 9
 
 
 def test_windows_over_trees_against_jax(random: np.random.Generator) -> None:
@@ -439,7 +542,7 @@ def _normalized(*operands: Any, feature_index: int = 1) -> Any:
 
 
 ERRORS: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-    (ShapeError, "as many initial values, but got 1 operands", lambda: _reduced(X)),
+    (ShapeError, "as many initial values as arrays, but got 1 operands", lambda: _reduced(X)),
     (ShapeError, "must have the same dimensions", lambda: _reduced(X, X[:1], ZERO, ZERO)),
     (ShapeError, "must be a scalar f32", lambda: _reduced(X, np.int32(0))),
     (ShapeError, "must be a scalar f32", lambda: _reduced(X, X)),

@@ -29,7 +29,7 @@ def user_line() -> SourceLine | None:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE):
+        if not str(frame.f_globals.get("__file__", "")).startswith(_PACKAGE):  # methods that are generated have no file
             return SourceLine(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None

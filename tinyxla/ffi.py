@@ -13,6 +13,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tinyxla.api import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import custom_call
@@ -78,7 +80,8 @@ def _python(fn: Callable[..., Any]) -> Callable[..., Any]:
         configured = False
 
     def compute(*operands: Any, attributes: CustomCall) -> Any:
-        return fn(*operands, backend_config=attributes.backend_config) if configured else fn(*operands)
+        own = [np.array(x) for x in operands]  # the function may keep them, and the program's memory is used again
+        return fn(*own, backend_config=attributes.backend_config) if configured else fn(*own)
 
     return compute
 

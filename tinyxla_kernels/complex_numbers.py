@@ -302,7 +302,9 @@ def tanh(z: Complex) -> Complex:
     usual = Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
     fading = tangent / slope * (4.0 * elementary.exp(magnitude * -2.0))
     fading = _infinite(z.real).where(constant(z.real, 0.0).copysign(tangent), fading)
-    return choose(large, Complex(constant(z.real, 1.0).copysign(z.real), fading), usual)
+    end = constant(z.real, 1.0).copysign(z.real)
+    end = _infinite(z.real).where(end, end + tangent * 0.0)  # NaN if the imaginary part has no tangent
+    return choose(large, Complex(end, fading), usual)
 
 
 def tan(z: Complex) -> Complex:
@@ -330,7 +332,7 @@ def _products_in_two_parts(a: Scalar, b: Scalar, c: Scalar, d: Scalar) -> tuple[
 
 
 def pow(z: Complex, w: Complex) -> Complex:
-    """z to the w: the principal value; 1 for w = 0."""
+    """z to the w: the principal value; 1 for w = 0. No other power of 0 is a number unless its real part is above 0."""
     distance, angle = absolute(z), elementary.atan2(z.imag, z.real)
     # The distance is rounded, and a power of it with a large exponent needs it better: by this factor, less 1.
     scaled, exponent = _normalized(z)
@@ -351,5 +353,7 @@ def pow(z: Complex, w: Complex) -> Complex:
     direction = Complex(sine.fma(-turn_low, cosine), cosine.fma(turn_low, sine))
     direction = choose(turn.equal(0.0), Complex(constant(turn, 1.0), turn), direction)
     result = direction.scaled(size).scaled(first).scaled(second)
+    nothing = constant(z.real, math.nan)
+    result = choose(zero & (w.real <= 0.0), Complex(nothing, nothing), result)
     one = Complex(constant(z.real, 1.0), constant(z.real, 0.0))
     return choose(w.real.equal(0.0) & w.imag.equal(0.0), one, result)

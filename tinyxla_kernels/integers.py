@@ -153,7 +153,7 @@ def reduce_precision(x: Scalar, exponent_bits: int, mantissa_bits: int) -> Scala
     if dropped > 0:
         last = (bits >> dropped) & 1
         bits = (bits + ((1 << (dropped - 1)) - 1) + last) & ~((1 << dropped) - 1)
-    bias = (1 << (exponent_bits - 1)) - 1
+    bias = (1 << (min(exponent_bits, form.width) - 1)) - 1
     if bias < form.bias:
         exponent = bits >> form.mantissa_bits
         bits = (exponent > form.bias + bias).where(form.infinity_bits, bits)

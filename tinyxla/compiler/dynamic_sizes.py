@@ -372,7 +372,8 @@ def _gather(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     out = (*a.collapsed_slice_dims, *a.operand_batching_dims)
     whole = zip(p.sizes_of(operand), operand.array_shape.dimensions, a.slice_sizes, strict=True)
     inner = iter([s if n == size else None for d, (s, n, size) in enumerate(whole) if d not in out])
-    return p.with_sizes(made, [next(inner) if d in a.offset_dims else next(batch) for d in range(made.array_shape.rank)])
+    sizes = [next(inner) if d in a.offset_dims else next(batch) for d in range(made.array_shape.rank)]
+    return p.with_sizes(made, sizes)
 
 
 def _scatter(p: _Static, x: Instruction, operands: Operands) -> Instruction:

@@ -13,7 +13,7 @@ from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.lax.padding import pads_of
 from tinyxla.lax.reductions import fold_operands
 from tinyxla.numpy.arguments import array_of, cast, integer_of
-from tinyxla.ops import windows
+from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.window import Window, WindowDimension, dilated
@@ -134,6 +134,9 @@ def _monoid(op: str) -> Callable[[Any, int, bool], Any]:
 
 
 def _logsumexp(x: Any, axis: int, reverse: bool) -> Any:
+    if reverse:  # beginnings are folded in one go by any computation
+        turned = _logsumexp(movement.reverse(x, dimensions=(axis,)), axis, False)
+        return movement.reverse(turned, dimensions=(axis,))
     _, (start,), to_apply, _ = fold_operands("lax.cumlogsumexp", x, -np.inf, tnp.logaddexp)
     return windows.cumulative(x, axis, to_apply, start, reverse)
 

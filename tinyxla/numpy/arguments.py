@@ -64,14 +64,18 @@ def cast(value: Any, dtype: np.dtype[Any], weak: bool | None = None) -> Array:
     if value.dtype != dtype:
         kept = value.weak_type if weak is None else weak
         if type(value) is ConcreteArray and state.staging is None:
-            return ConcreteArray(_converted(value.numpy(), dtype), kept)
-        value = ops.convert(value, new_element_type=element_type(dtype))
+            return ConcreteArray(converted(value.numpy(), dtype), kept)
+        if dtype.kind == "b" and value.dtype.kind == "c":  # the op drops imaginary parts
+            value = ops.ne(value, ops.zeros_like(value))
+        else:
+            value = ops.convert(value, new_element_type=element_type(dtype))
     return value if weak is None else value.with_weak_type(weak)
 
 
-def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
+def converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A NumPy array with elements of that type; what is not zero is true."""
     with np.errstate(all="ignore"):
-        return integers.convert(value, dtype)
+        return value != 0 if dtype.kind == "b" else integers.convert(value, dtype)
 
 
 def inexact(found: Type) -> Type:

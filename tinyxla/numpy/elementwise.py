@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tinyxla.hlo import Computation
-from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, inexact, operand, type_of
-from tinyxla.ops import integers
+from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, operand, type_of
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state, trace
@@ -54,7 +53,7 @@ def _converter(value: Any, dtype: np.dtype[Any]) -> Function | None:
         return lambda number: checked_scalar(number, dtype)
     if value.dtype == dtype:
         return None
-    return np.errstate(all="ignore")(lambda array: integers.convert(array, dtype))
+    return lambda array: converted(array, dtype)
 
 
 def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Function | None:

@@ -26,7 +26,9 @@ from tinyxla.numpy.arguments import (
     shape_of,
 )
 from tinyxla.numpy.arguments import broadcast_shapes as common_shape
-from tinyxla.numpy.operations import movement, ops, reduction
+from tinyxla.numpy.indexing import Update, read
+from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction
+from tinyxla.numpy.reductions import cumsum
 from tinyxla.numpy.reductions import sum as total
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -376,23 +378,30 @@ def repeat(
     if axis is None:
         x, axis = ravel(x), 0
     along = canonical_axis(axis, x.ndim, "repeat")
-    counts = np.asarray(_concrete("repeat", repeats))
-    if counts.ndim > 1 or (counts.ndim == 1 and counts.size not in (1, x.shape[along])):
-        raise ShapeError(f"repeat: {counts.size} counts do not fit axis {along} of size {x.shape[along]}.")
+    given = array_of(np.asarray(repeats) if isinstance(repeats, (list, tuple)) else repeats, "repeat")
+    if given.ndim > 1 or given.size not in (1, x.shape[along]):
+        raise ShapeError(f"repeat: {given.size} counts do not fit axis {along} of size {x.shape[along]}.")
+    if total_repeat_length is not None:
+        return _repeated_to(x, along, given, integer_of("repeat", "total_repeat_length", total_repeat_length))
+    counts = np.asarray(_concrete("repeat", given))
     if (counts < 0).any():
         raise ShapeError("repeat: counts are not negative.")
-    if counts.size == 1 and total_repeat_length is None:
+    if counts.size == 1:
         count = int(counts.reshape(()))
         spread = (*x.shape[: along + 1], count, *x.shape[along + 1 :])
         wide = movement.broadcast(x, sizes=spread, dimensions=tuple(d for d in range(x.ndim + 1) if d != along + 1))
         sizes = (*x.shape[:along], x.shape[along] * count, *x.shape[along + 1 :])
         return movement.reshape_to(wide, sizes)
-    chosen = np.repeat(np.arange(x.shape[along]), counts)
-    if total_repeat_length is not None:
-        length = integer_of("repeat", "total_repeat_length", total_repeat_length)
-        padding = np.full(max(length - chosen.size, 0), chosen[-1] if chosen.size else 0)
-        chosen = np.concatenate([chosen, padding])[:length]
-    return _rows(x, along, chosen)
+    return _rows(x, along, np.repeat(np.arange(x.shape[along]), counts))
+
+
+def _repeated_to(x: Any, along: int, counts: Any, length: int) -> Any:
+    """As many slices as asked for, whatever the counts, which need not be known: the last one fills what is missing."""
+    dtype = np.dtype(np.int32)
+    each = broadcast_to_shape("repeat", cast(counts, dtype), (x.shape[along],))
+    starts = cumsum(each) - each
+    begins = Update(movement.full(0, dtype, (length,)), starts).add(1, mode="drop")
+    return read(x, (slice(None),) * along + (cumsum(begins) - 1,), "clip", None)
 
 
 def _concrete(what: str, value: Any) -> Any:
@@ -445,25 +454,47 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return swapaxes(flip(x, second), first, second) if turns == 1 else flip(swapaxes(x, first, second), second)
 
 
-def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
-    """The elements moved by `shift` along axes; what leaves at the end comes in at the start."""
+def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
+    """The elements moved by `shift` along axes; what leaves at the end comes in at the start.
+
+    Shifts are integers, one or as many as the axes; they may be traced.
+    """
     x = array_of(a, "roll")
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = [canonical_axis(d, x.ndim, "roll") for d in (axis if isinstance(axis, Iterable) else (axis,))]
-    shifts = [integer_of("roll", "a shift", s) for s in (shift if isinstance(shift, Iterable) else (shift,))]
+    several = shift.ndim > 0 if isinstance(shift, (Array, np.ndarray)) else isinstance(shift, Iterable)
+    shifts = list(shift) if several else [shift]
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes.")
-    if not axes or not shifts:
+    if not axes or not shifts or not x.size:
         return x
     count = max(len(axes), len(shifts))
     for along, by in zip(axes * (count // len(axes)), shifts * (count // len(shifts)), strict=True):
-        length = x.shape[along]
-        if length and by % length:
-            cut = length - by % length
-            parts = movement.slice_axis(x, along, cut, length), movement.slice_axis(x, along, 0, cut)
-            x = movement.concatenate(*parts, dimension=along)
+        if isinstance(by, Array):
+            x = _rolled_by_array(x, along, by)
+        else:
+            x = _rolled(x, along, integer_of("roll", "a shift", by))
     return x
+
+
+def _rolled(x: Any, along: int, by: int) -> Any:
+    length = x.shape[along]
+    if by % length == 0:
+        return x
+    cut = length - by % length
+    parts = movement.slice_axis(x, along, cut, length), movement.slice_axis(x, along, 0, cut)
+    return movement.concatenate(*parts, dimension=along)
+
+
+def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
+    """The part that starts at the new first element, of two copies one after the other."""
+    if by.ndim or not element_type(by.dtype).is_integer:
+        raise ArgumentError(f"roll: a shift must be an integer, but got {Shape.of(by)}.")
+    first = -cast(by, np.dtype(np.int32)) % x.shape[along]
+    twice = movement.concatenate(x, x, dimension=along)
+    starts = [first if d == along else constant(0, first.dtype) for d in range(x.ndim)]
+    return indexing_ops.dynamic_slice(twice, *starts, dynamic_slice_sizes=x.shape)
 
 
 # --- diagonals, differences -------------------------------------------------------------------------------------------

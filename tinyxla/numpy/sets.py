@@ -9,9 +9,13 @@ import numpy as np
 from tinyxla.errors import ArgumentError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, array_of, promoted
-from tinyxla.numpy.manipulation import ravel, reshape
+from tinyxla.numpy.creation import ones, zeros
+from tinyxla.numpy.manipulation import concatenate, ravel, reshape
 from tinyxla.numpy.operations import movement
-from tinyxla.numpy.reductions import any
+from tinyxla.numpy.places import nonzero
+from tinyxla.numpy.reductions import any, cumsum
+from tinyxla.numpy.selection import where
+from tinyxla.numpy.sorting import argsort
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
 
@@ -34,9 +38,15 @@ def unique(
     """The distinct values in ascending order, and where they are, as in NumPy.
 
     With `size` the result has that many: what is too many is left out, and what is missing is `fill_value` (or the
-    smallest).
+    smallest). Then the values of the flattened array need not be known.
     """
-    x = _known("unique", array_of(ar, "unique"))
+    given: Any = array_of(ar, "unique")
+    if size is not None and axis is None and given.size and not isinstance(given, ConcreteArray):
+        found = _unique_of_size(given, size, fill_value, equal_nan)
+        wanted = (True, return_index, return_inverse, return_counts)
+        results = tuple(array for array, is_wanted in zip(found, wanted, strict=True) if is_wanted)
+        return results[0] if len(results) == 1 else results
+    x = _known("unique", given)
     values, index, inverse, counts = np.unique(x, True, True, True, axis, equal_nan=equal_nan)
     along = 0 if axis is None else axis
     if size is not None:
@@ -53,6 +63,25 @@ def unique(
         if wanted:
             parts.append(ConcreteArray(found.astype(integer)))
     return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tuple[Any, Any, Any, Any]:
+    """Values, their first places, the number of each element's value, and counts: a value begins where, in order, an
+    element differs from the one before."""
+    flat = ravel(x)
+    order = argsort(flat)
+    ordered = flat[order]
+    differ = arith.not_equal(ordered[1:], ordered[:-1])
+    if equal_nan:
+        differ = arith.logical_and(differ, arith.equal(ordered[:-1], ordered[:-1]))
+    first = concatenate([ones(1, bool), differ])
+    (begins,) = nonzero(first, size=size + 1, fill_value=flat.size)
+    places = where(begins[:-1] < flat.size, begins[:-1], 0)
+    values = ordered[places]
+    if fill_value is not None:
+        values = where(begins[:-1] < flat.size, values, array_of(fill_value, "unique").astype(x.dtype))
+    inverse = zeros(flat.size, begins.dtype).at[order].set(cumsum(first, dtype=begins.dtype) - 1)
+    return values, order[places], reshape(inverse, x.shape), begins[1:] - begins[:-1]
 
 
 class UniqueAll(NamedTuple):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import ml_dtypes
+
 from tinyxla.errors import AttributeValueError
 from tinyxla.shapes import ElementType, element_type
 from tinyxla_kernels.accuracy import ACCURACY
@@ -53,13 +55,12 @@ FUNCTIONS = {  # the ops that take a result_accuracy, and what the scalar math c
 }
 _WIDE = {"f32": "f64", "c64": "c128"}
 _LARGEST = {"cos": 1, "erf": 1, "log": 745, "log1p": 710, "logistic": 1, "sin": 1, "tanh": 1}  # results, by magnitude
-_FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52, "c64": 23, "c128": 52}
 
 
 def largest_error(op: str, kind: ElementType, working: ElementType) -> float:
     """The largest error of an op in units in the last place, computed in the type `working`."""
     bounds = ACCURACY[FUNCTIONS[op]]
-    if kind.name in ("f16", "bf16"):
+    if kind.bits < 32:
         return 0.51  # computed in f32 and rounded
     if kind is not working:
         return 0.51 if kind.kind == "float" else 0.72  # half a place in either part
@@ -85,7 +86,7 @@ def working_type(op: str, kind: ElementType, wanted: ResultAccuracy | None) -> E
 
 
 def _meets(op: str, kind: ElementType, places: float, wanted: ResultAccuracy) -> bool:
-    place = 2.0 ** -_FRACTION_BITS[kind.name]  # the largest unit in the last place of numbers up to 1
+    place = float(ml_dtypes.finfo(kind.dtype).eps)  # the largest unit in the last place of numbers up to 1
     largest = _LARGEST.get(FUNCTIONS[op], math.inf) if kind.kind == "float" else math.inf
     return places <= wanted.ulps or places * place <= wanted.rtol or places * place * largest <= wanted.atol
 

@@ -29,19 +29,18 @@ def _bitcast_shape(x: AnyShape, *, new_element_type: ElementType) -> Shape:
     old, new = shape.element_type, new_element_type
     if old is new:
         return shape
-    for kind in (old, new):
-        if kind.kind in ("pred", "complex"):
-            raise DTypeError(f"bitcast-convert: {kind} has no bits to share, from {shape} to {new}; use convert.")
+    if {old.kind, new.kind} & {"pred", "complex"}:
+        raise DTypeError(f"bitcast-convert: types must not be pred or complex, but got {shape} to {new}; use convert.")
     if old.bits == new.bits:
         return shape.with_type(new)
     if min(old.bits, new.bits) < 8:
-        raise DTypeError(f"bitcast-convert: types below a byte convert to equal widths only, but got {shape} to {new}.")
+        raise DTypeError(f"bitcast-convert: types below a byte must keep their width, but got {shape} to {new}.")
     if old.bits > new.bits:
         return Shape(new, (*shape.dimensions, old.bits // new.bits))
     ratio = new.bits // old.bits
     if not shape.rank or shape.dimensions[-1] != ratio:
         raise ShapeError(
-            f"bitcast-convert: one {new} is made of {ratio} {old}, so the last dimension of {shape} has to be {ratio}."
+            f"bitcast-convert: the last dimension must be {ratio}, the {old} that make one {new}, but got {shape}."
         )
     return Shape(new, shape.dimensions[:-1])
 
@@ -122,9 +121,9 @@ class ReducePrecision(NamedTuple):
 def _reduce_precision_shape(x: AnyShape, *, exponent_bits: int, mantissa_bits: int) -> Shape:
     shape = elementwise.check_operands("reduce-precision", elementwise.FLOAT, x)
     if exponent_bits < 1:
-        raise AttributeValueError(f"reduce-precision: exponent_bits is at least 1, but got {exponent_bits}.")
+        raise AttributeValueError(f"reduce-precision: exponent_bits must be at least 1, but got {exponent_bits}.")
     if mantissa_bits < 0:
-        raise AttributeValueError(f"reduce-precision: mantissa_bits is not negative, but got {mantissa_bits}.")
+        raise AttributeValueError(f"reduce-precision: mantissa_bits must not be negative, but got {mantissa_bits}.")
     return shape
 
 

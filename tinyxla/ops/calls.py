@@ -37,6 +37,21 @@ def set_mapped(function: Callable[[Computation, int], Computation]) -> None:
     _mapped = function
 
 
+_gradient: Callable[[Computation], Computation] | None = None
+
+
+def set_gradient(function: Callable[[Computation], Computation]) -> None:
+    """Say how a computation of one result is differentiated, which is a matter of other layers, too."""
+    global _gradient
+    _gradient = function
+
+
+def gradient(computation: Computation) -> Computation:
+    """From the operands of a computation and a cotangent of its one result: the result and the operands' cotangents."""
+    assert _gradient is not None, "tinyxla.transforms has not been imported"
+    return _gradient(computation)
+
+
 def evaluate_elements(computation: Computation, operands: Sequence[Array]) -> list[Array]:
     """A computation of scalars on arrays of one shape, element by element: its results, as a list."""
     sizes = operands[0].shape
@@ -104,9 +119,11 @@ class GetTupleElement(NamedTuple):
 
 def _get_tuple_element_shape(x: AnyShape, *, index: int) -> AnyShape:
     if not isinstance(x, TupleShape):
-        raise ShapeError(f"get-tuple-element: the operand is a tuple, but got {x}.")
+        raise ShapeError(f"get-tuple-element: the operand must be a tuple, but got {x}.")
     if not 0 <= index < len(x.elements):
-        raise ShapeError(f"get-tuple-element: index {index} is outside the tuple {x} of {len(x.elements)} elements.")
+        raise ShapeError(
+            f"get-tuple-element: index must be one of the {len(x.elements)} elements of {x}, but got {index}."
+        )
     return x.elements[index]
 
 

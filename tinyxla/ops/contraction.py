@@ -61,28 +61,32 @@ def dot_shape(
     rhs_batch_dims: Ints,
     preferred_element_type: ElementType | None,
     operand_precision: Precision = (),
+    name: str = "dot",
 ) -> Shape:
-    x, y = movement.array_operand("dot", lhs), movement.array_operand("dot", rhs)
+    """Of a product; `name` is that of the op that has these attributes."""
+    x, y = movement.array_operand(name, lhs), movement.array_operand(name, rhs)
     if x.element_type is not y.element_type:
-        raise DTypeError(f"dot: operands have different element types, {x} and {y}; convert one of them.")
-    movement.check_dimensions("dot", "lhs dimensions", (*lhs_batch_dims, *lhs_contracting_dims), x.rank)
-    movement.check_dimensions("dot", "rhs dimensions", (*rhs_batch_dims, *rhs_contracting_dims), y.rank)
+        raise DTypeError(f"{name}: operands must have one element type, but got {x} and {y}; convert one of them.")
+    movement.check_dimensions(name, "lhs dimensions", (*lhs_batch_dims, *lhs_contracting_dims), x.rank)
+    movement.check_dimensions(name, "rhs dimensions", (*rhs_batch_dims, *rhs_contracting_dims), y.rank)
     for what, left, right in (
         ("contracting", lhs_contracting_dims, rhs_contracting_dims),
         ("batch", lhs_batch_dims, rhs_batch_dims),
     ):
         if len(left) != len(right):
-            raise ShapeError(f"dot: as many {what} dimensions on either side, but got {left} and {right}.")
+            raise ShapeError(
+                f"{name}: there must be as many {what} dimensions on either side, but got {left} and {right}."
+            )
         for i, j in zip(left, right, strict=True):
             if x.dimensions[i] != y.dimensions[j]:
                 raise ShapeError(
-                    f"dot: {what} dimension {i} of {x} has size {x.dimensions[i]}, "
-                    f"but dimension {j} of {y} has size {y.dimensions[j]}."
+                    f"{name}: {what} dimensions must have equal sizes, but dimension {i} of {x} has size "
+                    f"{x.dimensions[i]}, and dimension {j} of {y} has size {y.dimensions[j]}."
                 )
     sizes = [x.dimensions[d] for d in lhs_batch_dims]
     sizes += [x.dimensions[d] for d in free_dimensions(x.rank, lhs_contracting_dims, lhs_batch_dims)]
     sizes += [y.dimensions[d] for d in free_dimensions(y.rank, rhs_contracting_dims, rhs_batch_dims)]
-    return Shape(result_type("dot", x.element_type, preferred_element_type, operand_precision), tuple(sizes))
+    return Shape(result_type(name, x.element_type, preferred_element_type, operand_precision), tuple(sizes))
 
 
 def result_type(

@@ -153,6 +153,8 @@ def _convolution_evaluate(x: Array, y: Array, **attributes: Any) -> Array:
     dims = Convolution(**attributes)
     result = _convolution_shape(Shape.of(x), Shape.of(y), **attributes)
     labels, window = dims.dim_labels, dims.window
+    if not result.size:
+        return np.zeros(result.dimensions, result.dtype)
     wide = accumulator(result.dtype)
     x = x.transpose(labels.lhs_spec).astype(wide)
     turned = tuple(d + 2 for d, w in enumerate(window) if w.window_reversal)
@@ -161,14 +163,16 @@ def _convolution_evaluate(x: Array, y: Array, **attributes: Any) -> Array:
     x = movement.pad.evaluate(x, np.zeros((), wide), padding_config=config)
     batch, features, *places = (result.dimensions[d] for d in labels.out_spec)
     x = x.reshape(dims.batch_group_count, batch, dims.feature_group_count, y.shape[1], *x.shape[2:])
-    steps, strides = list(x.strides[4:]), [w.stride for w in window]
+    steps = list(x.strides[4:])
+    strides = [w.stride if count > 1 else 1 for w, count in zip(window, places, strict=True)]  # unused, it may be huge
+    dilations = [w.window_dilation if w.size > 1 else 1 for w in window]
     windows = np.lib.stride_tricks.as_strided(
         x,
         (*x.shape[:4], *places, *(w.size for w in window)),
         (
             *x.strides[:4],
             *(step * stride for step, stride in zip(steps, strides, strict=True)),
-            *(step * w.window_dilation for step, w in zip(steps, window, strict=True)),
+            *(step * dilation for step, dilation in zip(steps, dilations, strict=True)),
         ),
         writeable=False,
     )

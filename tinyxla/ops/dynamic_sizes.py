@@ -37,9 +37,11 @@ def _check_size(name: str, size: AnyShape) -> None:
         raise DTypeError(f"{name}: a size must be s32[], but got {size}; convert it.")
 
 
-def _check_dimension(name: str, dimension: int, shape: Shape) -> None:
-    if not 0 <= dimension < shape.rank:
-        raise ShapeError(f"{name}: dimension must be in [0, {shape.rank}), but got {dimension} for {shape}.")
+def _check_dimension(name: str, dimensions: Ints, shape: Shape) -> None:
+    if len(dimensions) != 1 or not 0 <= dimensions[0] < shape.rank:
+        raise ShapeError(
+            f"{name}: dimensions must be one from 0 to {shape.rank - 1}, but got {dimensions} for {shape}."
+        )
 
 
 # --- get-dimension-size -----------------------------------------------------------------------------------------------
@@ -50,8 +52,7 @@ class GetDimensionSize(NamedTuple):
 
 
 def _get_shape(x: AnyShape, *, dimensions: Ints) -> Shape:
-    (d,) = dimensions
-    _check_dimension("get-dimension-size", d, movement.array_operand("get-dimension-size", x))
+    _check_dimension("get-dimension-size", dimensions, movement.array_operand("get-dimension-size", x))
     return S32
 
 
@@ -83,11 +84,10 @@ class SetDimensionSize(NamedTuple):
 
 
 def _set_shape(x: AnyShape, size: AnyShape, *, dimensions: Ints) -> Shape:
-    (d,) = dimensions
     shape = movement.array_operand("set-dimension-size", x)
-    _check_dimension("set-dimension-size", d, shape)
+    _check_dimension("set-dimension-size", dimensions, shape)
     _check_size("set-dimension-size", size)
-    return shape.with_dynamic([f or k == d for k, f in enumerate(flags(shape))])
+    return shape.with_dynamic([f or k == dimensions[0] for k, f in enumerate(flags(shape))])
 
 
 def _set_evaluate(x: Array, size: Array, *, dimensions: Ints) -> Array:
@@ -147,7 +147,7 @@ def _reshape_shape(x: AnyShape, *dim_sizes: AnyShape, sizes: Ints, dims_are_dyna
         raise ShapeError(f"dynamic-reshape: new_size_bounds must not be negative, but got {sizes}.")
     made = shape.with_dimensions(sizes)
     if not any(dims_are_dynamic) and not shape.dynamic and made.size != shape.size:
-        raise ShapeError(f"dynamic-reshape: {shape} has {shape.size} elements, but {sizes} would have {made.size}.")
+        raise ShapeError(f"dynamic-reshape: sizes must make the {shape.size} elements of {shape}, but got {sizes}.")
     return made.with_dynamic(dims_are_dynamic)
 
 

@@ -38,17 +38,17 @@ def check_operands(name: str, kinds: frozenset[str], *shapes: AnyShape) -> Shape
     first = shapes[0]
     for shape in shapes:
         if not isinstance(shape, Shape) or not isinstance(first, Shape):
-            raise ShapeError(f"{name}: operands are arrays, but one has the tuple shape {shape}; take its elements.")
+            raise ShapeError(f"{name}: operands must be arrays, but one is the tuple {shape}; take its elements.")
         if shape.element_type is not first.element_type:
             raise DTypeError(
-                f"{name}: operands have different element types, {first} and {shape}; convert one of them."
+                f"{name}: operands must have one element type, but got {first} and {shape}; convert one of them."
             )
         if shape.dimensions != first.dimensions:
-            raise ShapeError(f"{name}: operands have different shapes, {first} and {shape}; broadcast one of them.")
+            raise ShapeError(f"{name}: operands must have one shape, but got {first} and {shape}; broadcast one.")
     assert isinstance(first, Shape)
     if first.element_type.kind not in kinds:
         wanted = ", ".join(sorted(kinds))
-        raise DTypeError(f"{name}: not defined for {first}; it takes element types of kind {wanted}.")
+        raise DTypeError(f"{name}: not defined for {first}; the element type must be of kind {wanted}.")
     return first
 
 
@@ -205,7 +205,7 @@ def _real_type(t: ElementType) -> ElementType:
 
 def _complex_type(t: ElementType) -> ElementType:
     if t.name not in ("f32", "f64"):
-        raise DTypeError(f"complex: the parts are f32 or f64, but got {t}.")
+        raise DTypeError(f"complex: the parts must be f32 or f64, but got {t}; convert them.")
     return element_type("c64" if t.name == "f32" else "c128")
 
 
@@ -237,20 +237,51 @@ def in_double(function: np.ufunc) -> Callable[..., Any]:
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
-neg = unary("negate", np.negative, NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
+neg = unary("negate", integers.in_bytes(np.negative), NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
 add = binary("add", np.add, ANY, lambda g, ans, x, y: g, lambda g, ans, x, y: g)
 sub = binary("subtract", np.subtract, NUMBER, lambda g, ans, x, y: g, lambda g, ans, x, y: neg(g))
 mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(g, x))
 div = binary(
     "divide",
-    lambda x, y: integers.divide(x, y) if x.dtype.kind in "iu" else np.divide(x, y),
+    integers.in_bytes(lambda x, y: _divide(x, y)),
     NUMBER,
     lambda g, ans, x, y: div(g, y),
     lambda g, ans, x, y: neg(mul(g, div(ans, y))),
 )
+
+
+def _divide(x: Array, y: Array) -> Any:
+    if x.dtype.kind in "iu":
+        return integers.divide(x, y)
+    return _divide_complex(x, y) if x.dtype.kind == "c" else np.divide(x, y)
+
+
+def _divide_complex(x: Array, y: Array) -> Array:
+    """Where NumPy gives NaN, what annex G of the C standard asks for: of a number over zero, an infinity over a finite
+    number, and the reverse."""
+    found = np.asarray(np.divide(x, y))
+    lost = np.isnan(found)
+    if lost.any():
+        direction = _direction(x) * np.conj(_direction(y))
+        found = np.where(lost & (y == 0), _scaled(x, np.copysign(np.inf, y.real)), found)
+        found = np.where(lost & np.isinf(x) & np.isfinite(y) & (y != 0), _scaled(direction, np.inf), found)
+        found = np.where(lost & np.isinf(y) & np.isfinite(x), _scaled(direction, 0.0), found)
+    return found.astype(x.dtype)
+
+
+def _direction(x: Array) -> Array:
+    """Of infinite numbers, the infinite parts as 1 and the finite ones as 0; others as they are."""
+    parts = (np.copysign(np.isinf(part), part) for part in (x.real, x.imag))
+    return np.where(np.isinf(x), _join(*parts), x)
+
+
+def _scaled(x: Array, factor: Any) -> Array:
+    return _join(x.real * factor, x.imag * factor)
+
+
 rem = binary(
     "remainder",
-    lambda x, y: integers.remainder(x, y) if x.dtype.kind in "iu" else np.fmod(x, y),
+    integers.in_bytes(lambda x, y: integers.remainder(x, y) if x.dtype.kind in "iu" else np.fmod(x, y)),
     INTEGER | FLOAT,
     lambda g, ans, x, y: g,
     lambda g, ans, x, y: neg(mul(g, _truncated(div(x, y)))),
@@ -269,14 +300,14 @@ def _chosen(g: Value, ans: Value, x: Value, y: Value) -> Value:
 
 max_ = binary(
     "maximum",
-    np.maximum,
+    integers.in_bytes(np.maximum),
     ANY,
     _chosen,
     lambda g, ans, x, y: _chosen(g, ans, y, x),
 )
 min_ = binary(
     "minimum",
-    np.minimum,
+    integers.in_bytes(np.minimum),
     ANY,
     _chosen,
     lambda g, ans, x, y: _chosen(g, ans, y, x),
@@ -297,7 +328,7 @@ def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
 
 pow_ = binary(
     "power",
-    lambda x, y: _power(x, y),
+    integers.in_bytes(lambda x, y: _power(x, y)),
     NUMBER,
     _power_by_base,
     _power_by_exponent,
@@ -373,7 +404,7 @@ def _abs_vjp(g: Value, ans: Value, x: Value) -> tuple[Value]:
     return (mul(_as_complex(g, x, zeros_like(g)), conj(sign(x))),)
 
 
-abs_ = unary("abs", np.abs, NUMBER, result=_real_type, derivative=Rules(_abs_jvp, _abs_vjp))
+abs_ = unary("abs", integers.in_bytes(np.abs), NUMBER, result=_real_type, derivative=Rules(_abs_jvp, _abs_vjp))
 
 
 def _sign_jvp(tangents: tuple[Value, ...], ans: Value, x: Value) -> Value | None:
@@ -406,13 +437,16 @@ def _sign(x: Array) -> Any:
     if x.dtype.kind != "c":
         return np.sign(x) if x.dtype.kind in "iu" else np.where(x == 0, x, np.sign(x)).astype(x.dtype)
     size = np.abs(x)
-    return np.where(size == 0, x, x / np.where(size == 0, size.dtype.type(1), size)).astype(x.dtype)
+    safe = np.where(size == 0, size.dtype.type(1), size)
+    return np.where(size == 0, x, _join(x.real / safe, x.imag / safe)).astype(x.dtype)
 
 
 # --- exponentials, roots, trigonometry --------------------------------------------------------------------------------
 
 exp = accurate_unary("exponential", np.exp, INEXACT, lambda g, ans, x: mul(g, ans))
-expm1 = accurate_unary("exponential-minus-one", np.expm1, INEXACT, lambda g, ans, x: mul(g, add(ans, one_like(ans))))
+expm1 = accurate_unary(
+    "exponential-minus-one", lambda x: _expm1(x), INEXACT, lambda g, ans, x: mul(g, add(ans, one_like(ans)))
+)
 log = accurate_unary("log", in_double(np.log), INEXACT, lambda g, ans, x: div(g, x), (0.2, 4.0))
 log1p = accurate_unary(
     "log-plus-one", lambda x: _log1p(x), INEXACT, lambda g, ans, x: div(g, add(x, one_like(x))), (-0.8, 4.0)
@@ -420,7 +454,7 @@ log1p = accurate_unary(
 sqrt = accurate_unary("sqrt", np.sqrt, INEXACT, lambda g, ans, x: div(g, add(ans, ans)), (0.2, 4.0))
 rsqrt = accurate_unary(
     "rsqrt",
-    lambda x: np.divide(x.dtype.type(1), np.sqrt(x)),
+    lambda x: _rsqrt(x),
     INEXACT,
     lambda g, ans, x: mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
     (0.2, 4.0),
@@ -465,6 +499,18 @@ def one_like(x: Value) -> Value:
     return movement.full(1, x.dtype, x.shape)
 
 
+def _rsqrt(x: Array) -> Any:
+    if x.dtype.itemsize < 4:
+        return _rsqrt(x.astype(np.float32)).astype(x.dtype)
+    return _divide(np.ones_like(x), np.sqrt(x))
+
+
+def _expm1(x: Array) -> Any:
+    """Of complex numbers on the real axis, where NumPy multiplies an infinity by 0, real."""
+    found: Array = np.expm1(x)
+    return _join(found.real, np.where(x.imag == 0, x.imag, found.imag)) if x.dtype.kind == "c" else found
+
+
 def _logistic(x: Array) -> Any:
     """Through the exponential that does not overflow; of complex numbers, whose divisor may cancel, through tanh."""
     if x.dtype.itemsize < 4:
@@ -483,7 +529,7 @@ def _log1p(x: Array) -> Any:
     one = x.real.dtype.type(1)
     excess = x.real * (x.real + one + one) + x.imag * x.imag  # of the square of that distance over 1
     near = _join(np.log1p(excess) / (one + one), np.arctan2(x.imag, x.real + one))
-    return np.where(np.abs(x) < 0.5, near, np.log(x + one))
+    return np.where(np.abs(x) < 0.5, near, np.log(_join(x.real + one, x.imag)))
 
 
 def _erf(x: Array) -> Any:
@@ -511,18 +557,20 @@ ceil = unary("ceil", np.ceil, FLOAT)
 round_nearest_afz = unary("round-nearest-afz", lambda x: np.copysign(_half_away(np.abs(x)), x), FLOAT)
 round_nearest_even = unary("round-nearest-even", np.rint, FLOAT)
 is_finite = unary("is-finite", np.isfinite, FLOAT, result=_pred_type)
-not_ = unary("not", np.invert, PRED | INTEGER)
+not_ = unary("not", integers.in_bytes(np.invert), PRED | INTEGER)
 clz = unary("count-leading-zeros", integers.count_leading_zeros, INTEGER)
 population_count = unary("popcnt", integers.population_count, INTEGER)
-and_ = binary("and", np.bitwise_and, PRED | INTEGER)
-or_ = binary("or", np.bitwise_or, PRED | INTEGER)
-xor = binary("xor", np.bitwise_xor, PRED | INTEGER)
+and_ = binary("and", integers.in_bytes(np.bitwise_and), PRED | INTEGER)
+or_ = binary("or", integers.in_bytes(np.bitwise_or), PRED | INTEGER)
+xor = binary("xor", integers.in_bytes(np.bitwise_xor), PRED | INTEGER)
 shift_left = binary("shift-left", integers.shift_left, INTEGER)
 shift_right_arithmetic = binary("shift-right-arithmetic", integers.shift_right_arithmetic, INTEGER)
 shift_right_logical = binary("shift-right-logical", integers.shift_right_logical, INTEGER)
 
 
 def _half_away(size: Array) -> Any:
+    if size.dtype.itemsize == 1:  # not all of these types have a zero
+        return _half_away(size.astype(np.float32)).astype(size.dtype)
     whole = np.floor(size)
     return np.where(size - whole >= 0.5, whole + whole.dtype.type(1), whole).astype(size.dtype)
 
@@ -548,12 +596,13 @@ _DIRECTIONS = {
 def _compare_shape(x: AnyShape, y: AnyShape, *, direction: str, type: str) -> Shape:
     shape = check_operands("compare", ANY, x, y)
     if direction not in _DIRECTIONS:
-        raise AttributeValueError(f"compare: direction is one of {', '.join(_DIRECTIONS)}, but got {direction!r}.")
+        raise AttributeValueError(f"compare: direction must be one of {', '.join(_DIRECTIONS)}, but got {direction!r}.")
     kinds = {"FLOAT": INEXACT, "TOTALORDER": FLOAT, "SIGNED": SIGNED, "UNSIGNED": PRED | frozenset({"unsigned"})}
     if shape.element_type.kind not in kinds.get(type, ()):
-        raise AttributeValueError(f"compare: the comparison type {type!r} does not fit operands {shape}.")
+        usual = comparison_type(shape.dtype)
+        raise AttributeValueError(f"compare: type must fit operands {shape}, but got {type!r}; use {usual}.")
     if shape.element_type.kind == "complex" and direction not in ("EQ", "NE"):
-        raise DTypeError(f"compare: complex numbers have no order, so {direction} is not defined for {shape}.")
+        raise DTypeError(f"compare: direction must be EQ or NE for {shape}, which has no order, but got {direction}.")
     return shape.with_type("pred")
 
 
@@ -597,9 +646,9 @@ eq, ne, ge, gt, le, lt = (_comparison(direction) for direction in _DIRECTIONS)
 def _select_shape(pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:
     shape = check_operands("select", ANY, on_true, on_false)
     if not isinstance(pred, Shape) or pred.element_type.name != "pred":
-        raise DTypeError(f"select: the predicate has element type pred, but got {pred}; compare it with zero.")
+        raise DTypeError(f"select: the predicate must have element type pred, but got {pred}; compare it with zero.")
     if pred.dimensions != shape.dimensions:
-        raise ShapeError(f"select: the predicate {pred} and the branches {shape} have different dimensions.")
+        raise ShapeError(f"select: the predicate must have the dimensions of the branches {shape}, but got {pred}.")
     return shape
 
 
@@ -629,7 +678,7 @@ def _clamp_samples(random: np.random.Generator) -> Iterator[Sample]:
 
 clamp = _elementwise(
     "clamp",
-    lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    integers.in_bytes(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
     _clamp_shape,
     Partials(
         (
@@ -648,7 +697,7 @@ class Convert(NamedTuple):
 
 def _convert_shape(x: AnyShape, *, new_element_type: ElementType) -> Shape:
     if not isinstance(x, Shape):
-        raise ShapeError(f"convert: the operand is an array, but got the tuple {x}; convert its elements.")
+        raise ShapeError(f"convert: the operand must be an array, but got the tuple {x}; convert its elements.")
     return Shape(new_element_type, x.dimensions)
 
 

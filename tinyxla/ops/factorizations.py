@@ -165,8 +165,10 @@ def _eliminated(a: Array, steps: int) -> Array:
 
 
 def permutation_of(pivots: Array, size: int) -> Array:
-    """Which row stands where after the exchanges that the pivots say."""
-    exchanges = pivots.reshape((int(np.prod(pivots.shape[:-1])), pivots.shape[-1]))
+    """Which row stands where after the exchanges that the pivots say; pivots are clamped to the rows there are."""
+    exchanges = pivots.reshape((int(np.prod(pivots.shape[:-1])), pivots.shape[-1])).clip(0, size - 1)
+    if not len(exchanges):
+        return np.empty((*pivots.shape[:-1], size), np.int32)
     order = np.tile(np.arange(size, dtype=np.int32), (len(exchanges), 1))
     if len(exchanges) > pivots.shape[-1]:
         every = np.arange(len(order))
@@ -264,7 +266,10 @@ def _pivots_shape(pivots: AnyShape, *, permutation_size: int) -> Shape:
     if shape.element_type.name != "s32":
         raise DTypeError(f"LuPivotsToPermutation: pivots must be s32, but got {shape}; convert them.")
     if not shape.rank or shape.dimensions[-1] > permutation_size:
-        raise ShapeError(f"LuPivotsToPermutation: there must be up to {permutation_size} pivots, but got {shape}.")
+        raise ShapeError(
+            f"LuPivotsToPermutation: permutation_size must not be below the number of pivots, but got "
+            f"{permutation_size} for {shape}."
+        )
     return shape.with_dimensions((*shape.dimensions[:-1], permutation_size))
 
 

@@ -35,7 +35,8 @@ def _fft_shape(x: AnyShape, *, fft_type: str, fft_length: Ints) -> Shape:
         raise AttributeValueError(f"fft: fft_type must be one of {', '.join(_TYPES)}, but got {fft_type!r}.")
     kind = shape.element_type.name
     if kind not in _TYPES[fft_type]:
-        raise DTypeError(f"fft: {fft_type} takes {' or '.join(_TYPES[fft_type])}, but got {shape}; convert it.")
+        wanted = " or ".join(_TYPES[fft_type])
+        raise DTypeError(f"fft: the operand of {fft_type} must be {wanted}, but got {shape}; convert it.")
     count = len(fft_length)
     if not 1 <= count <= 3:
         raise ShapeError(
@@ -44,7 +45,7 @@ def _fft_shape(x: AnyShape, *, fft_type: str, fft_length: Ints) -> Shape:
     if count > shape.rank:
         raise ShapeError(f"fft: fft_length {fft_length} must not have more lengths than {shape} has dimensions.")
     if any(n < 0 for n in fft_length):
-        raise ShapeError(f"fft: the lengths must not be negative, but got {fft_length}.")
+        raise ShapeError(f"fft: fft_length must not be negative, but got {fft_length}.")
     *outer, last = fft_length
     lengths = (*outer, _half(last)) if fft_type == "IRFFT" else fft_length
     found = shape.dimensions[-count:]

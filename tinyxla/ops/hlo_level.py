@@ -73,12 +73,12 @@ def _bitcast_shape(x: AnyShape, **attributes: Any) -> Shape:
     for what, layout, rank in (("operand", a.operand_layout, shape.rank), ("result", a.result_layout, len(a.sizes))):
         if sorted(layout) != list(range(rank)):
             raise ShapeError(
-                f"bitcast: the layout of the {what} must be an order of {rank} dimensions, but is {layout}."
+                f"bitcast: the layout of the {what} must be an order of {rank} dimensions, but got {layout}."
             )
     if math.prod(a.sizes) != shape.size:
-        raise ShapeError(f"bitcast: {shape} has {shape.size} elements, but sizes {a.sizes} make {math.prod(a.sizes)}.")
+        raise ShapeError(f"bitcast: sizes must make the {shape.size} elements of {shape}, but got {a.sizes}.")
     if a.new_element_type.bits != shape.element_type.bits:
-        raise DTypeError(f"bitcast: elements must keep their width, but {shape} becomes {a.new_element_type}.")
+        raise DTypeError(f"bitcast: elements must keep their width, but got {shape} to {a.new_element_type}.")
     return Shape(a.new_element_type, a.sizes, Layout(a.result_layout))
 
 
@@ -233,7 +233,7 @@ copy_start = Op(
 
 def _begun(name: str, x: AnyShape) -> tuple[AnyShape, ...]:
     if not isinstance(x, TupleShape) or len(x.elements) < 2:
-        raise ShapeError(f"{name}: the operand must be the tuple of what was begun, but is {x}.")
+        raise ShapeError(f"{name}: the operand must be the tuple of what was begun, but got {x}.")
     return x.elements
 
 
@@ -243,9 +243,13 @@ def _regrouping(name: str, index: int | None, samples: Callable[..., Iterator[Sa
     def batch(size: int, operands: Any, axes: Any) -> Any:
         raise AssertionError("ops that only regroup values are not batched")
 
+    def shape(x: AnyShape) -> AnyShape:
+        begun = _begun(name, x)
+        return x if index is None else begun[index]
+
     return Op(
         name,
-        shape=lambda x: x if index is None else _begun(name, x)[index],
+        shape=shape,
         evaluate=lambda x: x if index is None else x[index],
         derivative=Linear(lambda g, x: (g,)),
         batch=batch,
@@ -302,7 +306,7 @@ _TOKEN = Shape(TOKEN)
 def _check_tokens(name: str, tokens: Sequence[AnyShape]) -> None:
     for token in tokens:
         if token != _TOKEN:
-            raise ShapeError(f"{name}: what is waited for must be a token, but is {token}.")
+            raise ShapeError(f"{name}: what is waited for must be a token, but got {token}.")
 
 
 def _after_all_shape(*tokens: AnyShape) -> Shape:

@@ -6,6 +6,7 @@ reach outside an array are moved inside, as XLA does; updates by scatter that wo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -27,7 +28,6 @@ from tinyxla.ops.op import (
     Sample,
     Value,
     Zero,
-    ops,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
@@ -56,7 +56,7 @@ class DynamicSlice(NamedTuple):
 def _check_starts(name: str, x: Shape, starts: Sequence[AnyShape]) -> None:
     if len(starts) != x.rank:
         raise ShapeError(
-            f"{name}: an operand {x} takes {x.rank} start indices, but got {len(starts)}; give one for each dimension."
+            f"{name}: there must be {x.rank} start indices for {x}, but got {len(starts)}; give one for each dimension."
         )
     for start in starts:
         scalar = movement.array_operand(name, start)
@@ -146,7 +146,9 @@ dynamic_slice = Op(
 def _dynamic_update_slice_shape(x: AnyShape, update: AnyShape, *starts: AnyShape) -> Shape:
     shape, part = (movement.array_operand("dynamic-update-slice", v) for v in (x, update))
     if part.element_type is not shape.element_type:
-        raise DTypeError(f"dynamic-update-slice: the operand is {shape}, but the update {part}; convert one of them.")
+        raise DTypeError(
+            f"dynamic-update-slice: operand and update must have one type, but got {shape} and {part}; convert one."
+        )
     if part.rank != shape.rank or any(n > size for n, size in zip(part.dimensions, shape.dimensions, strict=True)):
         raise ShapeError(f"dynamic-update-slice: the update must fit inside {shape}, but got {part}.")
     _check_starts("dynamic-update-slice", shape, starts)
@@ -263,8 +265,8 @@ def _check_index_vectors(name: str, indices: Shape, vector_dim: int, index_map: 
     length = indices.dimensions[vector_dim] if vector_dim < indices.rank else 1
     if len(index_map) != length:
         raise ShapeError(
-            f"{name}: index vectors of {indices} along dimension {vector_dim} have {length} entries, "
-            f"but {len(index_map)} dimensions {index_map} are given for them."
+            f"{name}: there must be a dimension of the operand for each of the {length} entries of an index vector of "
+            f"{indices}, along dimension {vector_dim}, but got {index_map}."
         )
 
 
@@ -309,15 +311,18 @@ def _gather_shape(x: AnyShape, start_indices: AnyShape, **attributes: Any) -> Sh
         not 0 <= n <= size for n, size in zip(a.slice_sizes, operand.dimensions, strict=True)
     ):
         raise ShapeError(f"gather: slice_sizes must fit inside {operand}, but got {a.slice_sizes}.")
+    batch = _index_sizes(indices.dimensions, a.index_vector_dim)
     for d in out:
-        if a.slice_sizes[d] > 1:
+        if a.slice_sizes[d] != 1 and (a.slice_sizes[d] or math.prod(batch)):
             raise ShapeError(
-                f"gather: dimension {d} is left out of slices, but slice_sizes {a.slice_sizes} has it wide."
+                f"gather: slice_sizes must be 1 in dimension {d}, which is collapsed or of a batch, but got "
+                f"{a.slice_sizes}."
             )
     window = window_dims(operand.rank, *(a.collapsed_slice_dims, a.operand_batching_dims))
     if len(window) != len(a.offset_dims):
-        raise ShapeError(f"gather: slices have {len(window)} dimensions {window}, but offset_dims is {a.offset_dims}.")
-    batch = _index_sizes(indices.dimensions, a.index_vector_dim)
+        raise ShapeError(
+            f"gather: offset_dims must be {len(window)}, one for each of {window} in slices, but got {a.offset_dims}."
+        )
     rank = len(batch) + len(window)
     movement.check_dimensions("gather", "offset_dims", a.offset_dims, rank)
     return operand.with_dimensions(_interleaved(batch, [a.slice_sizes[d] for d in window], a.offset_dims))
@@ -524,7 +529,7 @@ def _thirds(operands: Sequence[Any]) -> tuple[list[Any], Any, list[Any]]:
 def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
     a = Scatter(**attributes)
     if len(shapes) < 3 or len(shapes) % 2 == 0:
-        raise ShapeError(f"scatter: takes arrays, indices, and as many updates, but got {len(shapes)} operands.")
+        raise ShapeError(f"scatter: operands must be arrays, indices, and as many updates, but got {len(shapes)}.")
     arrays, indices, updates = _thirds([movement.array_operand("scatter", s) for s in shapes])
     first = arrays[0]
     _check_index_vectors("scatter", indices, a.index_vector_dim, a.scatter_dims_to_operand_dims)
@@ -541,24 +546,31 @@ def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
     batch = _index_sizes(indices.dimensions, a.index_vector_dim)
     if len(window) != len(a.update_window_dims):
         raise ShapeError(
-            f"scatter: slices have {len(window)} dimensions {window}, but update_window_dims is {a.update_window_dims}."
+            f"scatter: update_window_dims must be {len(window)}, one for each of {window} in slices, but got "
+            f"{a.update_window_dims}."
         )
     movement.check_dimensions("scatter", "update_window_dims", a.update_window_dims, len(batch) + len(window))
     for x, update in zip(arrays, updates, strict=True):
         if x.dimensions != first.dimensions or update.dimensions != updates[0].dimensions:
             raise ShapeError(f"scatter: operands must have one shape, and updates too, but got {arrays} and {updates}.")
         if x.element_type is not update.element_type:
-            raise DTypeError(f"scatter: an operand {x} takes updates of its type, but got {update}; convert them.")
+            raise DTypeError(f"scatter: updates of {x} must have its element type, but got {update}; convert them.")
     sizes = (
         [updates[0].dimensions[d] for d in a.update_window_dims] if updates[0].rank == len(batch) + len(window) else []
     )
     if len(sizes) != len(window) or any(n > first.dimensions[d] for n, d in zip(sizes, window, strict=True)):
-        raise ShapeError(f"scatter: updates {updates[0]} do not fit indices {indices} and slices of {first}.")
+        raise ShapeError(
+            f"scatter: updates must have the dimensions of the indices {indices} and of slices inside {first}, but got "
+            f"{updates[0]}."
+        )
     if updates[0].dimensions != _interleaved(batch, sizes, a.update_window_dims):
-        raise ShapeError(f"scatter: updates {updates[0]} do not fit the sizes {batch} of the indices {indices}.")
+        raise ShapeError(
+            f"scatter: updates must have the sizes {batch} of the indices {indices}, but got {updates[0]}."
+        )
     scalars = [Shape(x.element_type) for x in arrays]
     if a.to_apply.parameter_shapes != scalars * 2 or [x.shape for x in a.to_apply.outputs] != scalars:
-        raise ShapeError(f"scatter: the computation maps {scalars * 2} to {scalars}.")
+        got = f"{a.to_apply.parameter_shapes} -> {[x.shape for x in a.to_apply.outputs]}"
+        raise ShapeError(f"scatter: the computation must map {scalars * 2} to {scalars}, but got {got}.")
     return TupleShape(tuple(arrays)) if isinstance(a.to_apply.root.shape, TupleShape) else first
 
 
@@ -598,14 +610,13 @@ def _apply_updates(views: list[Array], where: tuple[Array, ...], rows: list[Arra
     """Update views of the results in place; of updates of one element, later ones come later."""
     if not rows[0].size:
         return
-    op = reduction.monoid(to_apply)
-    ufunc = ops[op].evaluate if op else None
+    ufunc = reduction.ufunc_of(to_apply, views[0].dtype)
     if not where:  # slices are whole arrays
         for k in range(rows[0].shape[0]):
             _combine_at(views, (), [u[k] for u in rows], to_apply)
     elif _is_replacement(to_apply):
         views[0][where] = rows[0]
-    elif isinstance(ufunc, np.ufunc):
+    elif ufunc:
         ufunc.at(views[0], where, rows[0])
     else:
         for chosen in _rounds(where, views[0].shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,26 @@ Array = np.ndarray[Any, Any]
 
 def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"uint{8 * dtype.itemsize}")
+
+
+def in_bytes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes integers narrower than a byte, too: computed in bytes, and wrapped."""
+
+    def of_any_width(*arrays: Array) -> Any:
+        kind = element_type(arrays[0].dtype)
+        if kind.bits >= 8 or not kind.is_integer:
+            return function(*arrays)
+        return np.asarray(function(*(x.astype(np.int8 if kind.kind == "signed" else np.uint8) for x in arrays))).astype(
+            kind.dtype
+        )
+
+    return of_any_width
+
+
+def _pattern(x: Array) -> Array:
+    """The bits of integers as an unsigned number."""
+    bits = x.astype(_unsigned(x.dtype))
+    return bits & np.uint8(2 ** element_type(x.dtype).bits - 1) if element_type(x.dtype).bits < 8 else bits
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -38,8 +59,8 @@ def _divide(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def power(x: Array, y: Array) -> Array:
-    """x to the y-th, wrapping. A negative exponent gives what the exact power truncates to: 0, or +-1 for x = +-1 (and
-    all bits set for x = 0, as 1 / 0 has)."""
+    """x to the y-th, wrapping. A negative exponent gives what the exact power truncates to: +-1 for x = +-1, and else 0
+    (for x = 0, too)."""
     negative = y < 0
     exponent = np.where(negative, y.dtype.type(0), y).astype(_unsigned(y.dtype))
     result = np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
@@ -50,51 +71,57 @@ def power(x: Array, y: Array) -> Array:
         exponent = exponent >> 1
     odd = (y & 1) == 1
     unit = np.where(odd, x, x * x)
-    inverse = np.where(x == 0, np.array(-1).astype(x.dtype), np.where(x * x == 1, unit, x.dtype.type(0)))
+    inverse = np.where((x == 1) | (x == -1), unit, x.dtype.type(0))
     return np.where(negative, inverse, result).astype(x.dtype)
 
 
 def _in_width(x: Array, count: Array) -> tuple[Array, Array]:
     """The shift counts as unsigned numbers, made harmless, and which were inside the width."""
-    width = 8 * x.dtype.itemsize
-    unsigned = count.astype(_unsigned(count.dtype))
-    inside = unsigned < width
-    return np.where(inside, unsigned, 0).astype(x.dtype), inside
+    unsigned = _pattern(count)
+    inside = unsigned < element_type(x.dtype).bits
+    return np.where(inside, unsigned, 0).astype(unsigned.dtype), inside
 
 
 def shift_left(x: Array, count: Array) -> Array:
     safe, inside = _in_width(x, count)
-    return np.where(inside, x << safe, x.dtype.type(0))
+    return np.where(inside, _pattern(x) << safe, 0).astype(safe.dtype).astype(x.dtype)
 
 
 def shift_right_arithmetic(x: Array, count: Array) -> Array:
     safe, inside = _in_width(x, count)
-    signed = x.view(f"i{x.dtype.itemsize}")
-    shifted = np.where(inside, signed >> safe.astype(signed.dtype), np.where(signed < 0, signed.dtype.type(-1), 0))
-    return shifted.astype(signed.dtype).view(x.dtype)
+    above = 8 * x.dtype.itemsize - element_type(x.dtype).bits
+    signed = (_pattern(x) << safe.dtype.type(above)).view(f"i{x.dtype.itemsize}") >> above
+    shifted = np.where(inside, signed >> safe.astype(signed.dtype), np.where(signed < 0, -1, 0))
+    return shifted.astype(signed.dtype).astype(x.dtype)
 
 
 def shift_right_logical(x: Array, count: Array) -> Array:
     safe, inside = _in_width(x, count)
-    unsigned = x.view(_unsigned(x.dtype))
-    return np.where(inside, unsigned >> safe.astype(unsigned.dtype), unsigned.dtype.type(0)).view(x.dtype)
+    return np.where(inside, _pattern(x) >> safe, 0).astype(safe.dtype).astype(x.dtype)
 
 
 def count_leading_zeros(x: Array) -> Array:
-    width = 8 * x.dtype.itemsize
-    value = x.astype(_unsigned(x.dtype))
+    width = element_type(x.dtype).bits
+    value = _pattern(x)
     count = np.full(x.shape, width, np.int64)
     for bit in range(width):
         count = np.where((value >> value.dtype.type(bit)) & 1, width - 1 - bit, count)
-    return count.astype(x.dtype)
+    return count.astype(np.int8).astype(x.dtype)
 
 
 def population_count(x: Array) -> Array:
-    return np.bitwise_count(x.astype(_unsigned(x.dtype))).astype(x.dtype)
+    return np.bitwise_count(_pattern(x)).astype(np.int8).astype(x.dtype)
 
 
 def total_order(x: Array) -> Array:
-    """Signed integers in the order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN of the floats x."""
+    """Signed integers in the order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN of the floats x. The NaN of a type
+    without -0, which has its bits, is -NaN."""
+    kind = element_type(x.dtype)
+    if kind.name == "f8e8m0fnu":  # which has no sign
+        return np.ascontiguousarray(x).view(np.uint8).astype(np.int16)
+    if kind.bits < 8 or kind.name.endswith("fnuz"):  # the sign is not the highest bit of the byte, or says NaN
+        wide = x.astype(np.float32)
+        x = np.where(np.isnan(wide), np.copysign(wide, np.float32(-1)), wide)
     bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}")
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
@@ -102,10 +129,10 @@ def total_order(x: Array) -> Array:
 def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     """By value. Float to integer truncates, saturates at the ends and takes NaN to 0, as XLA on CPU; complex to real
     drops the imaginary part; anything to bool asks whether it differs from zero."""
-    if dtype.kind == "b":
-        return np.asarray(x != 0)
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = np.real(x)
+    if dtype.kind == "b":
+        return np.asarray(x != 0)
     kind = element_type(x.dtype)
     if element_type(dtype).is_integer and kind.kind == "float":
         return _saturate(x, dtype)

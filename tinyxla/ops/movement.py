@@ -24,7 +24,7 @@ Axes = tuple[int | None, ...]
 
 def array_operand(name: str, shape: AnyShape) -> Shape:
     if not isinstance(shape, Shape):
-        raise ShapeError(f"{name}: the operand is an array, but got the tuple {shape}; take its elements.")
+        raise ShapeError(f"{name}: the operand must be an array, but got the tuple {shape}; take its elements.")
     return shape
 
 
@@ -32,9 +32,10 @@ def check_dimensions(name: str, attribute: str, dimensions: Ints, rank: int) -> 
     """Distinct dimension numbers of an array of that rank."""
     for d in dimensions:
         if not 0 <= d < rank:
-            raise ShapeError(f"{name}: {attribute} {dimensions} has {d}, which is not a dimension of rank {rank}.")
+            valid = f"from 0 to {rank - 1}" if rank else "none, for a scalar"
+            raise ShapeError(f"{name}: {attribute} must be {valid}, but got {d} in {dimensions}.")
     if len(set(dimensions)) != len(dimensions):
-        raise ShapeError(f"{name}: {attribute} {dimensions} names a dimension twice.")
+        raise ShapeError(f"{name}: {attribute} must be distinct, but got {dimensions}; name each once.")
 
 
 def sample_values(shape: Ints, dtype: Any = np.float32) -> Array:
@@ -93,7 +94,7 @@ class Iota(NamedTuple):
 
 def _iota_shape(*, shape: Shape, iota_dimension: int) -> Shape:
     if shape.element_type.kind == "pred":
-        raise DTypeError("iota: counts in a number type, but the element type asked for is pred.")
+        raise DTypeError(f"iota: the element type must be a number type, but got {shape}; compare numbers for pred.")
     check_dimensions("iota", "iota_dimension", (iota_dimension,), shape.rank)
     return shape
 
@@ -145,15 +146,16 @@ class Broadcast(NamedTuple):
 def _broadcast_shape(x: AnyShape, *, sizes: Ints, dimensions: Ints) -> Shape:
     shape = array_operand("broadcast", x)
     if len(dimensions) != shape.rank:
-        raise ShapeError(f"broadcast: the operand {shape} has {shape.rank} dimensions, but dimensions is {dimensions}.")
+        raise ShapeError(f"broadcast: dimensions must say where each of those of {shape} goes, but got {dimensions}.")
     check_dimensions("broadcast", "dimensions", dimensions, len(sizes))
     for d, size in zip(dimensions, shape.dimensions, strict=True):
         if sizes[d] != size:
             raise ShapeError(
-                f"broadcast: a dimension of {shape} has size {size}, but dimension {d} of {sizes} has {sizes[d]}."
+                f"broadcast: dimension {d} of the sizes {sizes} must be {size} as in the operand {shape}, but it is "
+                f"{sizes[d]}."
             )
     if any(size < 0 for size in sizes):
-        raise ShapeError(f"broadcast: sizes {sizes} has a negative one.")
+        raise ShapeError(f"broadcast: sizes must not be negative, but got {sizes}.")
     return shape.with_dimensions(sizes)
 
 
@@ -240,9 +242,11 @@ class Reshape(NamedTuple):
 def _reshape_shape(x: AnyShape, *, sizes: Ints) -> Shape:
     shape = array_operand("reshape", x)
     if any(size < 0 for size in sizes):
-        raise ShapeError(f"reshape: sizes {sizes} has a negative one.")
+        raise ShapeError(f"reshape: sizes must not be negative, but got {sizes}.")
     if math.prod(sizes) != shape.size:
-        raise ShapeError(f"reshape: {shape} has {shape.size} elements, but the sizes {sizes} make {math.prod(sizes)}.")
+        raise ShapeError(
+            f"reshape: sizes must make the {shape.size} elements of {shape}, but {sizes} make {math.prod(sizes)}."
+        )
     return shape.with_dimensions(sizes)
 
 
@@ -285,7 +289,7 @@ class Transpose(NamedTuple):
 def _transpose_shape(x: AnyShape, *, permutation: Ints) -> Shape:
     shape = array_operand("transpose", x)
     if sorted(permutation) != list(range(shape.rank)):
-        raise ShapeError(f"transpose: {permutation} is not a permutation of the {shape.rank} dimensions of {shape}.")
+        raise ShapeError(f"transpose: permutation must name each dimension of {shape} once, but got {permutation}.")
     return shape.with_dimensions([shape.dimensions[d] for d in permutation])
 
 
@@ -375,16 +379,17 @@ def _slice_shape(x: AnyShape, *, start_indices: Ints, limit_indices: Ints, strid
     shape = array_operand("slice", x)
     for name, values in (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", strides)):
         if len(values) != shape.rank:
-            raise ShapeError(f"slice: {name} {values} has {len(values)} entries, but {shape} has rank {shape.rank}.")
+            raise ShapeError(f"slice: {name} must have an entry for each dimension of {shape}, but got {values}.")
     sizes: list[int] = []
     for d, (size, start, limit, stride) in enumerate(
         zip(shape.dimensions, start_indices, limit_indices, strides, strict=True)
     ):
         if stride <= 0:
-            raise ShapeError(f"slice: strides {strides} are positive, but dimension {d} has {stride}.")
+            raise ShapeError(f"slice: strides must be positive, but dimension {d} has {stride} in {strides}.")
         if not 0 <= start <= limit <= size:
             raise ShapeError(
-                f"slice: dimension {d} of {shape} takes 0 <= start <= limit <= {size}, but got [{start}, {limit})."
+                f"slice: start_indices and limit_indices must have 0 <= start <= limit <= {size} in dimension {d} of "
+                f"{shape}, but got [{start}, {limit})."
             )
         sizes.append(-(-(limit - start) // stride))
     return shape.with_dimensions(sizes)
@@ -456,16 +461,19 @@ PaddingConfig = tuple[tuple[int, int, int], ...]
 def _pad_shape(x: AnyShape, value: AnyShape, *, padding_config: PaddingConfig) -> Shape:
     shape, scalar = array_operand("pad", x), array_operand("pad", value)
     if scalar.rank != 0 or scalar.element_type is not shape.element_type:
-        raise ShapeError(f"pad: the padding value is a scalar {shape.element_type}, but got {scalar}.")
-    if len(padding_config) != shape.rank:
-        raise ShapeError(f"pad: padding_config has {len(padding_config)} entries, but {shape} has rank {shape.rank}.")
+        raise ShapeError(f"pad: the padding value must be a scalar {shape.element_type}, but got {scalar}.")
+    if [len(entry) for entry in padding_config] != [3] * shape.rank:
+        raise ShapeError(
+            f"pad: padding_config must have (low, high, interior) for each dimension of {shape}, but got "
+            f"{padding_config}."
+        )
     sizes: list[int] = []
     for size, (low, high, interior) in zip(shape.dimensions, padding_config, strict=True):
         if interior < 0:
-            raise ShapeError(f"pad: interior padding is not negative, but padding_config is {padding_config}.")
+            raise ShapeError(f"pad: interior padding must not be negative, but padding_config is {padding_config}.")
         result = low + high + size + max(size - 1, 0) * interior
         if result < 0:
-            raise ShapeError(f"pad: padding_config {padding_config} takes away more than {shape} has.")
+            raise ShapeError(f"pad: padding_config must not take away more than {shape} has, but got {padding_config}.")
         sizes.append(result)
     return shape.with_dimensions(sizes)
 
@@ -542,25 +550,27 @@ class Concatenate(NamedTuple):
 
 def _concatenate_shape(*shapes: AnyShape, dimension: int) -> Shape:
     if not shapes:
-        raise ShapeError("concatenate: takes at least one operand, but got none.")
+        raise ShapeError("concatenate: there must be at least one operand, but got none.")
     first = array_operand("concatenate", shapes[0])
     if first.rank == 0:
         raise ShapeError(
-            f"concatenate: the operands have at least one dimension, but got {first}; reshape them to [1]."
+            f"concatenate: the operands must have at least one dimension, but got {first}; reshape them to [1]."
         )
     check_dimensions("concatenate", "dimension", (dimension,), first.rank)
     total = 0
     for shape in shapes:
         shape = array_operand("concatenate", shape)
         if shape.element_type is not first.element_type:
-            raise DTypeError(f"concatenate: operands have different element types, {first} and {shape}; convert one.")
+            raise DTypeError(f"concatenate: operands must have one type, but got {first} and {shape}; convert one.")
         sizes = list(shape.dimensions)
         if (
             len(sizes) != first.rank
             or _inserted(tuple(sizes[:dimension]), dimension, 0) + tuple(sizes[dimension + 1 :])
             != _inserted(first.dimensions[:dimension], dimension, 0) + first.dimensions[dimension + 1 :]
         ):
-            raise ShapeError(f"concatenate: {first} and {shape} differ in more than dimension {dimension}.")
+            raise ShapeError(
+                f"concatenate: operands must be equal but for dimension {dimension}, but got {first} and {shape}."
+            )
         total += sizes[dimension]
     return first.with_dimensions((*first.dimensions[:dimension], total, *first.dimensions[dimension + 1 :]))
 

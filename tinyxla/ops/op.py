@@ -128,7 +128,15 @@ class ByAttributes(NamedTuple):
     choose: Callable[..., Derivative]
 
 
-Derivative = Partials | Linear | Bilinear | Rules | Joint | Decomposition | Zero | NotDifferentiable | ByAttributes
+class ByOperands(NamedTuple):
+    """One of the other forms, chosen by the operands' shapes, too: `choose(*operands, **attributes)`."""
+
+    choose: Callable[..., Derivative]
+
+
+Derivative = (
+    Partials | Linear | Bilinear | Rules | Joint | Decomposition | Zero | NotDifferentiable | ByAttributes | ByOperands
+)
 
 
 class Sample(NamedTuple):

@@ -8,7 +8,8 @@ do depends on the dimension that is cut (`g` groups; `x` are dimensions of that 
 - a contracting one, [b, m, k] x [b, k, n] -> [g, b, m, n]: the sum over each group is a result of its own;
 - a batch dimension, [b, m, k] x [b, k, n] -> [b, m, n]: a plain product.
 
-Group sizes are [g], or [b..., x..., g] where they differ ([x..., g] in the last case). They are not negative.
+Group sizes are [g], or [b..., x..., g] where they differ ([x..., g] in the last case). They are
+clamped between 0 and the size of that dimension.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class RaggedDot(NamedTuple):
 def _ragged_dot_shape(lhs: AnyShape, rhs: AnyShape, group_sizes: AnyShape, **attributes: Any) -> Shape:
     x, y, sizes = (movement.array_operand("ragged-dot", s) for s in (lhs, rhs, group_sizes))
     dims = RaggedDot(**attributes)
-    plain = dot_shape(x, y, **dims.dot._asdict())
+    plain = dot_shape(x, y, **dims.dot._asdict(), name="ragged-dot")
     movement.check_dimensions("ragged-dot", "lhs_ragged_dims", dims.lhs_ragged_dims, x.rank)
     movement.check_dimensions("ragged-dot", "rhs_group_dims", dims.rhs_group_dims, y.rank)
     if len(dims.lhs_ragged_dims) != 1:
@@ -93,7 +94,8 @@ def _ragged_dot_shape(lhs: AnyShape, rhs: AnyShape, group_sizes: AnyShape, **att
         raise DTypeError(f"ragged-dot: the group sizes must be integers, but got {sizes}; convert them.")
     full = tuple(x.dimensions[d] for d in dims.prefix(x.rank))
     if not sizes.rank or (sizes.rank > 1 and sizes.dimensions[:-1] != full):
-        raise ShapeError(f"ragged-dot: the group sizes must be [g] or [{','.join(map(str, full))},g], but got {sizes}.")
+        wanted = " or ".join({"[g]": None, f"[{','.join(map(str, (*full, 'g')))}]": None})
+        raise ShapeError(f"ragged-dot: the group sizes must be {wanted}, but got {sizes}.")
     groups = sizes.dimensions[-1]
     if dims.mode == "free" and y.dimensions[dims.rhs_group_dims[0]] != groups:
         raise ShapeError(
@@ -114,12 +116,13 @@ def _ragged_dot_evaluate(x: Array, y: Array, group_sizes: Array, **attributes: A
         return dot.evaluate(x, y, **dims.dot._asdict())
     shape = _ragged_dot_shape(Shape.of(x), Shape.of(y), Shape.of(group_sizes), **attributes)
     result = np.zeros(shape.dimensions, shape.dtype)
-    ends = np.cumsum(group_sizes, -1, np.int64)
     inner = x.shape[dims.ragged]
+    sizes = group_sizes.astype(np.int64).clip(0, inner)
+    ends = np.cumsum(sizes, -1)
     prefix = dims.prefix(x.ndim) if group_sizes.ndim > 1 else ()
     for k in range(group_sizes.shape[-1]):
         last = ends[..., k, None]
-        inside = (np.arange(inner) >= last - group_sizes[..., k, None]) & (np.arange(inner) < last)
+        inside = (np.arange(inner) >= last - sizes[..., k, None]) & (np.arange(inner) < last)
         if dims.mode == "contracting":
             left = _where(inside, x, (*prefix, dims.ragged))
             right = _where(inside, y, dims.on_rhs((*prefix, dims.ragged)))
@@ -146,8 +149,10 @@ def _in_result(lhs_dims: Ints, lhs_rank: int, dims: RaggedDot) -> Ints:
 
 def _members(group_sizes: Value, count: int) -> Value:
     """[..., g, count]: whether an index of the ragged dimension is in a group."""
-    wide = element_type("s64" if group_sizes.dtype.itemsize == 8 else "s32")
-    sizes = elementwise.convert(group_sizes, new_element_type=wide)
+    wide = element_type("s64" if group_sizes.dtype.itemsize == 8 or group_sizes.dtype == np.uint32 else "s32")
+    given = elementwise.convert(group_sizes, new_element_type=wide)
+    least, most = (movement.full(n, wide.dtype, given.shape) for n in (0, count))
+    sizes = elementwise.clamp(least, given, most)
     groups, rank = sizes.shape[-1], sizes.ndim
     square = Shape(wide, (groups, groups))
     earlier = elementwise.le(

@@ -107,7 +107,7 @@ def _rng_bit_generator_shape(state: AnyShape, *, algorithm: str, shape: Shape) -
         sizes = " or ".join(f"u64[{n}]" for n in _STATES[algorithm])
         raise ShapeError(f"{name}: the state of {algorithm} must be {sizes}, but got {given}.")
     if shape.element_type.kind in ("pred", "complex"):
-        raise DTypeError(f"{name}: the result must have an integer or floating type, but {shape} was asked for.")
+        raise DTypeError(f"{name}: the result must be of an integer or floating type, but got {shape}.")
     return TupleShape((given, shape))
 
 
@@ -284,7 +284,7 @@ def _rng_shape(a: AnyShape, b: AnyShape, *, distribution: str, shape: Shape) -> 
         raise AttributeValueError(f"rng: distribution must be one of {', '.join(kinds)}, but got {distribution!r}.")
     kind = shape.element_type
     if kind.kind not in kinds[distribution] or kind.bits < (16 if kind.kind == "float" else 8):
-        raise DTypeError(f"rng: {distribution} is not defined for {shape}; draw another type and convert.")
+        raise DTypeError(f"rng: {distribution} must be of a type that it is defined for, but got {shape}; convert it.")
     for x in (a, b):
         if x != Shape(kind):
             raise ShapeError(f"rng: the parameters of {distribution} for {shape} must be scalars {kind}, but got {x}.")

@@ -56,6 +56,12 @@ _UFUNCS: dict[str, np.ufunc] = {
 }
 
 
+def ufunc_of(computation: Computation, dtype: Any) -> np.ufunc | None:
+    """What a monoid is in NumPy, which has none for integers of less than 8 bits."""
+    op, kind = monoid(computation), element_type(dtype)
+    return None if op is None or (kind.is_integer and kind.bits < 8) else _UFUNCS[op]
+
+
 def identity_element(op: str, dtype: Any) -> Any:
     """The neutral element of a monoid."""
     found = element_type(dtype)
@@ -85,19 +91,19 @@ def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) -> AnyShape:
     if len(operands) < 2 or len(operands) % 2:
-        raise ShapeError(f"reduce: takes arrays and as many initial values, but got {len(operands)} operands.")
+        raise ShapeError(f"reduce: there must be as many initial values as arrays, but got {len(operands)} operands.")
     arrays, initial = ([movement.array_operand("reduce", x) for x in half] for half in _halves(operands))
     first = arrays[0]
     movement.check_dimensions("reduce", "dimensions", dimensions, first.rank)
     for x, start in zip(arrays, initial, strict=True):
         if x.dimensions != first.dimensions:
-            raise ShapeError(f"reduce: the operands have different dimensions, {first} and {x}.")
+            raise ShapeError(f"reduce: the operands must have the same dimensions, but got {first} and {x}.")
         if start.rank or start.element_type is not x.element_type:
-            raise ShapeError(f"reduce: the initial value for {x} is a scalar {x.element_type}, but got {start}.")
+            raise ShapeError(f"reduce: the initial value for {x} must be a scalar {x.element_type}, but got {start}.")
     scalars = [Shape(x.element_type) for x in arrays]
     if to_apply.parameter_shapes != scalars * 2 or [x.shape for x in to_apply.outputs] != scalars:
         got = f"{to_apply.parameter_shapes} -> {[x.shape for x in to_apply.outputs]}"
-        raise ShapeError(f"reduce: the computation maps {scalars * 2} to {scalars}, but got {got}.")
+        raise ShapeError(f"reduce: the computation must map {scalars * 2} to {scalars}, but got {got}.")
     kept = [size for d, size in enumerate(first.dimensions) if d not in dimensions]
     results = tuple(x.with_dimensions(kept) for x in arrays)
     return TupleShape(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
@@ -105,10 +111,10 @@ def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) 
 
 def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) -> Any:
     arrays, initial = _halves(operands)
-    op = monoid(to_apply)
-    if op is None or (arrays[0].dtype.kind == "b" and op in ("add", "multiply")):
+    ufunc = ufunc_of(to_apply, arrays[0].dtype)
+    if ufunc is None or (arrays[0].dtype.kind == "b" and ufunc in (np.add, np.multiply)):
         return _fold_arrays(arrays, initial, dimensions, to_apply)
-    return _UFUNCS[op].reduce(arrays[0], axis=dimensions, dtype=arrays[0].dtype, initial=initial[0][()])
+    return ufunc.reduce(arrays[0], axis=dimensions, dtype=arrays[0].dtype, initial=initial[0][()])
 
 
 def _fold_arrays(arrays: list[Array], initial: list[Array], dimensions: Ints, to_apply: Computation) -> Any:

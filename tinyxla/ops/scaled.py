@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.contraction import Dot, batched, dot, dot_shape, result_type
+from tinyxla.ops.contraction import Dot, batched, dot, dot_shape
 from tinyxla.ops.op import Decomposition, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
@@ -56,8 +56,7 @@ def _scaled_dot_shape(
                 f"{contracting} divisors of them, but got {scale}."
             )
     kind = factor_type(*(s.element_type for s in (x, x_scale, y, y_scale)))
-    result_type("scaled-dot", kind, dims.preferred_element_type, dims.operand_precision)
-    return dot_shape(x.with_type(kind), y.with_type(kind), **attributes)
+    return dot_shape(x.with_type(kind), y.with_type(kind), **attributes, name="scaled-dot")
 
 
 def _scaled_dot_evaluate(x: Array, x_scale: Array, y: Array, y_scale: Array, **attributes: Any) -> Array:

@@ -129,7 +129,7 @@ def _sort_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation, is
     arrays = [movement.array_operand("sort", x) for x in operands]
     first = arrays[0]
     if len(dimensions) != 1:
-        raise ShapeError(f"sort: dimensions must name one, but got {dimensions}.")
+        raise ShapeError(f"sort: dimensions must be one, but got {dimensions}.")
     movement.check_dimensions("sort", "dimensions", dimensions, first.rank)
     for x in arrays:
         if x.dimensions != first.dimensions:
@@ -333,7 +333,7 @@ class TopK(NamedTuple):
 def _topk_shape(x: AnyShape, *, k: int, largest: bool = True) -> TupleShape:
     shape = movement.array_operand("topk", x)
     if shape.element_type.kind == "complex":
-        raise DTypeError(f"topk: complex numbers have no order, but got {shape}; take the absolute values, say.")
+        raise DTypeError(f"topk: the element type must have an order, but got {shape}; take the absolute values, say.")
     if not shape.rank:
         raise ShapeError(f"topk: the operand must have a dimension, but got {shape}.")
     if not 0 <= k <= shape.dimensions[-1]:
@@ -343,17 +343,26 @@ def _topk_shape(x: AnyShape, *, k: int, largest: bool = True) -> TupleShape:
 
 
 def _topk_evaluate(x: Array, *, k: int, largest: bool = True) -> tuple[Array, Array]:
-    """The keys and the places together are one integer: then no two are equal, and NumPy's quickest selection does."""
     keys = _order_keys(x)
     keys = ~keys if largest else keys
-    length = x.shape[-1]
-    if keys.dtype.itemsize == 8:
-        places = np.argsort(keys, -1, kind="stable")[..., :k]
-    else:
-        pairs = keys.astype(np.uint64) << np.uint64(32) | np.arange(length, dtype=np.uint64)
-        chosen = np.partition(pairs, k, -1)[..., :k] if k < length else pairs
-        places = (np.sort(chosen, -1) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    places = _first_places(keys, k)
+    order = np.argsort(np.take_along_axis(keys, places, -1), -1, kind="stable")
+    places = np.take_along_axis(places, order, -1)
     return np.take_along_axis(x, places, -1), places.astype(np.int32)
+
+
+def _first_places(keys: Array, k: int) -> Array:
+    """Where each line has its k smallest keys, from the left: of those equal to the last of them the first ones."""
+    if not 0 < k < keys.shape[-1]:
+        return np.broadcast_to(np.arange(k), (*keys.shape[:-1], k))
+    last = np.partition(keys, k - 1, -1)[..., k - 1 : k]
+    chosen = keys <= last
+    excess = np.count_nonzero(chosen, -1, keepdims=True) - k
+    if excess.any():
+        equal = keys == last
+        kept = np.count_nonzero(equal, -1, keepdims=True) - excess
+        chosen &= ~equal | (np.cumsum(equal, -1) <= kept)
+    return np.nonzero(chosen)[-1].reshape(*keys.shape[:-1], k)
 
 
 def _order_keys(x: Array) -> Array:

@@ -18,7 +18,7 @@ from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import (
-    ByAttributes,
+    ByOperands,
     Cotangent,
     Decomposition,
     Derivative,
@@ -31,7 +31,7 @@ from tinyxla.ops.op import (
     ops,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
-from tinyxla.shapes.window import Window, WindowDimension, dilated
+from tinyxla.shapes.window import Window, WindowDimension, dilated, window_text
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -91,7 +91,9 @@ def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 def _reduce_window_shape(*operands: AnyShape, window: Window, to_apply: Computation) -> AnyShape:
     if len(operands) < 2 or len(operands) % 2:
-        raise ShapeError(f"reduce-window: takes arrays and as many initial values, but got {len(operands)} operands.")
+        raise ShapeError(
+            f"reduce-window: there must be as many initial values as arrays, but got {len(operands)} operands."
+        )
     arrays, initial = ([movement.array_operand("reduce-window", x) for x in half] for half in _halves(operands))
     first = arrays[0]
     for x, start in zip(arrays, initial, strict=True):
@@ -114,9 +116,8 @@ def _select_and_scatter_shape(
     name = "select-and-scatter"
     operand, given, start = (movement.array_operand(name, s) for s in (x, source, initial))
     _check_window(name, window, operand)
-    for d, w in enumerate(window):
-        if (w.window_dilation, w.base_dilation) != (1, 1):
-            raise AttributeValueError(f"{name}: window must not be dilated, but dimension {d} has {w}.")
+    if any((w.window_dilation, w.base_dilation) != (1, 1) for w in window):
+        raise AttributeValueError(f"{name}: window must not be dilated, but got {window_text(window)}.")
     wanted = operand.with_dimensions(_positions(window, operand.dimensions))
     if given.element_type is not operand.element_type:
         raise DTypeError(f"{name}: source must have the element type of {operand}, but got {given}; convert it.")
@@ -331,15 +332,153 @@ def cumulative_monoid(x: Value, axis: int, op: str, reverse: bool = False) -> Va
     return cumulative(x, axis, to_apply, movement.constant(literal=Literal(start)), reverse)
 
 
+# --- linear recurrences -----------------------------------------------------------------------------------------------
+#
+# What is cumulative, y[k] = f(y[k-1], x[k]), has the tangents dy[k] = a[k] dy[k-1] + b[k] dx[k] with a and b the
+# derivatives of f: a linear recurrence; the cotangents are one in the other direction. That is cumulative, too, with
+# affine maps that are composed: so second derivatives are found in the same way.
+
+
+@cache
+def affine_composition(dtype: Any) -> Computation:
+    """The composition of two maps y -> a y + u and y -> c y + v, the first one first."""
+
+    def body(emit: Emit, a: Instruction, u: Instruction, c: Instruction, v: Instruction) -> Instruction:
+        moved = emit(elementwise.add, emit(elementwise.mul, u, c), v)
+        return emit(calls.tuple_, emit(elementwise.mul, a, c), moved)
+
+    return _computation("affine", [Shape(element_type(dtype))] * 4, body)
+
+
+class _Line(NamedTuple):
+    """The dimension along which windows are beginnings, or ends (`backward`). What the methods take and give begins
+    where the windows begin."""
+
+    d: int
+    backward: bool
+
+    def turned(self, x: Value) -> Value:
+        return movement.reverse(x, dimensions=(self.d,)) if self.backward else x
+
+    def first(self, x: Value) -> Value:
+        return movement.slice_axis(x, self.d, 0, 1)
+
+    def before(self, y: Value, start: Value) -> Value:
+        """The element before each: `start` before the first."""
+        edges = tuple((1, -1, 0) if k == self.d else (0, 0, 0) for k in range(y.ndim))
+        return movement.pad(y, start, padding_config=edges)
+
+    def at_first(self, x: Value) -> Value:
+        """The first elements, and zero elsewhere."""
+        edges = tuple((0, x.shape[k] - 1, 0) if k == self.d else (0, 0, 0) for k in range(x.ndim))
+        return movement.pad(self.first(x), movement.full(0, x.dtype), padding_config=edges)
+
+    def recurrence(self, a: Value, u: Value) -> Value:
+        """y[k] = a[k] y[k-1] + u[k], from 0."""
+        if a.shape[self.d] < 2:
+            return u
+        w = WindowDimension(a.shape[self.d], padding_low=a.shape[self.d] - 1)
+        window = tuple(w if k == self.d else _STILL for k in range(a.ndim))
+        starts = movement.full(1, a.dtype), movement.full(0, a.dtype)
+        return reduce_window(a, u, *starts, window=window, to_apply=affine_composition(a.dtype))[1]
+
+    def transposed(self, a: Value, g: Value) -> Value:
+        """l[k] = g[k] + a[k+1] l[k+1]: the cotangents of u."""
+        a, g = (movement.reverse(x, dimensions=(self.d,)) for x in (a, g))
+        found = self.recurrence(self.before(a, movement.full(0, a.dtype)), g)
+        return movement.reverse(found, dimensions=(self.d,))
+
+    def tangent(self, a: Value, u: Value | None, start: Cotangent) -> Value:
+        """The recurrence from a tangent of what comes before the first."""
+        if start is not None:
+            whole = self.at_first(elementwise.mul(a, movement.broadcast(start, sizes=a.shape, dimensions=())))
+            u = whole if u is None else elementwise.add(u, whole)
+        assert u is not None
+        return self.recurrence(a, u)
+
+    def to_start(self, a: Value, cotangent: Value) -> Value:
+        return reduction.reduce_sum(self.first(elementwise.mul(a, cotangent)), tuple(range(a.ndim)))
+
+
+def _cumulative_line(x: Value, window: Window) -> _Line | None:
+    moving = [d for d, w in enumerate(window) if w != _STILL]
+    direction = cumulative_direction(window[moving[0]], x.shape[moving[0]]) if len(moving) == 1 and x.size else None
+    return _Line(moving[0], direction == "backward") if direction else None
+
+
+def _steps(ans: Value, x: Value, initial: Value, window: Window, to_apply: Computation) -> tuple[_Line, Value, Value]:
+    """The line, and the derivatives of each step by the result before it and by the element."""
+    line = _cumulative_line(x, window)
+    assert line is not None
+    one = movement.full(1, x.dtype, x.shape)
+    given = [line.before(line.turned(ans), initial), line.turned(x)]
+    _, a, b = reduction.combine_values(calls.gradient(to_apply), given, [one])
+    return line, a, b
+
+
+def _cumulative_jvp(
+    tangents: tuple[Cotangent, ...], ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
+) -> Value:
+    line, a, b = _steps(ans, x, initial, window, to_apply)
+    moved = None if tangents[0] is None else elementwise.mul(b, line.turned(tangents[0]))
+    return line.turned(line.tangent(a, moved, tangents[1]))
+
+
+def _cumulative_vjp(
+    g: Value, ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
+) -> tuple[Value, Value]:
+    line, a, b = _steps(ans, x, initial, window, to_apply)
+    cotangent = line.transposed(a, line.turned(g))
+    return line.turned(elementwise.mul(b, cotangent)), line.to_start(a, cotangent)
+
+
+def _recurrence_jvp(
+    tangents: tuple[Cotangent, ...],
+    ans: tuple[Value, Value],
+    a: Value,
+    u: Value,
+    *initial: Value,
+    window: Window,
+    to_apply: Computation,
+) -> tuple[Value | None, Value | None]:
+    """Both results, the products and the sums, are recurrences by a."""
+    line = _cumulative_line(a, window)
+    assert line is not None
+    da, du, *starts = tangents
+
+    def tangent(y: Value, moved: Cotangent, y0: Value, start: Cotangent) -> Value | None:
+        if da is not None:
+            by_factor = elementwise.mul(da, line.before(y, y0))
+            moved = by_factor if moved is None else elementwise.add(by_factor, moved)
+        return None if moved is None and start is None else line.tangent(a, moved, start)
+
+    return tangent(ans[0], None, initial[0], starts[0]), tangent(ans[1], du, initial[1], starts[1])
+
+
+def _recurrence_vjp(
+    g: tuple[Value, Value],
+    ans: tuple[Value, Value],
+    a: Value,
+    u: Value,
+    *initial: Value,
+    window: Window,
+    to_apply: Computation,
+) -> tuple[Value, ...]:
+    line = _cumulative_line(a, window)
+    assert line is not None
+    cotangents = [line.transposed(a, x) for x in g]
+    by_factor = [elementwise.mul(line.before(y, y0), c) for y, y0, c in zip(ans, initial, cotangents, strict=True)]
+    return elementwise.add(*by_factor), cotangents[1], *(line.to_start(a, c) for c in cotangents)
+
+
 # --- reduce-window ----------------------------------------------------------------------------------------------------
 
 
 def _reduce_window_evaluate(*operands: Array, window: Window, to_apply: Computation) -> Any:
-    op = reduction.monoid(to_apply)
-    ufunc: Any = ops[op].evaluate if op else None
     moving = [d for d, w in enumerate(window) if w != _STILL]
     x = operands[0]
-    if len(moving) == 1 and isinstance(ufunc, np.ufunc) and not is_narrow(x.dtype):
+    ufunc = reduction.ufunc_of(to_apply, x.dtype)
+    if len(moving) == 1 and ufunc and not is_narrow(x.dtype):
         (d,) = moving
         direction = cumulative_direction(window[d], x.shape[d])
         if direction:
@@ -400,30 +539,26 @@ def _extremum_vjp(
     return _select_and_scatter(_ON_VALUES, x, rest, start, window=window, select=select, scatter=scatter), to_initial
 
 
-def _derivative(*, window: Window, to_apply: Computation) -> Derivative:
-    if not any(x.array_shape.element_type.is_inexact for x in to_apply.outputs):
+def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Derivative:
+    """Where equal elements meet, a cumulative extremum has the derivatives of the extrema of pairs that it is made of:
+    so these depend on which pairs there are, and it is taken apart."""
+    dtypes = [x.array_shape.element_type for x in to_apply.outputs]
+    if not any(t.is_inexact for t in dtypes):
         return Zero()
     op = reduction.monoid(to_apply)
     if op == "add":
         return Linear(_sum_transpose)
-    if op not in ("maximum", "minimum"):
-        return Decomposition(partial(_fold, _ON_VALUES))
-    moving = [w for w in window if w != _STILL]
-    if len(moving) == 1 and cumulative_direction(moving[0], moving[0].size):
-        return Decomposition(_perhaps_cumulative)
-    return Rules(_extremum_jvp, _extremum_vjp)
-
-
-def _perhaps_cumulative(x: Value, initial: Value, *, window: Window, to_apply: Computation) -> Value:
-    """An extremum over beginnings or ends, if the windows are long enough: where elements are equal, it has the
-    derivatives of the extrema of pairs that it is made of."""
-    if not x.size or any(cumulative_direction(w, n) for w, n in zip(window, x.shape, strict=True)):
-        return _fold(_ON_VALUES, x, initial, window=window, to_apply=to_apply)
-    found = _read(x, _selected(_ON_VALUES, x, window, _first_extremum(to_apply)))
-    start = movement.broadcast(initial, sizes=found.shape, dimensions=())
-    before = elementwise.ge if reduction.monoid(to_apply) == "maximum" else elementwise.le
-    keep = elementwise.or_(before(start, found), elementwise.ne(start, start))
-    return elementwise.select(keep, start, found)
+    line = _cumulative_line(operands[0], window)
+    if op in ("maximum", "minimum") and not line:
+        return Rules(_extremum_jvp, _extremum_vjp)
+    if line and op == "multiply":
+        return Rules(_cumulative_jvp, _cumulative_vjp)
+    if line and not line.backward and op is None:
+        if len(operands) == 2 and dtypes[0].kind == "float":
+            return Rules(_cumulative_jvp, _cumulative_vjp)
+        if len(operands) == 4 and to_apply == affine_composition(dtypes[1].dtype):
+            return Rules(_recurrence_jvp, _recurrence_vjp)
+    return Decomposition(partial(_fold, _ON_VALUES))
 
 
 def _reduce_window_batch(
@@ -486,6 +621,21 @@ def _reduce_window_samples(random: np.random.Generator) -> Iterator[Sample]:
         start = (np.float32(-np.inf).reshape(()), np.int32(-1).reshape(()))
         by_size = reduction.argument_computation("GT", np.float32, np.int32)
         yield Sample((x, index, *start), {"window": window, "to_apply": by_size})
+    for shape, window in (_WINDOWS[3], _WINDOWS[4], _WINDOWS[6]):
+        yield sample(shape, window, "multiply", np.complex64, 2)
+        (x, start), attributes = sample(shape, window, "multiply", np.float32, 0.5)
+        yield Sample((x, start), attributes | {"to_apply": _probability_of_either(x.dtype)})
+        yield Sample((x, 2 - x, start, start), attributes | {"to_apply": affine_composition(x.dtype)})
+
+
+@cache
+def _probability_of_either(dtype: Any) -> Computation:
+    """x + y - x y: a computation that is not one op."""
+
+    def body(emit: Emit, x: Instruction, y: Instruction) -> Instruction:
+        return emit(elementwise.sub, emit(elementwise.add, x, y), emit(elementwise.mul, x, y))
+
+    return _computation("either", [Shape(element_type(dtype))] * 2, body)
 
 
 reduce_window = Op(
@@ -493,7 +643,7 @@ reduce_window = Op(
     attributes=ReduceWindow,
     shape=_reduce_window_shape,
     evaluate=_reduce_window_evaluate,
-    derivative=ByAttributes(_derivative),
+    derivative=ByOperands(_derivative),
     batch=_reduce_window_batch,
     samples=_reduce_window_samples,
 )

@@ -252,8 +252,13 @@ def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
     """An op on concrete arrays."""
     values = [x.numpy() for x in operands]
     check_once(op, values, attributes)
-    with np.errstate(all="ignore"):
-        result = op.evaluate(*values, **attributes)
+    try:
+        with np.errstate(all="ignore"):
+            result = op.evaluate(*values, **attributes)
+    except SizeError:
+        raise
+    except MemoryError as error:
+        raise SizeError(f"{op.name}: {error}; give it smaller sizes.") from None
     if isinstance(result, tuple):
         return tuple(map(wrap, result))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return ConcreteArray(result, weak_result(operands))
@@ -295,7 +300,7 @@ def infer_shape(op: Op, shapes: tuple[AnyShape, ...], attributes: dict[str, Any]
     return found
 
 
-_MOST_BYTES = 1 << 62  # an address takes 63 bits, and offsets are computed before they are checked
+_MOST_BYTES = 1 << 57  # no processor has longer addresses, and indices may take eight times the bytes of elements
 
 
 def checked_size(what: str, shape: AnyShape) -> AnyShape:

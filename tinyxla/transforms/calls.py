@@ -46,7 +46,9 @@ class Call(NamedTuple):
 
 def _shape(*operands: AnyShape, to_apply: Computation, **composite: Any) -> AnyShape:
     if list(operands) != to_apply.parameter_shapes:
-        raise ShapeError(f"call: {to_apply.name} takes {to_apply.parameter_shapes}, but got {list(operands)}.")
+        raise ShapeError(
+            f"call: the operands of {to_apply.name} must be {to_apply.parameter_shapes}, but got {list(operands)}."
+        )
     return to_apply.root.shape
 
 

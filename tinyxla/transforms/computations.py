@@ -124,6 +124,9 @@ calls.set_mapped(
         computation, size, (0,) * len(computation.parameters), (True,) * len(computation.outputs)
     )[0]
 )
+calls.set_gradient(
+    lambda computation: reverse(computation, (True,) * len(computation.parameters), inexact(computation), True)[0]
+)
 
 
 def _with_axis(shape: AnyShape, axis: int | None, size: int) -> AnyShape:

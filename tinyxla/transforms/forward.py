@@ -33,7 +33,7 @@ class TangentTrace(Trace):
         return value if tangent is None or not is_inexact(value) else TangentTracer(self, value, tangent)
 
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        derivative = derivative_of(op, attributes)
+        derivative = derivative_of(op, operands, attributes)
         if isinstance(derivative, Decomposition):
             return derivative.decompose(*operands, **attributes)
         if isinstance(derivative, NotDifferentiable):

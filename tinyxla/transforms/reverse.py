@@ -14,6 +14,7 @@ from tinyxla.ops import Op, elementwise, movement
 from tinyxla.ops.op import (
     Bilinear,
     ByAttributes,
+    ByOperands,
     Decomposition,
     Derivative,
     Joint,
@@ -63,7 +64,7 @@ class TapeTrace(Trace):
         return TapeTracer(self, value, self.count - 1)
 
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        derivative = derivative_of(op, attributes)
+        derivative = derivative_of(op, operands, attributes)
         if isinstance(derivative, Decomposition):
             return derivative.decompose(*operands, **attributes)
         numbers = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in operands)
@@ -113,8 +114,10 @@ def zeros_like(x: Any) -> Any:
     return movement.full(0, x.dtype, x.shape)
 
 
-def derivative_of(op: Op, attributes: dict[str, Any]) -> Derivative:
+def derivative_of(op: Op, operands: Sequence[Any], attributes: dict[str, Any]) -> Derivative:
     found = op.derivative
+    if isinstance(found, ByOperands):
+        return found.choose(*operands, **attributes)
     return found.choose(**attributes) if isinstance(found, ByAttributes) else found
 
 

@@ -24,6 +24,7 @@ from tinyxla.ops import movement
 from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
+_View = Callable[[int], Array]
 
 
 @dataclass(frozen=True)
@@ -272,30 +273,28 @@ def _is_constant(home: Storage) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _HostCall:
-    """An op that is evaluated on arrays: slots and shapes of its operands, and of those results that are used, with
-    their numbers."""
+    """An op that is evaluated on arrays: the slots of its operands, with what makes arrays of addresses, and of those
+    results that are used, with their numbers."""
 
-    instruction: Instruction
-    operands: list[tuple[int, Shape]]
-    results: list[tuple[int, int, Shape]]
+    evaluate: Callable[..., Any]
+    operands: list[tuple[int, _View]]
+    results: list[tuple[int, int, _View]]
 
     def run(self, words: Any) -> None:
-        x = self.instruction
         with np.errstate(all="ignore"):
-            operands = [_view(words[slot], shape) for slot, shape in self.operands]
-            found = x.op.evaluate(*operands, **x.attributes._asdict())
+            found = self.evaluate(*[view(words[slot]) for slot, view in self.operands])
         parts = found if isinstance(found, tuple) else (found,)
-        for number, slot, shape in self.results:
-            _view(words[slot], shape)[...] = parts[number]
+        for number, slot, view in self.results:
+            view(words[slot])[...] = parts[number]
 
 
 def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _HostCall:
-    operands = [(slot(o), o.array_shape) for o in x.operands]
-    results: list[tuple[int, int, Shape]] = []
+    operands = [(slot(o), _view(o.array_shape)) for o in x.operands]
+    results: list[tuple[int, int, _View]] = []
     for target in step.writes:
         assert isinstance(target, Instruction)
-        results.append((target.attributes.index if target is not x else 0, slot(target), target.array_shape))
-    return _HostCall(x, operands, results)
+        results.append((target.attributes.index if target is not x else 0, slot(target), _view(target.array_shape)))
+    return _HostCall(partial(x.op.evaluate, **x.attributes._asdict()), operands, results)
 
 
 def _callback(host_calls: list[_HostCall], failures: dict[int, BaseException]) -> Any:
@@ -332,10 +331,11 @@ def _bytes(shape: Shape) -> int:
     return shape.size * shape.dtype.itemsize
 
 
-def _view(address: int, shape: Shape) -> Array:
-    """Memory at an address as an array."""
-    memory: Any = (ctypes.c_char * _bytes(shape)).from_address(address)
-    return np.ndarray(shape.dimensions, shape.dtype, memory)
+def _view(shape: Shape) -> _View:
+    """What makes the memory at an address an array."""
+    memory: Any = ctypes.c_char * _bytes(shape)
+    sizes, dtype, from_address = shape.dimensions, shape.dtype, memory.from_address
+    return lambda address: np.ndarray(sizes, dtype, from_address(address))
 
 
 def _all_steps(block: Block, depth: int = 0) -> Iterator[tuple[Step, int]]:

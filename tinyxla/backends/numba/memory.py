@@ -26,6 +26,8 @@ from sys import getrefcount
 import numpy as np
 import numpy.typing as npt
 
+from tinyxla.errors import SizeError
+
 Owner = npt.NDArray[np.uint8]
 
 _ALIGNMENT = 64
@@ -124,7 +126,10 @@ class BufferPool:
             memory = np.empty(size + _ALIGNMENT, np.uint8)
         except MemoryError:
             self.release()
-            memory = np.empty(size + _ALIGNMENT, np.uint8)
+            try:
+                memory = np.empty(size + _ALIGNMENT, np.uint8)
+            except MemoryError:
+                raise SizeError(f"There is no memory for an array of {size} bytes; give it smaller sizes.") from None
         start = -memory.ctypes.data % _ALIGNMENT
         part = memory.data[start : start + size]
         return np.frombuffer(part, np.uint8), memory.ctypes.data + start

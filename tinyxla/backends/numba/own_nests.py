@@ -6,7 +6,8 @@ op without an entry, or one that the entry does not support, is evaluated by the
 
 An op that changes a few elements of an operand says so by `updates`: for the number of a result, the number of the
 operand that it begins as. The nest finds that operand's elements in the result's memory already, whether they were
-copied there or it is the operand's own memory that nobody else needs; it writes the rest, and does not read the operand.
+copied there or it is the operand's own memory that nobody else needs; it writes the rest, and does not read the
+operand. A barrier writes nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "conditional": OwnNest(scalars.supports, scalars.lower),
     "convolution": OwnNest(convolution.supports, convolution.lower),
     "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
+    "opt-barrier": OwnNest(lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}),
     "ragged-dot": OwnNest(ragged.supports, ragged.lower),
     "reduce-window": OwnNest(windows.supports_reduce, windows.lower_reduce),
     "select-and-scatter": OwnNest(windows.supports_select, windows.lower_select),
