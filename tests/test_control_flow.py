@@ -436,8 +436,8 @@ def test_nothing_merges_across_a_barrier() -> None:
         (y,), (z,) = lax.optimization_barrier((x,)), lax.optimization_barrier((x,))
         return tx.numpy.sin(y) + tx.numpy.sin(z)
 
-    text = tx.jit(f).lower(X).compile().as_text()
-    assert text.count("opt-barrier") == 2
+    assert tx.jit(f).lower(X).as_text().count(" opt-barrier(") == 2
+    assert tx.jit(f).lower(X).compile().kernels[-1].source.count("np.sin") == 2
     np.testing.assert_allclose(tx.jit(f)(X), 2 * np.sin(X), 1e-6)
 
 
