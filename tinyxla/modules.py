@@ -95,15 +95,6 @@ def _leaves(number: int, argument: Any, shape: AnyShape) -> Iterator[Array]:
         yield from _leaves(number, part, element)
 
 
-def _fits(given: Shape, shape: Shape) -> bool:
-    """Whether an argument has the parameter's shape, but for dynamic dimensions, where it may be smaller."""
-    if given == shape or not shape.dynamic:
-        return given == shape
-    sizes = zip(given.dimensions, shape.dimensions, shape.dynamic, strict=False)
-    fits = all(n <= m if dynamic else n == m for n, m, dynamic in sizes)
-    return fits and given.element_type is shape.element_type and given.rank == shape.rank
-
-
 def _checked(number: int, argument: Any, shape: Shape) -> Array:
     x: Array
     if isinstance(argument, np.ndarray) and argument.dtype == shape.dtype:  # also of 64 bits
@@ -112,6 +103,6 @@ def _checked(number: int, argument: Any, shape: Shape) -> Array:
         x = wrap(np.asarray(checked_scalar(argument, shape.dtype)))
     else:
         x = as_array(argument, "A module")
-    if not _fits(Shape.of(x), shape):
+    if x.dtype != shape.dtype or not shape.admits(x.shape):
         raise ArgumentError(f"A module's argument {number} must be {shape}, but got {Shape.of(x)}; convert it.")
     return x

@@ -41,9 +41,9 @@ class DynamicExecutable:
 
 def _padded(number: int, x: np.ndarray[Any, Any], shape: AnyShape) -> np.ndarray[Any, Any]:
     assert isinstance(shape, Shape)
-    if not shape.dynamic or x.shape == shape.dimensions:
+    if x.shape == shape.dimensions:
         return x
-    if x.ndim != shape.rank or any(n > m for n, m in zip(x.shape, shape.dimensions, strict=True)):
+    if not shape.admits(x.shape):
         raise ShapeError(f"argument {number} must fit into {shape}, but it is {Shape.of(x)}; pass a smaller array.")
     made = np.zeros(shape.dimensions, x.dtype)
     made[tuple(map(slice, x.shape))] = x

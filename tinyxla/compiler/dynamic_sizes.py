@@ -21,7 +21,7 @@ from tinyxla.compiler.passes import expand, inline_calls
 from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, contraction, elementwise, indexing, movement, ops, reduction
-from tinyxla.ops.dynamic_sizes import flags, same_dimensions, static
+from tinyxla.ops.dynamic_sizes import RULES, flags, static
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 S32 = element_type("s32")
@@ -95,6 +95,7 @@ class _Static:
         return self.sizes_of(x)[d] or self.constant(x.array_shape.dimensions[d])
 
     def with_sizes(self, x: Instruction, sizes: Sequence[Size]) -> Instruction:
+        """x, with these sizes noted; those of a tuple are handed on to its elements."""
         if any(size is not None for size in sizes):
             self.sizes[x] = tuple(sizes)
         return x
@@ -128,14 +129,13 @@ class _Static:
         if x.op.name in _VISITS:
             return _VISITS[x.op.name](self, x, operands)
         made = self.emit(x.op, *operands, **x.attributes._asdict())
-        if x.op.name in elementwise.NAMES:
-            return self.with_sizes(made, self.joined(made, operands))
-        return made
+        return self.with_sizes(made, self.carried(x, operands)) if x.op.name in RULES else made
 
-    def joined(self, made: Instruction, operands: Sequence[Instruction]) -> list[Size]:
-        """Of operands of one shape: the first size that there is."""
-        wide = [self.sizes_of(o) for o in operands if o.array_shape.rank == made.array_shape.rank]
-        return [next((s for s in column if s is not None), None) for column in zip(*wide, strict=True)]
+    def carried(self, x: Instruction, operands: Sequence[Instruction]) -> Sequence[Size]:
+        """The sizes of the result's dimensions, as far as they are those of the operands' dimensions."""
+        shapes = [o.array_shape for o in operands]
+        sizes = [self.sizes_of(o) for o in operands]
+        return RULES[x.op.name](sizes, shapes, static(x.shape), x.attributes._asdict())
 
     def arithmetic(self, op: Any, left: Instruction, right: Instruction | int) -> Instruction:
         return self.emit(op, left, self.constant(right) if isinstance(right, int) else right)
@@ -146,10 +146,6 @@ def _places(shapes: Sequence[AnyShape]) -> list[Place]:
 
 
 Operands = tuple[Instruction, ...]
-
-
-def _first(p: _Static, x: Instruction, operands: Operands) -> Instruction:
-    return p.with_sizes(p.emit(x.op, *operands, **x.attributes._asdict()), p.sizes_of(operands[0]))
 
 
 def _get_size(p: _Static, x: Instruction, operands: Operands) -> Instruction:
@@ -169,24 +165,6 @@ def _set_size(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     return p.with_sizes(same, sizes)
 
 
-def _broadcast(p: _Static, x: Instruction, operands: Operands) -> Instruction:
-    made = p.emit(x.op, *operands, **x.attributes._asdict())
-    place = dict(zip(x.attributes.dimensions, p.sizes_of(operands[0]), strict=True))
-    return p.with_sizes(made, [place.get(d) for d in range(made.array_shape.rank)])
-
-
-def _transpose(p: _Static, x: Instruction, operands: Operands) -> Instruction:
-    made = p.emit(x.op, *operands, **x.attributes._asdict())
-    return p.with_sizes(made, [p.sizes_of(operands[0])[d] for d in x.attributes.permutation])
-
-
-def _reshape(p: _Static, x: Instruction, operands: Operands) -> Instruction:
-    made = p.emit(x.op, *operands, **x.attributes._asdict())
-    same = same_dimensions(operands[0].array_shape.dimensions, made.array_shape.dimensions)
-    sizes = p.sizes_of(operands[0])
-    return p.with_sizes(made, [sizes[same[d]] if d in same else None for d in range(made.array_shape.rank)])
-
-
 def _reduce(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     count = len(operands) // 2
     initial = operands[count:]
@@ -199,15 +177,7 @@ def _reduce(p: _Static, x: Instruction, operands: Operands) -> Instruction:
             fill = p.constant(reduction.identity_element(op, dtype), dtype)
         arrays.append(p.masked(operand, fill, x.attributes.dimensions))
     made = p.emit(x.op, *arrays, *initial, **x.attributes._asdict())
-    sizes = [s for d, s in enumerate(p.sizes_of(operands[0])) if d not in x.attributes.dimensions]
-    return _spread(p, made, sizes)
-
-
-def _spread(p: _Static, made: Instruction, sizes: Sequence[Size]) -> Instruction:
-    """These sizes for the result; for a tuple `_element` hands them on."""
-    if any(size is not None for size in sizes):
-        p.sizes[made] = tuple(sizes)
-    return made
+    return p.with_sizes(made, p.carried(x, operands))
 
 
 def _element(p: _Static, x: Instruction, operands: Operands) -> Instruction:
@@ -215,8 +185,6 @@ def _element(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     if whole.op is calls.tuple_:
         return whole.operands[x.attributes.index]
     made = p.emit(x.op, whole, **x.attributes._asdict())
-    if whole.op.name in ("while", "conditional"):
-        return p.with_sizes(made, p.sizes.get(made, ()))
     return p.with_sizes(made, p.sizes.get(whole, ()))
 
 
@@ -224,18 +192,14 @@ def _dot(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     dims: contraction.Dot = x.attributes
     sides = [p.masked(o, p.zero(o), dims.contracting(side)) for side, o in enumerate(operands)]
     made = p.emit(x.op, *sides, **dims._asdict())
-    found = [p.sizes_of(operands[0])[d] for d in dims.batch(0)]
-    for side, operand in enumerate(operands):
-        bound = (*dims.contracting(side), *dims.batch(side))
-        found += [s for d, s in enumerate(p.sizes_of(operand)) if d not in bound]
-    return p.with_sizes(made, found)
+    return p.with_sizes(made, p.carried(x, operands))
 
 
 def _concatenate(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     """Each where the one before really ends: what it has too much is overwritten by the next."""
     d = x.attributes.dimension
     made = p.emit(x.op, *operands, **x.attributes._asdict())
-    sizes = p.joined(made, operands)
+    sizes = p.carried(x, operands)
     if all(p.sizes_of(o)[d] is None for o in operands):
         return p.with_sizes(made, sizes)
     zero = p.constant(0)
@@ -289,12 +253,6 @@ def _reverse(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     return p.with_sizes(made, p.sizes_of(operand))
 
 
-def _dynamic_slice(p: _Static, x: Instruction, operands: Operands) -> Instruction:
-    made = p.emit(x.op, *operands, **x.attributes._asdict())
-    whole = zip(p.sizes_of(operands[0]), operands[0].array_shape.dimensions, made.array_shape.dimensions, strict=True)
-    return p.with_sizes(made, [s if n == size else None for s, n, size in whole])
-
-
 def _update(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     """The padding of an update changes nothing."""
     operand, update, *starts = operands
@@ -311,7 +269,7 @@ def _sort(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     inside = p.inside(operands[0], [d])
     if inside is None:
         made = p.emit(x.op, *operands, **x.attributes._asdict())
-        return _spread(p, made, p.sizes_of(operands[0]))
+        return p.with_sizes(made, p.sizes_of(operands[0]))
     attributes = {**x.attributes._asdict(), "to_apply": _real_first(x.attributes.to_apply)}
     made = p.emit(x.op, *operands, inside, **attributes)
     parts = [p.emit(calls.get_tuple_element, made, index=k) for k in range(len(operands))]
@@ -338,7 +296,7 @@ def _reduce_window(p: _Static, x: Instruction, operands: Operands) -> Instructio
     arrays = [p.masked(o, start) for o, start in zip(operands[:count], operands[count:], strict=True)]
     made = p.emit(x.op, *arrays, *operands[count:], **x.attributes._asdict())
     sizes = [_positions(p, s, w) for s, w in zip(p.sizes_of(operands[0]), x.attributes.window, strict=True)]
-    return _spread(p, made, sizes)
+    return p.with_sizes(made, sizes)
 
 
 def _positions(p: _Static, size: Size, window: Any) -> Size:
@@ -356,23 +314,9 @@ def _convolution(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     lhs, rhs = operands
     labels, window = x.attributes.dim_labels, x.attributes.window
     made = p.emit(x.op, p.masked(lhs, p.zero(lhs)), p.masked(rhs, p.zero(rhs)), **x.attributes._asdict())
-    sizes: list[Size] = [None] * made.array_shape.rank
-    sizes[labels.out_spec[0]] = p.sizes_of(lhs)[labels.lhs_spec[0]]
-    sizes[labels.out_spec[1]] = p.sizes_of(rhs)[labels.rhs_spec[0]]
-    for o, d, w in zip(labels.out_spec[2:], labels.lhs_spec[2:], window, strict=True):
-        sizes[o] = _positions(p, p.sizes_of(lhs)[d], w)
-    return p.with_sizes(made, sizes)
-
-
-def _gather(p: _Static, x: Instruction, operands: Operands) -> Instruction:
-    operand, indices = operands
-    a: indexing.Gather = x.attributes
-    made = p.emit(x.op, *operands, **a._asdict())
-    batch = iter([s for d, s in enumerate(p.sizes_of(indices)) if d != a.index_vector_dim])
-    out = (*a.collapsed_slice_dims, *a.operand_batching_dims)
-    whole = zip(p.sizes_of(operand), operand.array_shape.dimensions, a.slice_sizes, strict=True)
-    inner = iter([s if n == size else None for d, (s, n, size) in enumerate(whole) if d not in out])
-    sizes = [next(inner) if d in a.offset_dims else next(batch) for d in range(made.array_shape.rank)]
+    sizes = list(p.carried(x, operands))
+    for o, w in zip(labels.out_spec[2:], window, strict=True):
+        sizes[o] = _positions(p, sizes[o], w)
     return p.with_sizes(made, sizes)
 
 
@@ -384,7 +328,7 @@ def _scatter(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     if indices.array_shape.element_type.kind == "unsigned":
         outside = p.constant(np.iinfo(indices.array_shape.dtype).max, indices.array_shape.dtype)
     made = p.emit(x.op, *arrays, p.masked(indices, outside), *updates, **x.attributes._asdict())
-    return _spread(p, made, p.sizes_of(arrays[0]))
+    return p.with_sizes(made, p.sizes_of(arrays[0]))
 
 
 def _topk(p: _Static, x: Instruction, operands: Operands) -> Instruction:
@@ -393,7 +337,7 @@ def _topk(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     last = reduction.identity_element("maximum" if x.attributes.largest else "minimum", operand.array_shape.dtype)
     filled = p.masked(operand, p.constant(last, operand.array_shape.dtype), [operand.array_shape.rank - 1])
     made = p.emit(x.op, filled, **x.attributes._asdict())
-    return _spread(p, made, (*p.sizes_of(operand)[:-1], None))
+    return p.with_sizes(made, p.carried(x, operands))
 
 
 def _dynamic_reshape(p: _Static, x: Instruction, operands: Operands) -> Instruction:
@@ -466,30 +410,22 @@ def _with_results(p: _Static, made: Instruction, count: int, places: Sequence[Pl
 
 
 _VISITS: dict[str, Callable[[_Static, Instruction, Operands], Instruction]] = {
-    "bitcast-convert": _first,
-    "broadcast": _broadcast,
     "concatenate": _concatenate,
     "conditional": _conditional,
     "convolution": _convolution,
-    "copy": _first,
     "dot": _dot,
     "dynamic-reshape": _dynamic_reshape,
-    "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _update,
-    "gather": _gather,
     "get-dimension-size": _get_size,
     "get-tuple-element": _element,
     "pad": _pad,
     "reduce": _reduce,
-    "reduce-precision": _first,
     "reduce-window": _reduce_window,
-    "reshape": _reshape,
     "reverse": _reverse,
     "scatter": _scatter,
     "set-dimension-size": _set_size,
     "slice": _slice,
     "sort": _sort,
     "topk": _topk,
-    "transpose": _transpose,
     "while": _while,
 }

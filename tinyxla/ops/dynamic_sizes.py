@@ -2,7 +2,7 @@
 
 A dynamic dimension has a bound, which is what shapes and all rules of ops count with; what is beyond the real size is
 padding, which no op lets through to a result. `dynamic_dimensions` says which dimensions of an op's result are dynamic;
-`tinyxla.compiler.dynamic_sizes` has what the sizes are. An op that is in neither takes no dynamic dimensions.
+`tinyxla.compiler.dynamic_sizes` has what the sizes are. An op that is not in the table takes no dynamic dimensions.
 
 Sources: sections "GetDimensionSize", "SetDimensionSize" and "DynamicReshape" of the XLA documents.
 """
@@ -195,29 +195,30 @@ dynamic_reshape = Op(
 
 # --- what other ops do with dynamic dimensions ------------------------------------------------------------------------
 
-Rule = Callable[..., Flags]  # of the operands' flags, the operands' static shapes, the result's, and the attributes
+Marks = Sequence[Any]  # for each dimension something that says it is dynamic (its size, say), or None
+Rule = Callable[..., Marks]  # of the operands' marks, the operands' static shapes, the result's, and the attributes
 
 
-def _any(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
-    """Dimension by dimension; scalars have none."""
-    wide = [f for f in operands if f]
-    return tuple(any(column) for column in zip(*wide, strict=True)) if wide else ()
+def _any(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
+    """Dimension by dimension the first mark that there is; scalars have none."""
+    wide = [marks for marks in operands if marks]
+    return [next((m for m in column if m is not None), None) for column in zip(*wide, strict=True)]
 
 
-def _first(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
+def _first(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     return operands[0]
 
 
-def _broadcast(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
+def _broadcast(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     place = dict(zip(attributes["dimensions"], operands[0], strict=True))
-    return tuple(place.get(d, False) for d in range(result.rank))
+    return [place.get(d) for d in range(result.rank)]
 
 
-def _transpose(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
-    return tuple(operands[0][d] for d in attributes["permutation"])
+def _transpose(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
+    return [operands[0][d] for d in attributes["permutation"]]
 
 
-def same_dimensions(source: Ints, result: Ints) -> dict[int, int]:
+def _same_dimensions(source: Ints, result: Ints) -> dict[int, int]:
     """For dimensions of a reshape's result that are one of the operand's: which."""
     found: dict[int, int] = {}
     rows = [d for d, size in enumerate(source) if size != 1]
@@ -230,62 +231,64 @@ def same_dimensions(source: Ints, result: Ints) -> dict[int, int]:
     return found
 
 
-def _reshape(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
-    same = same_dimensions(shapes[0].dimensions, result.dimensions)
-    lost = [d for d, f in enumerate(operands[0]) if f and d not in same.values()]
+def _reshape(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
+    same = _same_dimensions(shapes[0].dimensions, result.dimensions)
+    lost = [d for d, m in enumerate(operands[0]) if m is not None and d not in same.values()]
     if lost:
         raise ShapeError(
-            f"reshape: dynamic dimensions {lost} of {shapes[0].with_dynamic(operands[0])} must stay dimensions of "
+            f"reshape: dynamic dimensions {lost} of {_marked(shapes[0], operands[0])} must stay dimensions of "
             f"{result}; use dynamic-reshape, which takes the sizes."
         )
-    return tuple(d in same and operands[0][same[d]] for d in range(result.rank))
+    return [operands[0][same[d]] if d in same else None for d in range(result.rank)]
 
 
-def _reduce(operands: Sequence[Flags], shapes: Sequence[Shape], result: Any, attributes: Any) -> Flags:
-    return tuple(f for d, f in enumerate(operands[0]) if d not in attributes["dimensions"])
+def _reduce(operands: Sequence[Marks], shapes: Sequence[Shape], result: Any, attributes: Any) -> Marks:
+    return [m for d, m in enumerate(operands[0]) if d not in attributes["dimensions"]]
 
 
-def _dot(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
-    found: list[bool] = [operands[0][d] for d in attributes["lhs_batch_dims"]]
+def _dot(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
+    found = [operands[0][d] for d in attributes["lhs_batch_dims"]]
     for side, name in enumerate(("lhs", "rhs")):
         bound = (*attributes[f"{name}_contracting_dims"], *attributes[f"{name}_batch_dims"])
-        found += [f for d, f in enumerate(operands[side]) if d not in bound]
-    return tuple(found)
+        found += [m for d, m in enumerate(operands[side]) if d not in bound]
+    return found
 
 
-def _convolution(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
+def _convolution(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     labels = attributes["dim_labels"]
     lhs, rhs, out = labels
-    if any(operands[1][d] for d in rhs[2:]) or attributes["batch_group_count"] > 1:
+    if any(operands[1][d] is not None for d in rhs[2:]) or attributes["batch_group_count"] > 1:
         raise ShapeError(
             f"convolution: with dynamic dimensions the window must be static and batch_group_count 1, but got "
-            f"{shapes[1].with_dynamic(operands[1])} and {attributes['batch_group_count']}; pad the kernel with zeros."
+            f"{_marked(shapes[1], operands[1])} and {attributes['batch_group_count']}; pad the kernel with zeros."
         )
     place = {out[0]: operands[0][lhs[0]], out[1]: operands[1][rhs[0]]}
     place |= {o: operands[0][d] for o, d in zip(out[2:], lhs[2:], strict=True)}
-    return tuple(place[d] for d in range(result.rank))
+    return [place[d] for d in range(result.rank)]
 
 
-def _gather(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
+def _gather(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     """Dimensions of the indices, and those of the operand that slices have whole."""
-    vector = attributes["index_vector_dim"]
-    batch = [f for d, f in enumerate(operands[1]) if d != vector]
+    batch = iter([m for d, m in enumerate(operands[1]) if d != attributes["index_vector_dim"]])
     out = (*attributes["collapsed_slice_dims"], *attributes["operand_batching_dims"])
-    inner = [
-        f and attributes["slice_sizes"][d] == shapes[0].dimensions[d] for d, f in enumerate(operands[0]) if d not in out
-    ]
-    rest, inside = iter(batch), iter(inner)
-    return tuple(next(inside) if d in attributes["offset_dims"] else next(rest) for d in range(result.rank))
+    whole = zip(operands[0], shapes[0].dimensions, attributes["slice_sizes"], strict=True)
+    inner = iter([m if n == size else None for d, (m, n, size) in enumerate(whole) if d not in out])
+    return [next(inner) if d in attributes["offset_dims"] else next(batch) for d in range(result.rank)]
 
 
-def _topk(operands: Sequence[Flags], shapes: Sequence[Shape], result: Any, attributes: Any) -> Flags:
-    return (*operands[0][:-1], False)
+def _topk(operands: Sequence[Marks], shapes: Sequence[Shape], result: Any, attributes: Any) -> Marks:
+    return (*operands[0][:-1], None)
 
 
-def _dynamic_slice(operands: Sequence[Flags], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Flags:
+def _dynamic_slice(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     """A part has a static size."""
     whole = zip(operands[0], shapes[0].dimensions, result.dimensions, strict=True)
-    return tuple(f and n == size for f, n, size in whole)
+    return [m if n == size else None for m, n, size in whole]
+
+
+def _marked(shape: Shape, marks: Marks) -> Shape:
+    """The shape with the marked dimensions dynamic."""
+    return shape.with_dynamic([m is not None for m in marks])
 
 
 RULES: dict[str, Rule] = {
@@ -342,10 +345,11 @@ def dynamic_shape(name: str, infer: Callable[..., AnyShape], shapes: Sequence[An
         )
     plain: list[Any] = [static(s) for s in shapes]
     result = infer(*plain, **attributes)
-    found = RULES[name]([flags(s) for s in shapes if isinstance(s, Shape)], plain, result, attributes)
+    marks = [[f or None for f in flags(s)] for s in shapes if isinstance(s, Shape)]
+    found = RULES[name](marks, plain, result, attributes)
     if isinstance(result, TupleShape):
-        return TupleShape(tuple(x.with_dynamic(found) for x in result.elements if isinstance(x, Shape)))
-    return result.with_dynamic(found)
+        return TupleShape(tuple(_marked(x, found) for x in result.elements if isinstance(x, Shape)))
+    return _marked(result, found)
 
 
 Op.dynamic_shape = staticmethod(dynamic_shape)

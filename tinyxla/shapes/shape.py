@@ -130,6 +130,13 @@ class Shape:
         """The dimensions in the order of memory: that whose index varies fastest comes last."""
         return (self.layout or Layout.default(self.rank)).minor_to_major[::-1]
 
+    def admits(self, dimensions: tuple[int, ...]) -> bool:
+        """Whether an array of these dimensions has the shape: a dynamic one may be smaller than its bound."""
+        if not self.dynamic:
+            return dimensions == self.dimensions
+        sizes = zip(dimensions, self.dimensions, self.dynamic, strict=False)
+        return len(dimensions) == self.rank and all(n == m or (d and n < m) for n, m, d in sizes)
+
     def with_dynamic(self, dynamic: Sequence[bool]) -> Shape:
         """The same with these dimensions dynamic."""
         return Shape(self.element_type, self.dimensions, self.layout, tuple(dynamic) if any(dynamic) else ())

@@ -14,7 +14,6 @@ from tinyxla.backends.layouts import compile_laid_out
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops.dynamic_sizes import flags
 from tinyxla.ops.tuples import leaves, regrouped
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
@@ -142,7 +141,6 @@ def checked_argument(given: Any, shape: Shape, what: str) -> Array:
     found = Shape.of(given)
     if found.element_type is not shape.element_type:
         raise DTypeError(f"{what} must be {shape}, but is {found}; convert it with astype({shape.dtype.name!r}).")
-    fits = [n == m or (d and n < m) for n, m, d in zip(found.dimensions, shape.dimensions, flags(shape), strict=False)]
-    if found.rank != shape.rank or not all(fits):
+    if not shape.admits(found.dimensions):
         raise ShapeError(f"{what} must be {shape}, but is {found}; give an array of these dimensions.")
     return given if isinstance(given, Array) else wrap(np.array(given, shape.dtype))

@@ -440,6 +440,15 @@ def _by_address(names: str) -> str:
     return "\n".join(lines)
 
 
+def _forms() -> str:
+    """Instructions that put letters into memory which say whether the BLAS shall transpose its operands."""
+    allocated = [f"  %form_{x} = alloca i8" for x in "ab"]
+    asked = [f"  %is_transposed_{x} = icmp ne i64 %transpose_{x}, 0" for x in "ab"]
+    letters = [f"  %letter_{x} = select i1 %is_transposed_{x}, i8 {ord('T')}, i8 {ord('N')}" for x in "ab"]
+    stored = [f"  store i8 %letter_{x}, ptr %form_{x}" for x in "ab"]
+    return "\n".join([*allocated, *asked, *letters, *stored])
+
+
 _ZERO = Template("""
 define void @zero(ptr %table, i64 %first, i64 %last) {
 entry:
@@ -477,14 +486,7 @@ $integers
 $scalars
   %height_in = alloca i32
   %width_in = alloca i32
-  %form_a = alloca i8
-  %form_b = alloca i8
-  %is_transposed_a = icmp ne i64 %transpose_a, 0
-  %is_transposed_b = icmp ne i64 %transpose_b, 0
-  %letter_a = select i1 %is_transposed_a, i8 $T, i8 $N
-  %letter_b = select i1 %is_transposed_b, i8 $T, i8 $N
-  store i8 %letter_a, ptr %form_a
-  store i8 %letter_b, ptr %form_b
+$forms
   %row_step_a = select i1 %is_transposed_a, i64 1, i64 %lda
   %column_step_b = select i1 %is_transposed_b, i64 %ldb, i64 1
   %m_less = sub i64 %m, 1
@@ -627,11 +629,10 @@ def _matrix_kernel(type: ElementType) -> int:
     integers = "m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns"
     text = _GUARD + _MATRIX.substitute(
         ELEMENT=element,
-        T=ord("T"),
-        N=ord("N"),
         loads=_loads("a b c", integers, "gemm guard"),
         integers=_by_address("k lda ldb ldc"),
         scalars=scalars,
+        forms=_forms(),
     )
     return compile_llvm(text, ("matrix_matrix",))["matrix_matrix"]
 
@@ -668,14 +669,7 @@ define void @multiply(ptr %c, ptr %a, ptr %b, i64 %m, i64 %n, i64 %k, i64 %ldc, 
 entry:
 $integers
 $scalars
-  %form_a = alloca i8
-  %form_b = alloca i8
-  %is_transposed_a = icmp ne i64 %transpose_a, 0
-  %is_transposed_b = icmp ne i64 %transpose_b, 0
-  %letter_a = select i1 %is_transposed_a, i8 $T, i8 $N
-  %letter_b = select i1 %is_transposed_b, i8 $T, i8 $N
-  store i8 %letter_a, ptr %form_a
-  store i8 %letter_b, ptr %form_b
+$forms
   %is_more = icmp ne i64 %more, 0
   %kept = select i1 %is_more, ptr %one, ptr %nothing
   %gemm = load ptr, ptr @gemm_word
@@ -694,7 +688,7 @@ def provide_multiplier(type: ElementType) -> None:
     """Let kernels of the loop IR multiply matrices of this type."""
     _, scalars = _scalars(type)
     integers = _by_address("m n k ldc lda ldb")
-    text = _GUARD + _MULTIPLIER.substitute(T=ord("T"), N=ord("N"), integers=integers, scalars=scalars)
+    text = _GUARD + _MULTIPLIER.substitute(integers=integers, scalars=scalars, forms=_forms())
     found = compile_llvm(text, ("connect", "multiply"))
     guard = _guard()
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])

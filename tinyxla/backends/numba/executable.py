@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.backends.numba.runtime import Schedule, launch
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers import arena_offsets
-from tinyxla.hlo import Instruction, Module
-from tinyxla.ops import movement
+from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
@@ -91,7 +90,7 @@ class CompiledModule:
         """Where a result is: the number of its slot, or the constant that it is; and its sizes if they are others
         there."""
         sizes = x.array_shape.dimensions
-        if isinstance(home, Instruction) and home.op is movement.constant:
+        if _is_constant(home):
             return -1, np.asarray(home.attributes.literal.value, order="C").reshape(sizes), None
         return self._slots[home], None, None if shape_of(home).dimensions == sizes else sizes
 
@@ -258,14 +257,14 @@ class _Lives:
             if isinstance(home, Pointer):
                 self.pointers[home] = None
                 self._touch(home.among)
-            elif isinstance(home, Instruction) and home.op is movement.constant:
+            elif _is_constant(home):
                 self.constants[home] = None
             else:
                 self.spans[home] = (self.spans[home][0] if home in self.spans else self._time, self._time)
 
 
-def _is_constant(home: Storage) -> bool:
-    return isinstance(home, Instruction) and home.op is movement.constant
+def _is_constant(home: Storage) -> TypeGuard[Instruction]:
+    return isinstance(home, Instruction) and is_constant(home)
 
 
 # --- calls of the host ------------------------------------------------------------------------------------------------
