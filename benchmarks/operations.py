@@ -49,6 +49,22 @@ def _summed_gradient(function: Function, tx: Any, arguments: tuple[int, ...] = (
     return tx.grad(lambda *x: tx.numpy.sum(function(*x) ** 2), arguments)
 
 
+def _kalman(tx: Any) -> Function:
+    """Means of a state of 4 numbers, of which 2 are measured, 500 times."""
+    dynamics, seen = (
+        np.eye(4, dtype=np.float32) + 0.1 * np.eye(4, k=2, dtype=np.float32),
+        np.eye(2, 4, dtype=np.float32),
+    )
+
+    def step(carry: Any, measured: Any) -> tuple[Any, Any]:
+        mean, spread = dynamics @ carry[0], dynamics @ carry[1] @ dynamics.T + 0.01 * tx.numpy.eye(4)
+        gain = tx.numpy.linalg.solve(seen @ spread @ seen.T + 0.1 * tx.numpy.eye(2), seen @ spread).T
+        mean, spread = mean + gain @ (measured - seen @ mean), spread - gain @ seen @ spread
+        return (mean, spread), mean
+
+    return lambda x: tx.lax.scan(step, (tx.numpy.zeros(4), tx.numpy.eye(4)), x)[1]
+
+
 def _counting(tx: Any) -> Function:
     def step(carry: Any) -> tuple[Any, Any]:
         return carry[0] + 1, carry[1] * 0.999 + 1
@@ -56,8 +72,8 @@ def _counting(tx: Any) -> Function:
     return lambda x: tx.lax.while_loop(lambda carry: carry[0] < 100_000, step, (0, x[0]))
 
 
-def _lorenz(tx: Any) -> Function:
-    """The last state of 1,000 Runge-Kutta steps."""
+def _lorenz(tx: Any, length: int = 1000) -> Function:
+    """The last state of so many Runge-Kutta steps."""
 
     def slope(x: Any) -> Any:
         return tx.numpy.stack([10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]])
@@ -69,7 +85,7 @@ def _lorenz(tx: Any) -> Function:
         k4 = slope(x + 0.01 * k3)
         return x + 0.01 / 6 * (k1 + 2 * k2 + 2 * k3 + k4), None
 
-    return lambda x: tx.numpy.sum(tx.lax.scan(step, x, None, length=1000)[0])
+    return lambda x: tx.numpy.sum(tx.lax.scan(step, x, None, length=length)[0])
 
 
 def _lstm(tx: Any) -> Function:
@@ -88,6 +104,87 @@ def _lstm(tx: Any) -> Function:
         return xp.sum(tx.lax.scan(lambda carry, x: cell(carry, x, weights), start, sequence)[1])
 
     return total
+
+
+def _settling(tx: Any) -> Function:
+    """A damped oscillator until it is at rest, after some 1,200 steps: a loop whose length a value decides. JAX has no
+    derivative of that in reverse mode; there it is a scan of 2,000 steps, which do nothing once it is at rest."""
+
+    def step(state: Any) -> Any:
+        position, speed = state
+        speed = speed - 0.01 * (tx.numpy.sin(position) + 0.5 * speed)
+        return position + 0.01 * speed, speed
+
+    def moves(state: Any) -> Any:
+        return tx.numpy.max(tx.numpy.abs(state[0]) + tx.numpy.abs(state[1])) > 0.05
+
+    def bounded(state: Any, _: Any) -> Any:
+        return tx.lax.cond(moves(state), step, lambda state: state, state), None
+
+    def last(x: Any) -> Any:
+        start = (tx.numpy.tanh(x), tx.numpy.zeros_like(x))
+        if tx.__name__ == "jax":
+            return tx.numpy.sum(tx.lax.scan(bounded, start, None, length=2000)[0][0])
+        return tx.numpy.sum(tx.lax.while_loop(moves, step, start)[0])
+
+    return last
+
+
+def _newton(tx: Any) -> Function:
+    """Square roots of 1,000 numbers, one after the other, each by as many steps as it takes."""
+
+    def root(x: Any) -> Any:
+        def better(state: Any) -> Any:
+            y = 0.5 * (state[0] + x / state[0])
+            return y, tx.numpy.abs(y - state[0])
+
+        return tx.lax.while_loop(lambda state: state[1] > 1e-5 * state[0], better, (x, x))[0]
+
+    return lambda x: tx.lax.map(root, x * x + 1)
+
+
+def _collatz(tx: Any) -> Function:
+    """How many steps each of 1,000 numbers takes to come to 1."""
+
+    def steps(n: Any) -> Any:
+        def step(state: Any) -> Any:
+            count, n = state
+            return count + 1, tx.numpy.where(n % 2 == 0, n // 2, 3 * n + 1)
+
+        return tx.lax.while_loop(lambda state: state[1] > 1, step, (tx.numpy.int32(0), n))[0]
+
+    return lambda n: tx.lax.map(steps, n)
+
+
+def _power_iteration(tx: Any) -> Function:
+    """The largest eigenvalue of a matrix, by 1,000 products with a vector."""
+    xp = tx.numpy
+
+    def step(state: Any) -> Any:
+        count, x, a = state
+        y = a @ x
+        return count + 1, y / xp.sqrt(xp.sum(y * y)), a
+
+    def largest(a: Any) -> Any:
+        _, x, _ = tx.lax.while_loop(lambda state: state[0] < 1000, step, (0, xp.ones(8), a))
+        return x @ (a @ x)
+
+    return lambda a: largest(a @ a.T)
+
+
+def _rosenbrock(tx: Any) -> Function:
+    return lambda x: tx.numpy.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def _example_gradients(tx: Any) -> Function:
+    """The gradients of a network's loss, for each example on its own."""
+
+    def loss(weights: Any, example: Any) -> Any:
+        hidden, out = weights
+        return tx.numpy.sum(tx.numpy.tanh(tx.numpy.tanh(example @ hidden) @ out) ** 2)
+
+    gradients = tx.vmap(tx.grad(loss), (None, 0))
+    return lambda hidden, out, examples: gradients((hidden, out), examples)
 
 
 def _normal_numbers(tx: Any) -> Function:
@@ -116,6 +213,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("while, 1e5 steps on scalars", _counting, _normal((1,))),
     Operation("Lorenz, 1000 steps", _lorenz, _normal((3,))),
     Operation("gradient of Lorenz", lambda tx: tx.grad(_lorenz(tx)), _normal((3,))),
+    Operation("Lorenz, 10000 steps", lambda tx: _lorenz(tx, 10_000), _normal((3,))),
+    Operation("gradient of 10000 steps of Lorenz", lambda tx: tx.grad(_lorenz(tx, 10_000)), _normal((3,))),
+    Operation("oscillator until it rests", _settling, _normal((16,))),
+    Operation("gradient of the oscillator", lambda tx: tx.grad(_settling(tx)), _normal((16,))),
+    Operation("Newton's method, 1000 times", _newton, _normal((1000,))),
+    Operation("Collatz, 1000 numbers", _collatz, lambda generator: (np.arange(1, 1001, dtype=np.int32),)),
+    Operation("power iteration, 8 x 8", _power_iteration, _normal((8, 8))),
+    Operation("Hessian of Rosenbrock, 64", lambda tx: tx.hessian(_rosenbrock(tx)), _normal((64,))),
+    Operation("gradients of 64 examples", _example_gradients, _normal((64, 128), (128, 8), (64, 64))),
     Operation("LSTM, 200 steps", _lstm, _normal(*_LSTM_SHAPES)),
     Operation("gradient of the LSTM", lambda tx: tx.grad(_lstm(tx)), _normal(*_LSTM_SHAPES)),
     Operation("normal numbers, 1e6", _normal_numbers, _normal((1,))),
@@ -125,4 +231,10 @@ OPERATIONS: tuple[Operation, ...] = (
         lambda tx: lambda x: tx.numpy.linalg.cholesky(x @ x.T + 300 * tx.numpy.eye(300)),
         _normal((300, 300)),
     ),
+    Operation(
+        "1,000 systems of 4",
+        lambda tx: lambda a, b: tx.numpy.linalg.solve(a + 4 * tx.numpy.eye(4), b),
+        _normal((1000, 4, 4), (1000, 4, 1)),
+    ),
+    Operation("Kalman filter, 500 steps", _kalman, _normal((500, 2))),
 )

@@ -40,6 +40,10 @@ functions: dict[str, Callable[..., Any]] = {
     ),
     "cbrt": _accurate(lax.cbrt),
     "ceil": lax.ceil,
+    "chain-divide": lambda x, y: np.where(x == 0, x.dtype.type(0), lax.div(x, y)),
+    "chain-multiply": lambda x, y, either=False: np.where(
+        (x == 0) | (either & (y == 0)), x.dtype.type(0), lax.mul(x, y)
+    ),
     "clamp": lax.clamp,
     "complex": lax.complex,
     "concatenate": lambda *operands, dimension: lax.concatenate(operands, dimension),
@@ -117,10 +121,18 @@ absent = {
     "tuple": "only regroups",
     "get-tuple-element": "only regroups",
     "call": "is what its computation is",
+    "callback": "calls a Python function; test_callbacks compares with JAX",
     "custom-call": "calls what is registered",
+    "lanes": "is what its computation in lock step is",
+    "while-pullback": "is the derivative of loops that JAX cannot differentiate",
+    **dict.fromkeys(
+        ("named-all-gather", "named-all-reduce", "named-all-to-all", "named-index", "named-permute"),
+        "has a value under vmap; test_named_axes compares with JAX",
+    ),
     "while": "is tested as lax.while_loop and lax.scan",
     "conditional": "is tested as lax.cond and lax.switch",
     "map": "is what its computation is",
+    "checkpoint-name": "is the identity",
     "opt-barrier": "is the identity",
     "rng": "draws other numbers",
     "rng-get-and-update-state": "has a state of its own",
@@ -394,6 +406,12 @@ def _eigh(a: Any, *, lower: bool) -> Any:
 @_in_single
 def _lu(a: Any) -> Any:
     return tuple(lax.linalg.lu(a))
+
+
+@_named("Solve")
+@_in_single
+def _solve(a: Any, b: Any, *, transpose_a: bool) -> Any:
+    return jax.numpy.linalg.solve(jax.numpy.swapaxes(a, -1, -2) if transpose_a else a, b)
 
 
 @_named("LuPivotsToPermutation")

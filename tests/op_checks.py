@@ -315,8 +315,18 @@ def check_forward(op: Op, sample: Sample, random: np.random.Generator) -> None:
         assert_forward(tangents_of(function, directions), operands, random, f"{op.name} of {sample}, second order")
 
 
+def cotangents_of(function: Function, seeds: Sequence[Any]) -> Function:
+    """The function that pulls fixed cotangents back (zeros where there is none)."""
+
+    def derivative(*operands: Any) -> list[Any]:
+        found = vjp(function, operands)[1](seeds)
+        return [wrap(np.zeros(x.shape, x.dtype)) if c is None else c for x, c in zip(operands, found, strict=True)]
+
+    return derivative
+
+
 def check_reverse(op: Op, sample: Sample, random: np.random.Generator) -> None:
-    """Cotangents against tangents, to second order."""
+    """Cotangents against tangents, to second order in all orders of the modes."""
     if isinstance(derivative_kind(op, sample), NotDifferentiable):
         return
     function, operands = _active(op, sample)
@@ -324,6 +334,11 @@ def check_reverse(op: Op, sample: Sample, random: np.random.Generator) -> None:
         assert_transposed(function, operands, random, f"{op.name} of {sample}")
         directions = [wrap(_direction(random, x)) for x in operands]
         assert_transposed(tangents_of(function, directions), operands, random, f"{op.name} of {sample}, second order")
+        pulled = cotangents_of(
+            function, [wrap(_direction(random, to_numpy(y))) for y in function(*map(wrap, operands))]
+        )
+        assert_forward(pulled, operands, random, f"{op.name} of {sample}, forward over reverse")
+        assert_transposed(pulled, operands, random, f"{op.name} of {sample}, reverse over reverse")
 
 
 def check_derivative_types(op: Op, sample: Sample) -> None:

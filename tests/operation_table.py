@@ -168,7 +168,11 @@ ONLY_IN_TEXT = (
     "add-dependency async-done async-start async-update bitcast copy copy-done copy-start domain fusion "
     "rng-get-and-update-state"
 ).split()
-OF_THE_LIBRARY = "Eig Eigh LuDecomposition LuPivotsToPermutation Qr Svd erf-inv".split()
+OF_THE_LIBRARY = """
+    Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd chain-divide chain-multiply checkpoint-name
+    callback erf-inv lanes named-all-gather named-all-reduce named-all-to-all named-index named-permute while-
+    pullback
+""".split()
 
 INTRODUCTION = """# Operations
 

@@ -229,7 +229,15 @@ def test_values_can_be_looked_at_under_grad(capsys: pytest.CaptureFixture[str]) 
 
     def function(x: Any) -> Any:
         seen.extend(
-            [float(x[0]), int(x[1]), bool(x[0] > 0), x.tolist(), x[1].item(), f"{x[0]:.2f}", np.asarray(x).sum()]
+            [
+                float(x[0]),
+                int(x[1]),
+                bool(x[0] > 0),
+                x.tolist(),
+                x[1].item(),
+                f"{x[0]:.2f}",
+                np.asarray(tx.lax.stop_gradient(x)).sum(),
+            ]
         )
         print(x[0] * 2)
         for part in x:

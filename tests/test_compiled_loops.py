@@ -20,7 +20,7 @@ from tinyxla.tracing.core import trace
 from tinyxla.transforms import conditional, while_
 
 Array = np.ndarray[Any, Any]
-SIZE = 5
+SIZE = 70  # more than small computations have (`compiler.small`)
 S32, F32 = Shape(element_type("s32")), Shape(element_type("f32"))
 VECTOR = F32.with_dimensions((SIZE,))
 STATE = (S32, VECTOR, VECTOR, F32)  # of the random loops: a counter, two vectors, a scalar

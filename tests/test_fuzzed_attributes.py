@@ -32,7 +32,7 @@ LARGEST = 1 << 16  # elements of a result that is computed
 NAMES = sorted(name for name in ops if name != "parameter")
 NUMBERS = ("sizes", "dimensions", "permutation", "slice_sizes", "dynamic_slice_sizes", "fft_length")
 DRAWN = ("rng", "rng-get-and-update-state")  # what they give is not what they gave before
-FOREIGN = ("custom-call",)  # computes whatever it was registered for
+FOREIGN = ("callback", "custom-call")  # computes whatever it was registered for
 
 
 def _number(value: int, random: Random) -> int:

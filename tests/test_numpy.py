@@ -859,10 +859,10 @@ def test_numpy_does_what_has_no_counterpart_on_concrete_arrays() -> None:
 
 
 def test_numpy_functions_without_counterpart_on_tracers() -> None:
-    with pytest.raises(ArgumentError, match=r"numpy\.packbits has no counterpart"):
-        tx.jit(np.packbits)(jnp.asarray(U))
-    with pytest.raises(ArgumentError, match=r"numpy\.gcd has no counterpart"):
-        tx.jit(lambda x: np.gcd(x, 2))(jnp.arange(3))
+    with pytest.raises(ArgumentError, match=r"numpy\.real_if_close has no counterpart"):
+        tx.jit(np.real_if_close)(jnp.asarray(U))
+    with pytest.raises(ArgumentError, match=r"numpy\.isnat has no counterpart"):
+        tx.jit(np.isnat)(jnp.arange(3))
     with pytest.raises(TracerError, match="writes into an array"):
         tx.jit(lambda x: np.add(x, 1.0, out=np.ones(3)))(jnp.ones(3))
 

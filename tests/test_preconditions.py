@@ -54,6 +54,12 @@ SINGLE = trace(lambda x: [x], scalars("f32"), "single")[0]
 FIRST = of_one(lambda x, y: x, scalars("f32", "s32"), "first")
 ABOVE = of_one(lambda x, y: elementwise.gt(x, x), scalars("f32", "s32"), "above")
 PAIR_OF = ("f32[]", "s32[]")
+EARLY = trace(lambda x: [elementwise.sin(x), elementwise.cos(x)], scalars("f32"), "early")[0]
+LATE = trace(lambda t, r, g: [elementwise.mul(r, g)], scalars("s32", "f32", "f32"), "late")[0]
+AXIS = {"axis_name": "i", "axis_size": 1}
+LANE = trace(lambda x: [elementwise.sin(x)], scalars("f32"), "lane")[0]
+LANES = trace(lambda x: [elementwise.sin(x)], [shape("f32[3]")], "lanes")[0]
+SUMS = trace(lambda x: [reduction.reduce_sum(x, (0,))], [shape("f32[3]")], "sums")[0]
 FITS = {"type": "FLOAT"}
 DOT = dict.fromkeys(("lhs_batch_dims", "rhs_batch_dims", "operand_precision"), ()) | {
     "lhs_contracting_dims": (1,),
@@ -1080,6 +1086,17 @@ VIOLATIONS: dict[str, list[Violation]] = {
         ),
     ],
     "Qr": _matrix(full_matrices=False),
+    "Solve": [
+        V(
+            "a is square",
+            ("f32[3,2]", "f32[3,2]"),
+            {"transpose_a": False},
+            "the last two dimensions of a must be equal",
+        ),
+        V("one type", ("f32[3,3]", "f64[3,2]"), {"transpose_a": False}, "a and b must have one element type, but got"),
+        V("equal batches", ("f32[4,3,3]", "f32[3,2]"), {"transpose_a": True}, "a and b must have equal batch dimens"),
+        V("equal sizes", ("f32[3,3]", "f32[2,3]"), {"transpose_a": False}, "dimension -2 of b must have the size of a"),
+    ],
     "Svd": _matrix(full_matrices=False),
     "fft": [
         V(
@@ -1273,6 +1290,120 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "known_trip_count must not be negative, but is -1.",
         ),
     ],
+    "lanes": [
+        V(
+            "mapped is of the operands",
+            ("f32[3]",),
+            {"to_apply": LANE, "in_lock_step": LANES, "mapped": (True, False)},
+            "mapped must say of each of the 1 operands whether it has lanes … but mapped is (True, False).",
+        ),
+        V(
+            "something is mapped",
+            ("f32[3]",),
+            {"to_apply": LANE, "in_lock_step": LANES, "mapped": (False,)},
+            "at least one must, but mapped is (False,).",
+        ),
+        V(
+            "operands have lanes",
+            ("f32[]",),
+            {"to_apply": LANE, "in_lock_step": LANES, "mapped": (True,)},
+            "mapped operands must be arrays with the same first dimension, but are (f32[]).",
+        ),
+        V(
+            "computations take the operands",
+            ("f32[4]",),
+            {"to_apply": LANE, "in_lock_step": LANES, "mapped": (True,)},
+            "lane on lanes and lanes must take (f32[4]), but take (f32[4]) and (f32[3]).",
+        ),
+        V(
+            "both give the same",
+            ("f32[3]",),
+            {"to_apply": LANE, "in_lock_step": SUMS, "mapped": (True,)},
+            "sums must give what lane gives on lanes, (f32[3]), but gives (f32[]).",
+        ),
+    ],
+    "while-pullback": [
+        V(
+            "the number of steps",
+            ("f32[]", "f32[]", "f32[]"),
+            {"early": EARLY, "late": LATE, "given": ()},
+            "the number of steps must be s32[], but is f32[].",
+        ),
+        V(
+            "operands and cotangents",
+            ("s32[]", "f32[]"),
+            {"early": EARLY, "late": LATE, "given": ()},
+            "the operands must be those of early and the cotangents … (f32[], f32[]), but are (f32[]).",
+        ),
+        V(
+            "what is carried stays",
+            ("s32[]", *PAIR_OF, "s32[]", "f32[]"),
+            {"early": SWAPPED, "late": SWAPPED, "given": ()},
+            "swapped must give what it takes, (f32[], s32[]), and then residuals, and given must be … given is ().",
+        ),
+        V(
+            "given are operands",
+            ("s32[]", "f32[]", "f32[]"),
+            {"early": EARLY, "late": LATE, "given": (1,)},
+            "given must be numbers of these; but it gives (f32[], f32[]), and given is (1,).",
+        ),
+        V(
+            "what the way back takes",
+            ("s32[]", "f32[]", "f32[]"),
+            {"early": EARLY, "late": SINGLE, "given": ()},
+            "single must take (s32[], f32[], f32[]), but takes (f32[]).",
+        ),
+    ],
+    "named-all-reduce": [
+        V("a combiner", ("f32[2]",), AXIS | {"combiner": "or"}, "combiner must be one of add, maximum, minimum, but"),
+        V("numbers to sum", ("pred[2]",), AXIS | {"combiner": "add"}, "add does not take pred[2]; convert"),
+        V("order", ("c64[2]",), AXIS | {"combiner": "maximum"}, "maximum does not take c64[2]; convert it to a real"),
+    ],
+    "named-all-gather": [
+        V("a place", ("f32[2]",), AXIS | {"all_gather_dimension": 2}, "all_gather_dimension must be from 0 to 1"),
+    ],
+    "named-all-to-all": [
+        V(
+            "a part for each",
+            ("f32[2,3]",),
+            AXIS | {"split_dimension": 0, "concat_dimension": 0},
+            "dimension 0 of f32[2,3], which is split among the 1 lanes of 'i', must have size 1.",
+        ),
+        V(
+            "dimensions",
+            ("f32[1]",),
+            AXIS | {"split_dimension": 1, "concat_dimension": 0},
+            "split_dimension must be from 0 to 0, but got 1",
+        ),
+        V(
+            "places",
+            ("f32[1]",),
+            AXIS | {"split_dimension": 0, "concat_dimension": 1},
+            "concat_dimension must be from 0 to 0, but got 1",
+        ),
+    ],
+    "named-permute": [
+        V(
+            "sources once",
+            ("f32[2]",),
+            AXIS | {"source_target_pairs": ((0, 0), (0, 0))},
+            "the sources must be distinct lanes of 'i', from 0 to 0, but are (0, 0).",
+        ),
+        V(
+            "targets in range",
+            ("f32[2]",),
+            AXIS | {"source_target_pairs": ((0, 1),)},
+            "the targets must be distinct lanes of 'i', from 0 to 0, but are (1,).",
+        ),
+    ],
+    "callback": [
+        V(
+            "operands are arrays",
+            ("(f32[])",),
+            {"function": print, "shapes": ()},
+            "callback: operands must be arrays, but are ((f32[]),); hand in their elements.",
+        ),
+    ],
     "custom-call": [
         V(
             "operands are arrays",
@@ -1374,6 +1505,7 @@ REFUSED = {  # a type that each op is not defined for
     | dict.fromkeys(("cbrt", "erf", "erf-inv"), "c64"),
     2: dict.fromkeys(("add", "multiply", "maximum", "minimum"), "")
     | dict.fromkeys(("subtract", "divide", "power"), "pred")
+    | dict.fromkeys(("chain-divide", "chain-multiply"), "s32")
     | dict.fromkeys(("remainder", "atan2"), "c64")
     | {"complex": "f16"}
     | dict.fromkeys(("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical"), "f32"),
@@ -1398,7 +1530,9 @@ for _name in FUNCTIONS:
     ]
 
 TAKES_ANYTHING = {
+    "checkpoint-name": "what it is given, it gives",
     "constant": "its literal has a shape",
+    "named-index": "takes nothing",
     "opt-barrier": "what it is given, it gives",
     "parameter": "its shape is an attribute",
     "tuple": "of any values",

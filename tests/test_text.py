@@ -75,14 +75,17 @@ def _has_nan(sample: Sample) -> bool:
 # What XLA's CPU backend of today refuses, or (the conversion, and what its own passes make) dies of.
 REFUSED: dict[str, Callable[[Sample], bool]] = {
     **dict.fromkeys(("add-dependency", "after-all", "bitcast", "copy-start", "fusion"), lambda sample: True),
-    **dict.fromkeys(("custom-call", "ragged-dot", "scaled-dot"), lambda sample: True),
-    **dict.fromkeys(("Eig", "Eigh", "LuDecomposition", "LuPivotsToPermutation", "Qr", "Svd"), lambda sample: True),
+    **dict.fromkeys(("callback", "custom-call", "ragged-dot", "scaled-dot"), lambda sample: True),
+    **dict.fromkeys("Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd".split(), lambda sample: True),
     "abs": _is_unsigned,
     "call": lambda sample: sample.attributes.get("is_composite", False),
     "cholesky": _has_nan,
     "convert": _is_complex_to_pred,
     "cosh": lambda sample: True,
+    "checkpoint-name": lambda sample: True,
     "erf-inv": lambda sample: True,
+    "chain-divide": lambda sample: True,
+    "chain-multiply": lambda sample: True,
     "rng": lambda sample: sample.attributes["shape"].element_type.name in ("pred", "u8"),
     "rng-bit-generator": lambda sample: sample.attributes["shape"].element_type.kind != "unsigned",
     "rng-get-and-update-state": lambda sample: True,  # the state is another
@@ -91,6 +94,10 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
     "sign": _is_unsigned,
     "sinh": lambda sample: True,
     "triangular-solve": _has_nan,
+    "lanes": lambda sample: True,
+    **dict.fromkeys(("named-all-gather", "named-all-reduce", "named-all-to-all"), lambda sample: True),
+    **dict.fromkeys(("named-index", "named-permute"), lambda sample: True),
+    "while-pullback": lambda sample: True,
 }
 
 

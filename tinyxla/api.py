@@ -9,40 +9,77 @@ from __future__ import annotations
 import functools
 import operator
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
-from tinyxla.hlo import Module
-from tinyxla.ops import elementwise, movement
+from tinyxla.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DifferentiationError,
+    DTypeError,
+    PytreeError,
+    ShapeError,
+)
+from tinyxla.hlo import Computation, Module
+from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import trace
-from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.transforms import jvp as jvp_flat
 from tinyxla.transforms import vjp as vjp_flat
+from tinyxla.transforms.reverse import zeros_like
 
 Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, init=False)
 class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist."""
+    """Shape and dtype of an array that need not exist. (`sharding` is accepted and kept; there is one device.)
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.ShapeDtypeStruct((2, 3), "float32").update(dtype="int32")
+        ShapeDtypeStruct(shape=(2, 3), dtype=int32)
+    """
 
     shape: tuple[int, ...]
     dtype: Any
+    sharding: Any = None
     weak_type: bool = False
 
-    def __init__(self, shape: Sequence[int], dtype: Any, weak_type: bool = False) -> None:
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, sharding: Any = None, weak_type: bool = False, **ignored: Any
+    ) -> None:
+        unknown = ignored.keys() - {"vma", "is_ref", "manual_axis_type"}
+        if unknown or dtype is None:
+            said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
+            raise ArgumentError(f"ShapeDtypeStruct {said}; give shape, dtype, sharding and weak_type.")
         object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
-        object.__setattr__(self, "dtype", element_type(dtype).dtype)
+        named = getattr(dtype, "dtype", None)  # of a scalar constructor, such as tinyxla.numpy.float32
+        object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)  # pyright: ignore[reportUnknownArgumentType]
+        object.__setattr__(self, "sharding", sharding)
         object.__setattr__(self, "weak_type", weak_type)
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """The same with other fields."""
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        return ShapeDtypeStruct(**{**kept, **changes})
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError("len() of a ShapeDtypeStruct without dimensions; use .size.")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
 
     @property
     def ndim(self) -> int:
@@ -105,17 +142,18 @@ def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
 # --- reverse mode -----------------------------------------------------------------------------------------------------
 
 
-def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
+def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
     """The value of a function, and the map from cotangents of the result to cotangents of the arguments.
 
     Args:
-        function: of pytrees of arrays, with a pytree of arrays as its result.
+        fun: of pytrees of arrays, with a pytree of arrays as its result.
         primals: its arguments.
         has_aux: the function gives `(result, auxiliary)`; the second is passed through undifferentiated.
+        reduce_axes: accepted for JAX's sake; must be empty.
 
     Returns:
         `(result, pullback)`, or `(result, pullback, auxiliary)`; `pullback(cotangent)` gives a tuple of cotangents,
-        one for each argument and of its structure.
+        one for each argument and of its structure. That of an integer is a zero of type `dtypes.float0`, as in JAX.
 
     Example:
         >>> import tinyxla as tx
@@ -123,26 +161,27 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
         >>> pullback(1.0)
         (Array(1., dtype=float32, weak_type=True),)
     """
-    _check_callable("vjp", function)
-    inputs, treedef = _arguments(primals, f"vjp of {_name(function)}")
+    _check_callable("vjp", fun)
+    _check_no_axes("vjp", reduce_axes)
+    inputs, treedef = _arguments(primals, f"vjp of {_name(fun)}")
     found: dict[str, Any] = {}
 
     def flat(*leaves: Any) -> list[Any]:
-        result = function(*pytrees.unflatten(treedef, leaves))
+        result = fun(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = _pair(result, _name(function))
-        outputs, found["tree"] = arrays_of(result, f"The result of {_name(function)}")
+            result, found["aux"] = _pair(result, _name(fun))
+        outputs, found["tree"] = arrays_of(result, f"The result of {_name(fun)}")
         return outputs
 
+    flat.__wrapped__ = fun  # type: ignore[attr-defined]
     outputs, flat_pullback = vjp_flat(flat, inputs)
     result = pytrees.unflatten(found["tree"], outputs)
 
     def pullback(cotangent: Any) -> Any:
-        seeds, tree = arrays_of(cotangent, "The cotangent")
-        typed = _matched("cotangent", seeds, tree, f"result of {_name(function)}", outputs, found["tree"])
+        typed = _matched("cotangent", cotangent, f"result of {_name(fun)}", outputs, found["tree"])
         return pytrees.unflatten(treedef, _with_zeros(flat_pullback(typed), inputs))
 
-    return (result, pullback, _lowered(found["aux"])) if has_aux else (result, pullback)
+    return (result, pullback, lowered(found["aux"])) if has_aux else (result, pullback)
 
 
 def _pair(result: Any, name: str) -> tuple[Any, Any]:
@@ -154,7 +193,7 @@ def _pair(result: Any, name: str) -> tuple[Any, Any]:
     return result  # pyright: ignore[reportUnknownVariableType]
 
 
-def _lowered(aux: Any) -> Any:
+def lowered(aux: Any) -> Any:
     """Auxiliary results without the tracers of a differentiation that has ended."""
 
     def lower(x: Any) -> Any:
@@ -169,50 +208,95 @@ def _arguments(args: tuple[Any, ...], what: str) -> tuple[list[Array], pytrees.T
 
 
 def _matched(
-    what: str,
-    given: Sequence[Array],
-    given_tree: pytrees.TreeDef,
-    where: str,
-    templates: Sequence[Array],
-    tree: pytrees.TreeDef,
-) -> list[Array]:
-    """Tangents or cotangents in the types of what they belong to."""
+    what: str, given: Any, where: str, templates: Sequence[Array], tree: pytrees.TreeDef, strict: bool = False
+) -> list[Array | None]:
+    """Tangents or cotangents, of the shapes and types of what they belong to; None for what has no derivative, which
+    must be a float0 if `strict`."""
+    leaves, given_tree = pytrees.flatten(given)
     if given_tree != tree:
         raise ArgumentError(
             f"The {what} must have the structure of the {where}, which is {pytrees.structure_text(tree)} where * "
             f"stands for an array, but it has the structure {pytrees.structure_text(given_tree)}."
         )
-    found: list[Array] = []
-    for x, template in zip(given, templates, strict=True):
+
+    def name(k: int) -> str:
+        found = pytrees.leaf_names(given)[k]
+        return f" at {found}" if found else ""
+
+    pairs = enumerate(zip(leaves, templates, strict=True))
+    return [_matched_leaf(what, x, where, like, lambda k=k: name(k), strict) for k, (x, like) in pairs]
+
+
+def _matched_leaf(
+    what: str, leaf: Any, where: str, template: Array, name: Callable[[], str], strict: bool
+) -> Array | None:
+    inexact = element_type(template.dtype).is_inexact
+    given = "float0" if _is_float0(leaf) else ""
+    if not inexact and (given or not strict):
+        return None
+    if not given:
+        (x,), _ = arrays_of(leaf, f"The {what}", lambda: [name()])
+        given = str(Shape.of(x))
         if x.shape != template.shape:
             raise ShapeError(
-                f"A {what} must have the shape of the {where}, {Shape.of(template)}, but has the shape {Shape.of(x)}."
+                f"The {what}{name()} must have the shape of the {where}, {Shape.of(template)}, but has the shape "
+                f"{given}."
             )
-        if element_type(x.dtype).kind == "complex" and element_type(template.dtype).kind != "complex":
-            raise DTypeError(f"A {what} is complex, {Shape.of(x)}, but the {where} is not: {Shape.of(template)}.")
-        if x.dtype != template.dtype:
-            x = elementwise.convert(x, new_element_type=element_type(template.dtype))  # type: ignore[assignment]
-        found.append(x)
-    return found
+        if x.dtype == template.dtype and inexact:
+            return x
+        if x.weak_type and inexact and (x.dtype.kind != "c" or template.dtype.kind == "c"):
+            return elementwise.convert(x, new_element_type=element_type(template.dtype))  # type: ignore[return-value]
+    if not inexact:
+        raise DTypeError(
+            f"The {what}{name()} must have the type dtypes.float0, since what it belongs to is {Shape.of(template)}, "
+            f"by which there is no derivative, but is {given}; pass numpy.zeros({template.shape}, dtypes.float0)."
+        )
+    raise DTypeError(
+        f"The {what}{name()} must have the type of the {where}, {Shape.of(template)}, but is {given}; convert it with "
+        f"astype({template.dtype.name!r})."
+    )
 
 
 def _with_zeros(cotangents: Sequence[Any], inputs: Sequence[Array]) -> list[Any]:
-    """Derivatives as arrays, as weakly typed as what they belong to."""
-    found = [movement.full(0, x.dtype, x.shape) if c is None else c for c, x in zip(cotangents, inputs, strict=True)]
-    return [c.with_weak_type(x.weak_type) for c, x in zip(found, inputs, strict=True)]  # type: ignore[attr-defined]
+    """Derivatives as arrays, as weakly typed as what they belong to; zeros of type float0 where there is none."""
+    found: list[Any] = []
+    for c, x in zip(cotangents, inputs, strict=True):
+        if element_type(x.dtype).is_inexact:
+            found.append((zeros_like(x) if c is None else c).with_weak_type(x.weak_type))
+        else:
+            found.append(np.zeros(x.shape, float0))
+    return found
+
+
+def _is_float0(x: Any) -> bool:
+    return getattr(x, "dtype", None) == float0
+
+
+def _check_no_axes(what: str, reduce_axes: Sequence[Any]) -> None:
+    if tuple(reduce_axes):
+        raise ArgumentError(
+            f"{what}: reduce_axes must be empty, but is {reduce_axes!r}; sum the cotangents with lax.psum."
+        )
 
 
 def grad(
-    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
 ) -> Function:
     """The gradient of a scalar function.
 
     Args:
-        function: gives a scalar of a floating type; its arguments `argnums` are pytrees of floating arrays.
+        fun: gives a scalar of a floating type; its arguments `argnums` are pytrees of floating arrays.
         argnums: the argument to differentiate by, or several.
         has_aux: the function gives `(result, auxiliary)`; the gradient function then gives `(gradient, auxiliary)`.
         holomorphic: arguments and result are complex, and the function is complex-differentiable. Without it, the
             gradient of a real function by x + iy is its derivative by x minus i times that by y, as in JAX.
+        allow_int: arguments may be integers and bools; their gradients are zeros of type `dtypes.float0`.
+        reduce_axes: accepted for JAX's sake; must be empty.
 
     Returns:
         A function of the same arguments whose result has the structure of the argument (a tuple for several).
@@ -224,9 +308,9 @@ def grad(
         >>> tx.grad(lambda x: x**3)(2.0)
         Array(12., dtype=float32, weak_type=True)
     """
-    both = value_and_grad(function, argnums, has_aux, holomorphic)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(function)
+    @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -235,7 +319,12 @@ def grad(
 
 
 def value_and_grad(
-    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
 ) -> Function:
     """The value of a scalar function together with its gradient; arguments as for `grad`.
 
@@ -247,16 +336,17 @@ def value_and_grad(
         >>> tx.value_and_grad(lambda x: x**2)(3.0)
         (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
-    _check_callable("grad", function)
-    numbers = as_integers(argnums, f"grad of {_name(function)}: argnums")
+    _check_callable("grad", fun)
+    _check_no_axes("grad", reduce_axes)
+    numbers = as_integers(argnums, f"grad of {_name(fun)}: argnums")
     single = not isinstance(argnums, Iterable)
 
-    @functools.wraps(function)
+    @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = _partial("grad", function, numbers, args, kwargs, holomorphic)
+        of_chosen, chosen = _partial("grad", fun, numbers, args, kwargs, holomorphic, allow_int)
         result = vjp(of_chosen, *chosen, has_aux=has_aux)
         value, pullback = result[0], result[1]
-        _check_scalar(value, function, holomorphic)
+        _check_scalar(value, fun, holomorphic)
         found = pullback(ConcreteArray(np.ones((), value.dtype)))
         gradient = found[0] if single else found
         return ((value, result[2]) if has_aux else value), gradient
@@ -271,6 +361,7 @@ def _partial(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     holomorphic: bool,
+    allow_int: bool = False,
 ) -> tuple[Function, tuple[Any, ...]]:
     """The function of its chosen arguments alone, and these, which must have a derivative."""
     what = f"{what} of {_name(function)}"
@@ -278,10 +369,13 @@ def _partial(
         if not -len(args) <= n < len(args):
             raise ArgumentError(
                 f"{what}: argnums names argument {n}, but the call has {len(args)} positional arguments."
+                + (" Pass it by position." if kwargs else " Choose another one.")
             )
     chosen = [n % len(args) for n in numbers]
     reverse = not what.startswith("jacfwd")  # a complex argument has as many directions as its parts have together
-    values = tuple(_differentiable(args[n], f"{what}: argument ", str(n), holomorphic, reverse) for n in chosen)
+    values = tuple(
+        _differentiable(args[n], f"{what}: argument ", str(n), holomorphic, reverse, allow_int) for n in chosen
+    )
 
     @functools.wraps(function)
     def of_chosen(*values: Any) -> Any:
@@ -293,7 +387,9 @@ def _partial(
     return of_chosen, values
 
 
-def _differentiable(tree: Any, what: str, name: str, holomorphic: bool, complex_too: bool = False) -> Any:
+def _differentiable(
+    tree: Any, what: str, name: str, holomorphic: bool, complex_too: bool = False, allow_int: bool = False
+) -> Any:
     """A pytree of arrays by which, or of which, there is a derivative."""
 
     def names() -> list[str]:
@@ -303,7 +399,8 @@ def _differentiable(tree: Any, what: str, name: str, holomorphic: bool, complex_
     wanted = "complex" if holomorphic else "float"
     for k, x in enumerate(arrays):
         kind = element_type(x.dtype).kind
-        if kind == wanted or (complex_too and kind == "complex"):
+        inexact = kind in ("float", "complex")
+        if kind == wanted or (complex_too and kind == "complex") or (allow_int and not inexact):
             continue
         where = f"{what}{names()[k]} is {Shape.of(x)}, of element type {x.dtype.name}"
         if kind == "complex":
@@ -338,11 +435,37 @@ def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
         )
 
 
+def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+    """The derivative of a function that works on each element by itself, at all elements; for any other function the
+    gradient of the sum of its results.
+
+    Returns:
+        A function of the same arguments whose result has the structure of the argument (a tuple for several).
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.elementwise_grad(lambda x: x**3)(tx.numpy.array([1.0, 2.0]))
+        Array([ 3., 12.], dtype=float32)
+    """
+    _check_callable("elementwise_grad", fun)
+    numbers = as_integers(argnums, f"elementwise_grad of {_name(fun)}: argnums")
+
+    @functools.wraps(fun)
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        of_chosen, chosen = _partial("elementwise_grad", fun, numbers, args, kwargs, False)
+        value, pullback = vjp(of_chosen, *chosen)
+        found = pullback(pytrees.map_tree(lambda x: movement.full(1, x.dtype, x.shape), value))
+        return found if isinstance(argnums, Iterable) else found[0]
+
+    return derivative
+
+
 # --- forward mode and Jacobians ---------------------------------------------------------------------------------------
 
 
-def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """The value of a function and its derivative along `tangents`, which have the structure of the arguments `primals`.
+def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """The value of a function and its derivative along `tangents`, which have the structure of the arguments `primals`,
+    their shapes and types; the tangent of an integer is a zero of type `dtypes.float0`.
 
     Returns:
         `(result, tangent)`, or `(result, tangent, auxiliary)` with `has_aux`.
@@ -352,43 +475,43 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any], has
         >>> tx.jvp(tx.numpy.sin, (0.0,), (1.0,))[1]
         Array(1., dtype=float32, weak_type=True)
     """
-    _check_callable("jvp", function)
+    _check_callable("jvp", fun)
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
-                f"jvp of {_name(function)}: {name} must be a tuple with an entry for each argument, but got {given!r}."
+                f"jvp of {_name(fun)}: {name} must be a tuple with an entry for each argument, but got {given!r}."
             )
-    inputs, treedef = _arguments(tuple(primals), f"jvp of {_name(function)}")
-    directions, tangent_tree = arrays_of(tuple(tangents), "The tangent")
-    typed = _matched("tangent", directions, tangent_tree, f"argument of {_name(function)}", inputs, treedef)
+    inputs, treedef = _arguments(tuple(primals), f"jvp of {_name(fun)}")
+    typed = _matched("tangent", tuple(tangents), f"argument of {_name(fun)}", inputs, treedef, strict=True)
     found: dict[str, Any] = {}
 
     def flat(*leaves: Any) -> list[Any]:
-        result = function(*pytrees.unflatten(treedef, leaves))
+        result = fun(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = _pair(result, _name(function))
-        outputs, found["tree"] = arrays_of(result, f"The result of {_name(function)}")
+            result, found["aux"] = _pair(result, _name(fun))
+        outputs, found["tree"] = arrays_of(result, f"The result of {_name(fun)}")
         return outputs
 
+    flat.__wrapped__ = fun  # type: ignore[attr-defined]
     values, moves = jvp_flat(flat, inputs, typed)
     tree = found["tree"]
     pair = pytrees.unflatten(tree, values), pytrees.unflatten(tree, _with_zeros(moves, values))
-    return (*pair, _lowered(found["aux"])) if has_aux else pair
+    return (*pair, lowered(found["aux"])) if has_aux else pair
 
 
 def jacfwd(
-    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
     """The Jacobian by forward mode, one column at a time (batched): cheap for functions of few numbers.
 
     Args:
-        function: of floating arrays, with floating arrays as its result.
+        fun: of floating arrays, with floating arrays as its result.
         argnums: the argument to differentiate by, or several.
         has_aux: the function gives `(result, auxiliary)`; the Jacobian function then gives `(jacobian, auxiliary)`.
         holomorphic: arguments and result are complex, and the function is complex-differentiable.
 
     Returns:
-        A function whose result has, for every leaf of `function`'s result, the structure of the argument; each array
+        A function whose result has, for every leaf of `fun`'s result, the structure of the argument; each array
         has the result's dimensions followed by the argument's.
 
     Example:
@@ -397,18 +520,20 @@ def jacfwd(
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    _check_callable("jacfwd", function)
-    numbers = as_integers(argnums, f"jacfwd of {_name(function)}: argnums")
+    _check_callable("jacfwd", fun)
+    numbers = as_integers(argnums, f"jacfwd of {_name(fun)}: argnums")
     single = not isinstance(argnums, Iterable)
 
-    @functools.wraps(function)
+    @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = _partial("jacfwd", function, numbers, args, kwargs, holomorphic)
+        of_chosen, chosen = _partial("jacfwd", fun, numbers, args, kwargs, holomorphic)
         inputs, treedef = arrays_of(chosen, "")
 
         def push(*directions: Any) -> Any:
-            result = jvp(of_chosen, chosen, pytrees.unflatten(treedef, directions), has_aux=has_aux)
-            return result[1:]
+            value, tangent, *aux = jvp(of_chosen, chosen, pytrees.unflatten(treedef, directions), has_aux=has_aux)
+            if holomorphic:
+                _differentiable(value, f"jacfwd of {_name(fun)}: the result", "", holomorphic)
+            return pytrees.map_tree(lambda t, y: zeros_like(as_array(y)) if _is_float0(t) else t, tangent, value), *aux
 
         columns, *aux = vmap(push, out_axes=(-1, None) if has_aux else -1)(*_basis(inputs))
         found = pytrees.map_tree(lambda x: _in_parts(x, inputs, treedef, single), columns)
@@ -418,7 +543,11 @@ def jacfwd(
 
 
 def jacrev(
-    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Function:
     """The Jacobian by reverse mode, one row at a time (batched): cheap for functions with few results.
 
@@ -429,19 +558,28 @@ def jacrev(
         >>> tx.jacrev(lambda x: x.sum())(tx.numpy.ones(2))
         Array([1., 1.], dtype=float32)
     """
-    _check_callable("jacrev", function)
-    numbers = as_integers(argnums, f"jacrev of {_name(function)}: argnums")
+    _check_callable("jacrev", fun)
+    numbers = as_integers(argnums, f"jacrev of {_name(fun)}: argnums")
     single = not isinstance(argnums, Iterable)
 
-    @functools.wraps(function)
+    @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = _partial("jacrev", function, numbers, args, kwargs, holomorphic)
+        of_chosen, chosen = _partial("jacrev", fun, numbers, args, kwargs, holomorphic, allow_int)
         result, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
         outputs, treedef = arrays_of(result, "")
-        _differentiable(result, f"jacrev of {_name(function)}: the result", "", holomorphic)
-        rows = vmap(lambda *seeds: pullback(pytrees.unflatten(treedef, seeds)))(*_basis(outputs))
-        leaves, inner = pytrees.flatten(rows[0] if single else rows)
-        parts = [_split_rows(x, outputs) for x in leaves]
+        _differentiable(result, f"jacrev of {_name(fun)}: the result", "", holomorphic)
+        inputs, inner = arrays_of(chosen[0] if single else chosen, "")
+        exact = [not element_type(x.dtype).is_inexact for x in inputs]
+
+        def pull(*seeds: Any) -> list[Any]:
+            found, _ = pytrees.flatten(pullback(pytrees.unflatten(treedef, seeds)))
+            return [None if none else x for x, none in zip(found, exact, strict=True)]
+
+        rows = vmap(pull)(*_basis(outputs))
+        parts = [
+            [np.zeros((*y.shape, *x.shape), float0) for y in outputs] if row is None else _split_rows(row, outputs)
+            for x, row in zip(inputs, rows, strict=True)
+        ]
         of_outputs = [pytrees.unflatten(inner, [of[k] for of in parts]) for k in range(len(outputs))]
         found = pytrees.unflatten(treedef, of_outputs)
         return (found, *aux) if has_aux else found
@@ -450,7 +588,7 @@ def jacrev(
 
 
 def hessian(
-    function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
     """The matrix of second derivatives of a function, forward over reverse mode; structured as `jacfwd` of `jacrev`.
 
@@ -460,7 +598,7 @@ def hessian(
         Array([[ 6.,  0.],
                [ 0., 12.]], dtype=float32)
     """
-    return jacfwd(jacrev(function, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def _basis(arrays: Sequence[Array]) -> list[Any]:
@@ -500,32 +638,52 @@ def _split_rows(rows: Any, outputs: Sequence[Array]) -> list[Any]:
 # --- batching ---------------------------------------------------------------------------------------------------------
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Function:
+def vmap(
+    fun: Function,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Hashable | None = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Hashable | None = None,
+    sum_match: bool = False,
+) -> Function:
     """Map a function over an axis of its arguments, at the cost of one call.
 
     Args:
-        function: written for one example.
-        in_axes: for each argument (or for all) the axis to map over, or None; may be a pytree that is a prefix of the
-            arguments.
+        fun: written for one example.
+        in_axes: for each positional argument (or for all) the axis to map over, or None; may be a pytree that is a
+            prefix of the arguments. Keyword arguments are mapped over their first axis.
         out_axes: where the mapped axis stands in the results; may be a prefix of the result. None says that a result is
             the same for all examples.
-        axis_size: the number of examples, needed only where no argument has the axis. Keyword arguments are mapped over
-            their first axis.
+        axis_name: a name of the axis, over which examples can talk to each other: `lax.psum(x, axis_name)` and the
+            like. Where a name is given twice, the inner axis has it.
+        axis_size: the number of examples, needed only where no argument has the axis.
+        spmd_axis_name: accepted for JAX's sake; there is one device.
+        sum_match: where `out_axes` is None for a result that differs between examples, give their sum.
+
+    Raises:
+        ArgumentError: an argument or result that is no array.
+        PytreeError: axes in another structure than the arguments or results.
+        AttributeValueError: no argument is mapped over, or `out_axes` is None for a result that differs.
+        ShapeError: an axis that an array does not have, or axes of different sizes.
 
     Example:
         >>> import tinyxla as tx
         >>> tx.vmap(lambda x, y: x @ y, in_axes=(0, None))(tx.numpy.ones((2, 3)), tx.numpy.ones(3))
         Array([3., 3.], dtype=float32)
     """
-    _check_callable("vmap", function)
+    _check_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    names = () if axis_name is None else (axis_name,)
+    if not isinstance(axis_name, Hashable):
+        raise ArgumentError(f"vmap of {_name(fun)}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
 
-    @functools.wraps(function)
+    @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        what = f"vmap of {_name(function)}"
+        what = f"vmap of {_name(fun)}"
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]
-            raise ArgumentError(
+            raise PytreeError(
                 f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
                 f"and the call has {len(args)}."
             )
@@ -551,15 +709,22 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int
 
         def flat(*leaves: Any) -> list[Any]:
             inner_args, inner_kwargs = pytrees.unflatten(treedef, leaves)
-            result = function(*inner_args, **inner_kwargs)
-            outputs, found["tree"] = arrays_of(result, f"The result of {_name(function)}")
+            result = fun(*inner_args, **inner_kwargs)
+            outputs, found["tree"] = arrays_of(result, f"The result of {_name(fun)}")
             return outputs
 
-        results = batch_flat(flat, size, inputs, axes)
+        flat.__wrapped__ = fun  # type: ignore[attr-defined]
+        results = batch_flat(flat, size, inputs, axes, *names)
         whole = pytrees.unflatten(found["tree"], [value for value, _ in results])
         targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
-        placed = [_placed(v, a, to, size, what) for (v, a), to in zip(results, targets, strict=True)]
-        return pytrees.unflatten(found["tree"], placed)
+
+        def place(k: int) -> Any:
+            (value, axis), to = results[k], targets[k]
+            if to is None and axis is not None and sum_match:
+                return reduction.reduce_sum(value, (axis,))
+            return _placed(value, axis, to, size, lambda: f"{what}: the result{pytrees.leaf_names(whole)[k]}")
+
+        return pytrees.unflatten(found["tree"], [place(k) for k in range(len(results))])
 
     return mapped
 
@@ -576,7 +741,7 @@ def _batch_size(
             raise ShapeError(f"{what}: axis_size must not be negative, but is {given}.")
         sizes.add(operator.index(given))
     if not sizes:
-        raise ArgumentError(f"{what}: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
+        raise AttributeValueError(f"{what}: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
     if len(sizes) > 1:
         told = [f"{name(k)} is {Shape.of(x)} and mapped over its axis {a}" for k, x, a in mapped]
         told += [f"axis_size is {given}"] if given is not None else []
@@ -584,37 +749,74 @@ def _batch_size(
     return sizes.pop()
 
 
-def _placed(value: Any, axis: int | None, to: int | None, size: int, what: str) -> Any:
+def _placed(value: Any, axis: int | None, to: Any, size: int, name: Callable[[], str]) -> Any:
     if to is None:
         if axis is not None:
-            raise ArgumentError(
-                f"{what}: out_axes is None for a result that differs between examples; give the axis along which to "
-                "stack them."
+            raise AttributeValueError(
+                f"{name()} differs between examples, but out_axes is None for it; give the axis along which to stack "
+                "the examples, or return what is the same for all, such as lax.psum of it over a named axis."
             )
         return value
     rank = value.ndim + (axis is None)
-    return movement.align_axis(value, axis, canonical_axis(to, rank, f"{what}: out_axes"), size)
+    if not isinstance(to, int) or not -rank <= to < rank:
+        to = canonical_axis(to, rank, f"{name()}, with the axis of examples: out_axes")
+    return movement.align_axis(value, axis, to % rank, size)
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
-def make_graph(function: Function) -> Callable[..., Module]:
-    """The graph of operations that a function records for arguments of given shapes.
+def make_graph(
+    fun: Function, static_argnums: int | Sequence[int] = (), return_shape: bool = False
+) -> Callable[..., Any]:
+    """The graph of operations that a function records for arguments of given shapes; also called `make_jaxpr`.
+
+    Args:
+        fun: of pytrees of arrays.
+        static_argnums: positions of arguments that stay Python values.
+        return_shape: also give the result's shapes, as `eval_shape` does.
+
+    Returns:
+        A function of the same arguments that gives the graph, a `Module`. Printed, it is its HLO text.
 
     Example:
         >>> import tinyxla as tx
-        >>> graph = tx.make_graph(lambda x: x + 1)(0.0)
-        >>> [x.op.name for x in graph.entry.instructions]
-        ['parameter', 'constant', 'add', 'tuple']
+        >>> tx.make_graph(lambda x: x + 1)(0.0)
+        HloModule lambda, entry_computation_layout={(f32[])->(f32[])}
+        <BLANKLINE>
+        ENTRY lambda {
+          parameter.1 = f32[] parameter(0)
+          constant.1 = f32[] constant(1)
+          add.1 = f32[] add(parameter.1, constant.1)
+          ROOT tuple.1 = (f32[]) tuple(add.1)
+        }
+        <BLANKLINE>
     """
-    _check_callable("make_graph", function)
+    _check_callable("make_graph", fun)
+    numbers = as_integers(static_argnums, f"make_graph of {_name(fun)}: static_argnums")
 
-    @functools.wraps(function)
-    def graph(*args: Any, **kwargs: Any) -> Module:
-        return Module(_name(function), trace_tree(function, args, kwargs)[0])
+    @functools.wraps(fun)
+    def graph(*args: Any, **kwargs: Any) -> Any:
+        held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
+
+        @functools.wraps(fun)
+        def of_others(*others: Any, **kwargs: Any) -> Any:
+            values = iter(others)
+            return fun(*[held[n] if n in held else next(values) for n in range(len(args))], **kwargs)
+
+        others = tuple(x for n, x in enumerate(args) if n not in held)
+        made, _, weak, tree = trace_tree(of_others if held else fun, others, kwargs)
+        module = Module(_name(fun), made)
+        return (module, shapes_of(made, weak, tree)) if return_shape else module
 
     return graph
+
+
+def shapes_of(made: Computation, weak: Sequence[bool], tree: pytrees.TreeDef) -> Any:
+    """The results of a computation as `ShapeDtypeStruct`s."""
+    shapes = [x.array_shape for x in made.outputs]
+    found = [ShapeDtypeStruct(x.dimensions, x.dtype, weak_type=w) for x, w in zip(shapes, weak, strict=True)]
+    return pytrees.unflatten(tree, found)
 
 
 def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[bool], Any]:
@@ -632,6 +834,7 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
         outputs, found["tree"] = arrays_of(function(*inner_args, **inner_kwargs), f"The result of {_name(function)}")
         return outputs
 
+    flat.__wrapped__ = function  # type: ignore[attr-defined]
     weak = [x.weak_type for x in leaves]
     made, captured, weak_results = trace(flat, shapes, _name(function), weak, f"the traced function {_name(function)}")
     return made, captured, weak_results, found["tree"]
@@ -648,27 +851,35 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     """
     _check_callable("eval_shape", function)
     made, _, weak, tree = trace_tree(function, args, kwargs)
-    outputs = [
-        ShapeDtypeStruct(x.array_shape.dimensions, x.array_shape.dtype, w)
-        for x, w in zip(made.outputs, weak, strict=True)
-    ]
-    return pytrees.unflatten(tree, outputs)
+    return shapes_of(made, weak, tree)
+
+
+def typeof(x: Any) -> ShapeDtypeStruct:
+    """The shape and element type of an array, a tracer or a number.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.typeof(tx.numpy.ones((2, 3)))
+        ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+    array = x if isinstance(x, ShapeDtypeStruct) else as_array(x, "typeof")
+    return ShapeDtypeStruct(array.shape, array.dtype, weak_type=array.weak_type)
 
 
 # --- stand-ins for devices --------------------------------------------------------------------------------------------
 
 
-def block_until_ready(tree: Any) -> Any:
+def block_until_ready(x: Any) -> Any:
     """The argument: results are ready when a call returns."""
-    return tree
+    return x
 
 
-def device_put(tree: Any, device: Any = None) -> Any:
-    """The leaves of a pytree as arrays; there is one device."""
-    arrays, treedef = arrays_of(tree, "device_put: the value")
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
+    """The leaves of a pytree as arrays. There is one device, so it does not matter which is named, or from where."""
+    arrays, treedef = arrays_of(x, "device_put: the value")
     return pytrees.unflatten(treedef, arrays)
 
 
-def device_get(tree: Any) -> Any:
+def device_get(x: Any) -> Any:
     """The leaves of a pytree as NumPy arrays."""
-    return pytrees.map_tree(np.asarray, tree)
+    return pytrees.map_tree(lambda leaf: np.asarray(leaf) if hasattr(leaf, "__array__") else leaf, x)

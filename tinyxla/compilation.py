@@ -11,19 +11,22 @@ import inspect
 import reprlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from types import MethodType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla import text
-from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, no_array, trace_tree
+from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, no_array, shapes_of, trace_tree
 from tinyxla.backends import Executable, compile_module, forget_kernels
-from tinyxla.errors import ArgumentError
+from tinyxla.compiler import write_out
+from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
+from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
-from tinyxla.tracing.core import Tracer, state
+from tinyxla.tracing.core import Tracer, check_computation, state, unwanted
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -38,8 +41,14 @@ class Program:
     def __init__(
         self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], structure: pytrees.TreeDef
     ) -> None:
-        made, captured, weak, tree = trace_tree(function, args, kwargs)
+        outer, state.scope = state.scope, ""  # the program may be used again outside the scope
+        try:
+            made, captured, weak, tree = trace_tree(function, args, kwargs)
+        finally:
+            state.scope = outer
         self.structure = structure  # of the arguments
+        self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
+        self.weak = weak
         self.computation: Computation = made
         self.captured: list[Tracer] = captured
         self.tree = tree
@@ -65,9 +74,13 @@ class Program:
         return pytrees.unflatten(self.tree, outputs)
 
 
-@functools.lru_cache(4096)
 def compiled(computation: Computation) -> Executable:
     """The executable of a computation; equal computations share one."""
+    return _compiled(computation, config.while_residual_bytes)
+
+
+@functools.lru_cache(4096)
+def _compiled(computation: Computation, residual_bytes: int) -> Executable:
     return compile_module(Module(computation.name, computation))
 
 
@@ -93,7 +106,7 @@ class Jitted:
         _functions.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.staging is None and not (kwargs or self._static or self._static_names):
+        if state.staging is None and not (kwargs or self._static or self._static_names or state.axes or config.special):
             try:  # what has a signature is a concrete array
                 return self._by_signatures[tuple([x._signature for x in args])].run(args)
             except (AttributeError, KeyError):
@@ -112,8 +125,12 @@ class Jitted:
         if config.disable_jit:
             return self._function(*args, **kwargs)
         program, leaves = self._program(args, kwargs)
-        if state.staging is None and all(isinstance(x, ConcreteArray) for x in leaves) and not program.captured:
-            return program.run(leaves)
+        alone = not program.captured and not (state.axes and program.computation.axis_names)
+        if state.staging is None and alone and all(isinstance(x, ConcreteArray) for x in leaves):
+            results = program.run(leaves)
+            if config.special and unwanted(tuple(x.numpy() for x in pytrees.leaves(results))):
+                check_computation(program.computation, [x.numpy() for x in leaves])
+            return results
         for x in leaves:
             if isinstance(x, ShapeDtypeStruct):
                 raise ArgumentError(
@@ -127,8 +144,15 @@ class Jitted:
         leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
         arrays = [self._as_argument(x, args, kwargs, k) for k, x in enumerate(leaves)]
         key = (treedef, *[_signature(x) for x in arrays])
-        if static or kwargs:
-            key = (static, bool(kwargs), *key)  # a dict may also be the last of the positional arguments
+        axes = tuple((name, size) for name, (_, size) in state.axes.items())
+        if static or kwargs or axes or config.special:
+            key = (
+                static,
+                bool(kwargs),
+                axes,
+                config.special,
+                *key,
+            )  # a dict may also be the last of the positional arguments
         program = self._programs.get(key)
         if program is None:
             whole = pytrees.unflatten(treedef, arrays)
@@ -136,7 +160,8 @@ class Jitted:
             program = Program(function, positional, named, treedef)
             if not program.captured:  # what it captured belongs to a trace that will end
                 self._programs[key] = program
-                if not static and not kwargs and all(type(x) is ConcreteArray for x in args):
+                plain = not (static or kwargs or axes or config.special)
+                if plain and all(type(x) is ConcreteArray for x in args):
                     self._by_signatures[key[1:]] = program
         return program, arrays
 
@@ -177,12 +202,19 @@ class Jitted:
             ) from None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else MethodType(self, instance)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
+        return Traced(self.__name__, self._program(args, kwargs)[0])
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling."""
-        program, _ = self._program(args, kwargs)
-        return Lowered(self.__name__, program)
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result for arguments of these shapes."""
+        return self.trace(*args, **kwargs).out_info
 
     def clear_cache(self) -> None:
         """Forget what was traced and compiled for this function."""
@@ -218,16 +250,73 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
         ) from None
 
 
-class Lowered:
-    """A traced function: the graph before compilation."""
+class _Stage:
+    """What is known of a program from tracing on: its arguments (those that are not static) and results."""
 
     def __init__(self, name: str, program: Program) -> None:
+        self.fun_name = name
         self._program = program
-        self.module = Module(name, program.computation)
 
-    def as_text(self) -> str:
-        """The graph in XLA's HLO text form."""
-        return text.print_module(self.module)
+    @property
+    def in_tree(self) -> pytrees.TreeDef:
+        """The structure of `(args, kwargs)`."""
+        return pytrees.flatten(self.args_info)[1]
+
+    @property
+    def out_tree(self) -> pytrees.TreeDef:
+        """The structure of the result."""
+        return self._program.tree
+
+    @property
+    def args_info(self) -> Any:
+        """`(args, kwargs)` with a `ShapeDtypeStruct` for each array."""
+        shapes = [x.array_shape for x in self._program.computation.parameters]
+        count = self._program.structure.num_leaves
+        found = [ShapeDtypeStruct(x.dimensions, x.dtype) for x in shapes[:count]]
+        given = pytrees.unflatten(self._program.structure, found)
+        return given if self._program.has_kwargs else (given, {})
+
+    @property
+    def out_info(self) -> Any:
+        """The result with a `ShapeDtypeStruct` for each array."""
+        return shapes_of(self._program.computation, self._program.weak, self._program.tree)
+
+
+class Traced(_Stage):
+    """A traced function."""
+
+    @property
+    def jaxpr(self) -> Module:
+        """The graph."""
+        return Module(self.fun_name, self._program.computation)
+
+    def lower(self) -> Lowered:
+        """The graph as the compiler gets it: there is nothing between."""
+        return Lowered(self.fun_name, self._program)
+
+
+class Lowered(_Stage):
+    """A traced function: the graph before compilation."""
+
+    @property
+    def module(self) -> Module:
+        """The graph."""
+        return Module(self.fun_name, self._program.computation)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The graph in XLA's HLO text form; with `debug_info` each instruction with its scopes and the user's line.
+
+        By default it is as recorded: operations that only this library has stand as custom calls of their names. With
+        the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program.
+        """
+        if dialect not in (None, "hlo"):
+            raise AttributeValueError(f"as_text: the only dialect is 'hlo', but got {dialect!r}.")
+        module = self.module if dialect is None else Module(self.module.name, write_out(self.module.entry))
+        return text.print_module(module, metadata=debug_info)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The number of operations (`flops`, `transcendentals`) and of bytes read and written (`bytes accessed`)."""
+        return cost_of(self._program.computation)
 
     def as_dot(self) -> str:
         """The graph as Graphviz text."""
@@ -237,23 +326,43 @@ class Lowered:
         """The graph as a picture (SVG text)."""
         return text.to_svg(self.module.entry)
 
-    def compile(self) -> Compiled:
-        """The compiled program."""
-        return Compiled(self._program)
+    def compile(self, compiler_options: Any = None) -> Compiled:
+        """The compiled program. (Options of XLA's compiler say nothing to this one.)"""
+        return Compiled(self.fun_name, self._program)
 
 
-class Compiled:
+class MemoryAnalysis(NamedTuple):
+    """The memory of a compiled program in bytes."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int = 0
+    generated_code_size_in_bytes: int = 0
+
+
+class Compiled(_Stage):
     """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, name: str, program: Program) -> None:
+        super().__init__(name, program)
         if program.captured:
             names = ", ".join(x.described() for x in program.captured)
             raise ArgumentError(
                 f"{program.computation.name} closes over traced values of a function around it ({names}), so it is not "
                 "compiled by itself; call it, or pass them as arguments."
             )
-        self._program = program
         self._executable = program.executable
+
+    def cost_analysis(self) -> dict[str, float]:
+        """As that of the lowered program."""
+        return cost_of(self._program.computation)
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """The bytes of arguments, results, and what lies between."""
+        made = self._program.computation
+        temporaries = getattr(self._executable, "temporary_bytes", 0)  # the interpreter keeps no account
+        return MemoryAnalysis(sum(map(bytes_of, made.parameter_shapes)), bytes_of(made.root.shape), temporaries)
 
     @property
     def kernels(self) -> Sequence[Any]:
@@ -289,6 +398,13 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Any = None,
 ) -> Any:
     """Compile a function: it is traced once for each combination of argument shapes, and then runs as native code.
 
@@ -301,9 +417,12 @@ def jit(
         donate_argnums: positions of arguments that the caller does not use again. A permission, which is not needed
             here: results never copy what they need not.
         donate_argnames: the same by name.
+        in_shardings, out_shardings, keep_unused, device, backend, inline, compiler_options: accepted as JAX has them;
+            with one device and a compiler of its own none of them changes anything.
 
     Returns:
-        A function with the same arguments; also `lower(*args)` to look at what is compiled.
+        A function with the same arguments; also `lower(*args)` to look at what is compiled, `trace(*args)` and
+        `eval_shape(*args)`.
 
     Raises:
         ArgumentError: an argument that is no array, or a static one that cannot be hashed.
@@ -315,15 +434,14 @@ def jit(
         Array(7., dtype=float32, weak_type=True)
     """
     if function is None:
-        return functools.partial(
-            jit,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-        )
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
     if not callable(function):
         raise ArgumentError(f"jit takes a function, but got {function!r} of type {type(function).__name__}.")
+    if inspect.isgeneratorfunction(function):
+        raise ArgumentError(
+            f"jit of {function.__name__}: it is a generator, whose results are made after it returns; return a list of "
+            "them."
+        )
     numbers = set(as_integers(() if static_argnums is None else static_argnums, "jit: static_argnums"))
     names = set(_names(() if static_argnames is None else static_argnames))
     if numbers or names:
@@ -371,6 +489,6 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
 def clear_caches() -> None:
     """Forget all compiled programs and kernels of this process. (The cache on disk stays.)"""
     _forget_programs()
-    compiled.cache_clear()
+    _compiled.cache_clear()
     clear_transformed()
     forget_kernels()

@@ -10,15 +10,37 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.errors import PromotionError
 from tinyxla.numpy.arguments import python_dtype
 from tinyxla.numpy.types import bfloat16, finfo, iinfo, issubdtype, promote_types, result_type
 from tinyxla.shapes import element_type
-from tinyxla.tracing.promotion import default_dtype
+from tinyxla.tracing.promotion import as_array, default_dtype, float0
 
 
 def canonicalize_dtype(dtype: Any) -> np.dtype[Any]:
     """What values of a type become where no type is asked for: 32-bit ones, unless `enable_x64` is set."""
     return default_dtype(python_dtype(dtype))
+
+
+TypePromotionError = PromotionError
+
+
+class extended(np.generic):
+    """The kind of element types that are no numbers, for `issubdtype`: no array has one."""
+
+
+class prng_key(extended):
+    """The kind of element types of keys, for `issubdtype`. Keys are arrays of uint32 here, so no array has it."""
+
+
+def scalar_type_of(x: Any) -> type:
+    """The Python type of which a value is: bool, int, float or complex.
+
+    >>> scalar_type_of(np.float32(1))
+    <class 'float'>
+    """
+    kind = element_type(as_array(x).dtype).kind
+    return {"pred": bool, "float": float, "complex": complex}.get(kind, int)
 
 
 def itemsize_bits(dtype: Any) -> int:
@@ -31,12 +53,17 @@ def itemsize_bits(dtype: Any) -> int:
 
 
 __all__ = [
+    "TypePromotionError",
     "bfloat16",
     "canonicalize_dtype",
+    "extended",
     "finfo",
+    "float0",
     "iinfo",
     "issubdtype",
     "itemsize_bits",
+    "prng_key",
     "promote_types",
     "result_type",
+    "scalar_type_of",
 ]

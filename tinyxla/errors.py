@@ -18,10 +18,12 @@ class SourceLine(NamedTuple):
     file: str
     line: int
     function: str
+    scope: str = ""  # the names of the `named_scope`s around it, joined by "/"
 
     def __str__(self) -> str:
         text = linecache.getline(self.file, self.line).strip()
-        return f"{self.file}:{self.line} ({self.function})" + (f": {text}" if text else "")
+        where = f"{self.function}, {self.scope}" if self.scope else self.function
+        return f"{self.file}:{self.line} ({where})" + (f": {text}" if text else "")
 
 
 def user_line() -> SourceLine | None:
@@ -38,8 +40,8 @@ def user_line() -> SourceLine | None:
 class TinyxlaError(Exception):
     """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one."""
 
-    def __init__(self, message: str) -> None:
-        self.line = user_line()
+    def __init__(self, message: str, line: SourceLine | None = None) -> None:
+        self.line = line or user_line()
         super().__init__(f"{message}\n  at {self.line}" if self.line else message)
 
 
@@ -49,6 +51,18 @@ class ShapeError(TinyxlaError, ValueError):
 
 class DTypeError(TinyxlaError, TypeError):
     """Element types that do not fit."""
+
+
+class PromotionError(DTypeError):
+    """Element types without a common one, or different ones where that is not allowed."""
+
+
+class ResultTypeError(ShapeError, DTypeError):
+    """Results of the functions of a loop or of a branch with other shapes or types than they must have."""
+
+
+class NonFiniteError(TinyxlaError, FloatingPointError):
+    """A result with a NaN or an infinity, where `debug_nans` or `debug_infs` is set."""
 
 
 class AttributeValueError(TinyxlaError, ValueError):
@@ -67,8 +81,16 @@ class ArgumentError(TinyxlaError, TypeError):
     """An argument that is not of a kind the function takes."""
 
 
+class PytreeError(ArgumentError, ValueError):
+    """Trees whose structures do not fit each other."""
+
+
 class OutOfBoundsError(TinyxlaError, IndexError):
     """An index outside its axis."""
+
+
+class AxisNameError(TinyxlaError, NameError):
+    """The name of an axis that no function around is mapped over."""
 
 
 class DifferentiationError(TinyxlaError, TypeError):
@@ -81,6 +103,22 @@ class TracerError(TinyxlaError, TypeError):
 
 class ConcretizationError(TracerError):
     """The value of a tracer is needed, but at this point only its shape and type are known."""
+
+
+class TracerBoolConversionError(ConcretizationError):
+    """A tracer decides what Python does next: `if`, `while`, `and`, `or`, `not`."""
+
+
+class TracerIntegerConversionError(ConcretizationError):
+    """A tracer is used as a Python index."""
+
+
+class TracerArrayConversionError(ConcretizationError):
+    """A tracer is made into a NumPy array."""
+
+
+class NonConcreteBooleanIndexError(ConcretizationError, IndexError):
+    """A traced boolean mask is used as an index: how many elements it picks is not known."""
 
 
 class LeakedTracerError(TracerError):
@@ -103,3 +141,12 @@ class HloSyntaxError(TinyxlaError, ValueError):
 
 class VerificationError(TinyxlaError, ValueError):
     """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand."""
+
+
+# JAX's names of these errors, for programs that catch them.
+ConcretizationTypeError = ConcretizationError
+JAXIndexError = OutOfBoundsError
+JAXTypeError = TracerError
+JaxRuntimeError = TinyxlaError
+JaxprTypeError = VerificationError
+UnexpectedTracerError = LeakedTracerError

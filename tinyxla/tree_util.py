@@ -17,17 +17,13 @@ from typing import Any, TypeVar
 
 import optree
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, PytreeError
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.pytrees import NAMESPACE
 
 PyTreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool] | None
 C = TypeVar("C", bound=type)
-
-
-class PytreeError(ArgumentError, ValueError):
-    """Trees whose structures do not fit each other."""
 
 
 # --- keys: steps on the way to a leaf ---------------------------------------------------------------------------------
@@ -171,6 +167,41 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     (True, False)
     """
     return all(treedef_is_leaf(tree_structure(x, is_leaf)) for x in iterable)
+
+
+def is_tree_node(typ: type) -> bool:
+    """Whether instances of a class are containers.
+
+    >>> is_tree_node(list), is_tree_node(int)
+    (True, False)
+    """
+    named = issubclass(typ, tuple) and hasattr(typ, "_fields")
+    return named or typ in optree.register_pytree_node.get(namespace=NAMESPACE)  # type: ignore[attr-defined]
+
+
+def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
+    """The immediate children of a container, and what the rest of it is.
+
+    >>> flatten_one_level([1, (2, 3)])
+    ([1, (2, 3)], None)
+    """
+    if not is_tree_node(type(tree)):
+        kind = type(tree).__name__
+        raise PytreeError(f"flatten_one_level: takes a container, but got {_short(tree)} of type {kind}.")
+    children, metadata, _, _ = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    return list(children), metadata
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The same, each child with its key.
+
+    >>> flatten_one_level_with_keys([1])
+    ([(SequenceKey(idx=0), 1)], None)
+    """
+    children, metadata = flatten_one_level(tree)
+    level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE)
+    keys = [_key(accessor[0]) for accessor in level.accessors()] if tree is not None else []
+    return list(zip(keys, children, strict=True)), metadata
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:

@@ -1,6 +1,6 @@
 """From a graph to a plan: simplification, fusion into loop nests, and memory."""
 
 from tinyxla.compiler.fusion import Fusion, HostCall, Plan, Product, plan
-from tinyxla.compiler.passes import optimize
+from tinyxla.compiler.passes import optimize, write_out
 
-__all__ = ["Fusion", "HostCall", "Plan", "Product", "optimize", "plan"]
+__all__ = ["Fusion", "HostCall", "Plan", "Product", "optimize", "plan", "write_out"]

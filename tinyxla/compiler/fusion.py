@@ -344,6 +344,7 @@ class _Grouping:
         self.users = computation.users()
         self._steps: list[Step] = []
         self._before: list[int] = []  # for each step, the set of steps that must precede it, as bits
+        self._effects = 0  # the last step with a side effect and all before it, as bits
         self._step_of: dict[Instruction, int] = {}
         for x in computation.instructions:
             self._visit(x)
@@ -379,7 +380,10 @@ class _Grouping:
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
         self._steps.append(step)
         self._before.append(self._needs(reads))
-        self._step_of[root] = len(self._steps) - 1
+        self._step_of[root] = k = len(self._steps) - 1
+        if isinstance(step, HostCall) and root.has_side_effect:
+            self._before[k] |= self._effects
+            self._effects = self._before[k] | 1 << k
 
     def _needs(self, reads: Iterable[Instruction]) -> int:
         needed = 0

@@ -10,13 +10,18 @@ import numpy as np
 
 from tinyxla.compiler import simplification
 from tinyxla.compiler.convolutions import canonicalize_convolutions
+from tinyxla.compiler.invariants import hoist
 from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
 from tinyxla.compiler.rewriting import Rewriter, is_unshared, rewrite
+from tinyxla.compiler.small import Small, is_large, smallest
 from tinyxla.compiler.structured import prune
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.core import trace
+from tinyxla.tracing.options import config
+from tinyxla.transforms.computations import with_computations
 
 Pass = Callable[[Computation], Computation]
 _MOST_ROUNDS = 8  # of simplification; what an identity makes possible is mostly found in the same round
@@ -26,9 +31,27 @@ def expand(computation: Computation) -> Computation:
     """Put what ops are made of in the place of those that say it."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.expand is None or x.op.name in elementwise.NAMES:  # those have native code
+            return None
+        body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
+        root = rewriter.splice(body, operands, visit)
+        return root if isinstance(x.shape, TupleShape) else root.operands[0]
+
+    return rewrite(computation, visit)
+
+
+def write_out(computation: Computation) -> Computation:
+    """Put XLA's operations in the place of those that only this library has, inside loops and branches too: for a text
+    that XLA is to run. What is not made of others stays."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.name == "lanes":
+            return rewriter.splice(x.attributes.in_lock_step, operands, visit)
+        if x.op.name in OPCODES:
+            return rewriter.emit(x.op, *operands, **with_computations(x, write_out)) if any(x.computations()) else None
         if x.op.expand is None:
             return None
-        body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes)
+        body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
         root = rewriter.splice(body, operands, visit)
         return root if isinstance(x.shape, TupleShape) else root.operands[0]
 
@@ -36,7 +59,9 @@ def expand(computation: Computation) -> Computation:
 
 
 @lru_cache(1024)
-def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Computation:
+def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes: int) -> Computation:
+    """`residual_bytes` decides how the way back through a loop is written out."""
+
     def function(*operands: Any) -> Sequence[Any]:
         assert op.expand is not None
         found = op.expand(*operands, **attributes._asdict())
@@ -55,7 +80,7 @@ def inline_calls(computation: Computation) -> Computation:
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
         if any(map(_has_calls, x.computations())):
-            return rewriter.emit(x.op, *operands, **_with_computations(x, inline_calls))
+            return rewriter.emit(x.op, *operands, **with_computations(x, inline_calls))
         return None
 
     return rewrite(computation, visit)
@@ -172,23 +197,11 @@ def prepare_computations(computation: Computation) -> Computation:
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name in ("while", "conditional") or not any(x.computations()):
+        if x.op.name in ("while", "conditional", "lanes") or not any(x.computations()):
             return None
-        return rewriter.emit(x.op, *operands, **_with_computations(x, _for_scalars))
+        return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
 
     return rewrite(computation, visit)
-
-
-def _with_computations(x: Instruction, change: Pass) -> dict[str, Any]:
-    """The attributes, with other computations."""
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, Computation):
-            return change(value)
-        plain = isinstance(value, tuple) and not hasattr(value, "_fields")
-        return tuple(map(changed, value)) if plain else value
-
-    return {name: changed(value) for name, value in x.attributes._asdict().items()}
 
 
 @lru_cache(1024)
@@ -198,7 +211,7 @@ def _for_scalars(computation: Computation) -> Computation:
             lhs, rhs = (_converted(rewriter, o, x.array_shape.element_type) for o in operands)
             return _as_multiplication(rewriter, lhs, rhs, x.attributes, x.array_shape)
         if any(x.computations()):
-            return rewriter.emit(x.op, *operands, **_with_computations(x, _for_scalars))
+            return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
         return None
 
     return rewrite(inline_calls(expand(computation)), visit)
@@ -209,9 +222,37 @@ def share(computation: Computation) -> Computation:
     return rewrite(computation, lambda rewriter, x, operands: None)
 
 
+def join_lanes(computation: Computation) -> Computation:
+    """Let lanes that are not small computations run in lock step."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.name != "lanes" or small_lane(x) is not None:
+            return None
+        return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit)
+
+    return rewrite(computation, visit)
+
+
+def small_lane(x: Instruction) -> Small | None:
+    """What one of several lanes computes, as a small computation; what it changes in memory must be the lane's own."""
+    if is_large(x.attributes.to_apply):
+        return None
+    found = _small_lane(x.attributes.to_apply, config.while_residual_bytes)
+    own = x.attributes.mapped
+    return found if found is not None and all(k is None or own[k] for k in found.begins) else None
+
+
+@lru_cache(256)
+def _small_lane(computation: Computation, residual_bytes: int) -> Small | None:
+    return smallest(optimize_inside(computation))
+
+
 PASSES: list[tuple[str, Pass]] = [
-    ("expand", expand),
     ("inline-calls", inline_calls),
+    ("join-lanes", join_lanes),
+    ("hoist", hoist),
+    ("expand", expand),
+    ("inline-calls-of-expansions", inline_calls),
     ("simplify", simplify),
     ("fold-constants", fold_constants),
     ("canonicalize-convolutions", canonicalize_convolutions),
@@ -231,3 +272,14 @@ def optimize(computation: Computation, check: Callable[[str, Computation], None]
         if check:
             check(name, computation)
     return computation
+
+
+def optimize_inside(computation: Computation) -> Computation:
+    """Run all passes on a computation, and on those of the loops and branches inside."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op.name not in ("while", "conditional"):
+            return None
+        return rewriter.emit(x.op, *operands, **with_computations(x, optimize_inside))
+
+    return rewrite(optimize(computation), visit)

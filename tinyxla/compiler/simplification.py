@@ -49,6 +49,32 @@ def _divide_by_one(r: Rewriter, x: Instruction, o: Operands) -> Instruction | No
     return o[0] if _is(o[1], 1) else None
 
 
+def _chain_multiply(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a product that is zero where a factor is = the product, if the other factor is finite or that factor not zero
+    safe = _is_finite(o[1]) and (not x.attributes.either or _is_finite(o[0]))
+    if safe or (_is_not_zero(o[0]) and not x.attributes.either):
+        return r.emit(elementwise.mul, *o)
+    return None
+
+
+def _chain_divide(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # the same for a quotient
+    return r.emit(elementwise.div, *o) if _is_not_zero(o[1]) or _is_not_zero(o[0]) else None
+
+
+def _is_finite(x: Instruction) -> bool:
+    found = scalar_value(x)
+    if found is not None:
+        return bool(np.isfinite(found))
+    wide = x.array_shape.element_type.name in ("bf16", "f32", "f64", "c64", "c128")  # than any integer
+    return wide and x.op is elementwise.convert and not x.operands[0].array_shape.element_type.is_inexact
+
+
+def _is_not_zero(x: Instruction) -> bool:
+    found = scalar_value(x)
+    return found is not None and bool(found != 0) and bool(found == found)
+
+
 def _add_zero(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # x + 0 = x for integers; x + -0.0 = x for floats (x + 0.0 turns -0.0 into 0.0)
     for this, other in (o, o[::-1]):
@@ -284,6 +310,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_add_zero,),
     "subtract": (_subtract_zero,),
     "multiply": (_multiply_by_one,),
+    "chain-multiply": (_chain_multiply,),
+    "chain-divide": (_chain_divide,),
     "divide": (_divide_by_one,),
     "negate": (_negate_twice,),
     "power": (_square,),

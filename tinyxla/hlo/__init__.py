@@ -1,6 +1,6 @@
 """The graph: instructions in computations in modules. The one representation that everything here reads and writes."""
 
-from tinyxla.hlo.graph import Computation, Instruction, Literal, Module, Operation, is_constant
+from tinyxla.hlo.graph import Computation, Instruction, Literal, Module, Operation, axis_names, is_constant
 from tinyxla.hlo.verifier import verify
 
-__all__ = ["Computation", "Instruction", "Literal", "Module", "Operation", "is_constant", "verify"]
+__all__ = ["Computation", "Instruction", "Literal", "Module", "Operation", "axis_names", "is_constant", "verify"]

@@ -7,7 +7,7 @@ named tuples that belong to the op, so equal attributes are equal and hash alike
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
@@ -109,13 +109,7 @@ class Instruction:
 
     def computations(self) -> Iterator[Computation]:
         """The computations that the attributes refer to."""
-        for value in self.attributes:
-            if isinstance(value, Computation):
-                yield value
-            elif isinstance(value, tuple):
-                for element in value:  # pyright: ignore[reportUnknownVariableType]
-                    if isinstance(element, Computation):
-                        yield element
+        return computations_in(self.attributes)
 
     @property
     def has_side_effect(self) -> bool:
@@ -129,6 +123,28 @@ class Instruction:
         return f"<{self.op.name}({operands}) -> {self.shape}>"
 
 
+def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
+    """The computations among attributes' values."""
+    for value in values:
+        if isinstance(value, Computation):
+            yield value
+        elif isinstance(value, tuple):
+            for element in value:  # pyright: ignore[reportUnknownVariableType]
+                if isinstance(element, Computation):
+                    yield element
+
+
+def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
+    """The named axes over which an op with these attributes talks: its own, and those that its computations use."""
+    if "axis_name" in attributes:
+        yield attributes["axis_name"]
+    rule = attributes.get("rule")
+    if rule is not None:
+        yield from rule.axis_names
+    for computation in computations_in(attributes.values()):
+        yield from computation.axis_names
+
+
 @dataclass(eq=False, slots=True)
 class Computation:
     """A function of arrays: parameters (in order, also among the instructions) and the root, its result."""
@@ -139,6 +155,15 @@ class Computation:
     root: Instruction
     _key: tuple[Any, ...] | None = field(default=None, repr=False)
     _hash: int | None = field(default=None, repr=False)
+    _axis_names: frozenset[Hashable] | None = field(default=None, repr=False)
+
+    @property
+    def axis_names(self) -> frozenset[Hashable]:
+        """The named axes over which its instructions talk."""
+        if self._axis_names is None:
+            found = (axis_names(x.attributes._asdict()) for x in self.instructions)
+            self._axis_names = frozenset(name for names in found for name in names)
+        return self._axis_names
 
     @property
     def parameter_shapes(self) -> list[AnyShape]:
@@ -188,7 +213,7 @@ def _cannot_run(module: Module, arguments: Sequence[Any], backend: str | None) -
     raise RuntimeError("modules are run by tinyxla.modules, which has not been imported")
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Module:
     """A whole program: its entry computation, which refers to all others.
 
@@ -201,6 +226,10 @@ class Module:
     prepared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)  # what `run` keeps for further calls
 
     run: ClassVar[Callable[..., Any]] = staticmethod(_cannot_run)  # set once by the layer that has the backends
+    printed: ClassVar[Callable[[Module], str]] = staticmethod(lambda module: f"<module {module.name}>")  # that of text
+
+    def __repr__(self) -> str:
+        return Module.printed(self)
 
     def __call__(self, *arguments: Any, backend: str | None = None) -> Any:
         """The results for these arguments (arrays, or tuples where a parameter is one), shaped like the entry's root;

@@ -5,25 +5,26 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla.api import arrays_of, trace_tree, vmap
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.lax.operands import ArrayLike
-from tinyxla.numpy.arguments import array_of, cast
+from tinyxla.lax.repeated import repeated
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state, trace
-from tinyxla.tracing.promotion import as_array, config, promote_types
+from tinyxla.tracing.promotion import as_array, config, default_int, promote_types
 from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
 from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
-from tinyxla.transforms.control_flow import at, put
+from tinyxla.transforms.while_reverse import allocated, at, put
 
 Function = Callable[..., Any]
 
@@ -110,7 +111,7 @@ class _Carry(NamedTuple):
 def _step_of(what: str, function: Function, carry: _Carry, *others: Any, within: str = "") -> tuple[_Carry, _Traced]:
     """The function `(carry, *others) -> (carry, y)` traced, and the carry at the start in the types that it has later:
     a weakly typed number takes the type of what becomes of it. (`within`: where in the carry that of the user is.)"""
-    while True:  # a weak type can become wider, then strong; no other changes
+    while True:  # a weak type can give way once; no other changes
         traced = _traced(function, carry.value, *others)
         trees = traced.tree.children()
         if len(trees) != 2 or trees[0] != carry.tree:
@@ -128,11 +129,11 @@ def _step_of(what: str, function: Function, carry: _Carry, *others: Any, within:
 
 
 def _settled(x: Array, later: Shape, weak: bool) -> Array:
-    """What is carried, in the type of what becomes of it if its own is weak."""
-    if not x.weak_type or (weak and x.dtype == later.dtype):
+    """What is carried, in the type of what becomes of it if its own is weak and another."""
+    if not x.weak_type or x.dtype == later.dtype:
         return x
     dtype, _ = promote_types((x.dtype, True), (later.dtype, weak))
-    return cast(x, dtype).with_weak_type(weak)
+    return cast(x, dtype).with_weak_type(False)
 
 
 def _check_carry(what: str, carry: _Carry, traced: _Traced, within: str) -> None:
@@ -141,8 +142,8 @@ def _check_carry(what: str, carry: _Carry, traced: _Traced, within: str) -> None
         if Shape.of(x) != y:
             name = pytrees.leaf_names(carry.value)[k].removeprefix(within)
             where = f"the leaf {name} of what is carried" if name else "what is carried"
-            fix = "convert one of them" if x.shape == y.dimensions else "the sizes must stay as they are"
-            raise (DTypeError if x.shape == y.dimensions else ShapeError)(
+            fix = "convert one of them with astype" if x.shape == y.dimensions else "the sizes must stay as they are"
+            raise ResultTypeError(
                 f"{what}: {where} is {_typed(x)} at the start, but the function makes it {y}; {fix}."
             )
 
@@ -158,34 +159,51 @@ def _run_loop(
     return list(found[: len(carried)])
 
 
-def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_steps: int | None = None) -> Any:
     """Apply a function again and again while a condition holds.
 
     Args:
         cond_fun: of what is carried; gives a pred without dimensions.
         body_fun: of what is carried; gives it for the next step, with the same structure, shapes and types.
         init_val: what is carried at the start: a pytree of arrays.
+        max_steps: the loop ends after so many steps even if the condition still holds. Where few are enough, a
+            derivative in reverse mode takes less memory.
 
     Returns:
         What is carried in the end.
 
     Raises:
-        ShapeError, DTypeError: the body changes a shape or type.
+        ResultTypeError: the body changes a shape or type.
         ArgumentError: the body changes the structure, or the condition gives something else.
 
-    A derivative in reverse mode of a loop whose length is not known beforehand keeps some of the values carried and
-    computes those in between again; `fori_loop` with Python numbers and `scan` keep what they need of each step.
+    A derivative in reverse mode runs a loop whose length is not known beforehand once more, and keeps what it needs of
+    each step, as far as there is memory (`config.update("while_residual_bytes", ...)`); beyond that it runs parts of
+    the loop yet again. `fori_loop` with Python numbers and `scan` keep what they need at once.
 
     >>> while_loop(lambda x: x < 100, lambda x: 2 * x, 3)
     Array(192, dtype=int32, weak_type=True)
     """
-    return _while("lax.while_loop", cond_fun, body_fun, init_val)
+    what = "lax.while_loop"
+    if max_steps is not None and (isinstance(max_steps, bool) or not hasattr(max_steps, "__index__") or max_steps < 0):
+        raise ArgumentError(
+            f"{what}: max_steps must be an integer that is not negative, or None, but is {max_steps!r}."
+        )
+
+    def general(init: Any) -> Any:
+        return _while(what, cond_fun, body_fun, init, most=max_steps)
+
+    return repeated((cond_fun, body_fun), (what, max_steps), general, (init_val,))
 
 
-def _while(what: str, cond_fun: Function, body_fun: Function, init_val: Any, within: str = "") -> Any:
+def _while(
+    what: str, cond_fun: Function, body_fun: Function, init_val: Any, within: str = "", most: int | None = None
+) -> Any:
     _check_callable(what, cond_fun, body_fun)
     if config.disable_jit:
-        while cond_fun(init_val):
+        init_val = _Carry.of(what, init_val).value
+        for _ in count() if most is None else range(most):
+            if not cond_fun(init_val):
+                break
             init_val = body_fun(init_val)
         return init_val
     start = _Carry.of(what, init_val)
@@ -193,11 +211,25 @@ def _while(what: str, cond_fun: Function, body_fun: Function, init_val: Any, wit
     test = _traced(cond_fun, carry.value)
     found = [x.shape for x in test.computation.outputs]
     if found != [Shape.of(np.zeros((), np.bool_))]:
-        raise ArgumentError(f"{what}: cond_fun must give one pred without dimensions, but it gives {found}.")
+        raise ArgumentError(
+            f"{what}: cond_fun must give one pred without dimensions, but it gives {found}; compare a number, and fold "
+            "an array by any() or all()."
+        )
     (goes_on, body), kept = _united([test, step])
     name = step.computation.name
-    results = _run_loop(name, lambda *x: run(goes_on, x)[0], lambda *x: run(body, x), carry.leaves, kept, None)
-    return _with_weakness(carry.tree, results, [x.weak_type for x in carry.leaves])
+    if most is None:
+        results = _run_loop(name, lambda *x: run(goes_on, x)[0], lambda *x: run(body, x), carry.leaves, kept, None)
+        return _with_weakness(carry.tree, results, step.weak)
+
+    def within_bound(i: Any, *x: Any) -> Any:
+        return elementwise.and_(run(goes_on, x)[0], elementwise.lt(i, movement.full(most, np.int32)))
+
+    def counting(i: Any, *x: Any) -> list[Any]:
+        return [elementwise.add(i, movement.full(1, np.int32)), *run(body, x)]
+
+    start = [movement.full(0, np.int32), *carry.leaves]
+    results = _run_loop(name, within_bound, counting, start, kept, None)[1:]
+    return _with_weakness(carry.tree, results, step.weak)
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
@@ -222,9 +254,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     dtype, weak = promote_types(*((x.dtype, x.weak_type) for x in bounds))
     if any(x.shape for x in bounds) or np.dtype(dtype).kind not in "iu":
         raise ArgumentError(f"{what}: lower and upper must be integers, but are {' and '.join(map(_typed, bounds))}.")
-    if isinstance(lower, Array) or isinstance(upper, Array):
+    known = all(isinstance(x, ConcreteArray) for x in bounds) and dtype == default_int()
+    if not known and (isinstance(lower, Array) or isinstance(upper, Array)):
         if unroll is not None:
-            raise ArgumentError(f"{what}: unroll takes a range of Python numbers, but got {lower!r} and {upper!r}.")
+            raise ArgumentError(f"{what}: unroll takes a range of known numbers, but got {lower!r} and {upper!r}.")
         start, stop = (cast(x, dtype).with_weak_type(weak) for x in bounds)
         final = _while(
             what,
@@ -234,10 +267,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
             "[2]",
         )
         return final[2]
-    numbers = range(operator.index(lower), operator.index(upper))
-    carry = _Carry.of(what, init_val)
+    numbers = range(operator.index(lower), operator.index(upper))  # of arrays, too
     step = wraps(body_fun)(lambda carry, i: (body_fun(i, carry), None))
-    return _scan(what, step, carry, numbers, None, False, unroll or 1)[0]
+
+    def general(init: Any) -> Any:
+        return _scan(what, step, _Carry.of(what, init), numbers, None, False, unroll or 1)[0]
+
+    return repeated((body_fun,), (what, numbers, unroll), general, (init_val,))
 
 
 def _next(i: Any) -> Any:
@@ -268,15 +304,19 @@ def scan(
     Returns:
         `(carry, ys)`: what is carried in the end, and all y stacked along a new first axis.
 
-    >>> scan(lambda total, x: (total + x, total), 0, np.arange(1, 5))
+    >>> scan(lambda total, x: (total + x, total), np.int32(0), np.arange(1, 5))
     (Array(10, dtype=int32), Array([0, 1, 3, 6], dtype=int32))
     """
     what = "lax.scan"
-    rows, tree = arrays_of(xs, f"{what}: xs")
-    count = _length(what, rows, xs, length)
     _check_callable(what, f)
     step = wraps(f)(lambda carry, x: _pair(what, f(carry, x)))
-    return _scan(what, step, _Carry.of(what, init), range(count), (rows, tree), reverse, unroll)
+
+    def general(init: Any, xs: Any) -> Any:
+        rows, tree = arrays_of(xs, f"{what}: xs")
+        count = _length(what, rows, xs, length)
+        return _scan(what, step, _Carry.of(what, init), range(count), (rows, tree), reverse, unroll)
+
+    return repeated((f,), (what, length, reverse, unroll), general, (init, xs))
 
 
 def _scan(
@@ -299,7 +339,7 @@ def _scan(
     carry, traced = _step_of(what, f, carry, example)
     step, kept = traced.computation, traced.captured
     ys = [x.array_shape for x in step.outputs[len(carry.leaves) :]]
-    stacks = [movement.full(0, y.dtype, (count, *y.dimensions)) for y in ys]
+    stacks = [allocated(y.with_dimensions((count, *y.dimensions))) for y in ys]
     carried = [movement.full(0, np.int32), *carry.leaves, *stacks]
     ends = 1 + len(carry.leaves), len(carried), len(carried) + len(rows)
 
@@ -314,7 +354,7 @@ def _scan(
         return [elementwise.add(i, movement.full(1, np.int32)), *found[: len(now)], *pushed]
 
     results = _repeated(step.name, one, carried, [*rows, *kept], count, _unrolled(what, unroll, count))
-    final = _with_weakness(carry.tree, results[1 : ends[0]], [x.weak_type for x in carry.leaves])
+    final = _with_weakness(carry.tree, results[1 : ends[0]], traced.weak[: len(carry.leaves)])
     return final, _with_weakness(traced.tree.children()[1], results[ends[0] :], traced.weak[len(carry.leaves) :])
 
 
@@ -367,9 +407,9 @@ def _unrolled(what: str, unroll: int | bool, count: int) -> int:
 
 
 def _pair(what: str, result: Any) -> Any:
-    if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(result, (tuple, list)) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
         raise ArgumentError(f"{what}: the function must give a pair (carry, y), but gives {result!r}.")
-    return result  # pyright: ignore[reportUnknownVariableType]
+    return tuple(result)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _scan_in_python(what: str, f: Function, carry: Any, numbers: range, xs: Any, reverse: bool) -> Any:
@@ -400,6 +440,11 @@ def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     Array([1., 4., 9.], dtype=float32)
     """
     what = "lax.map"
+    _check_callable(what, f)
+    return repeated((f,), (what, batch_size), lambda xs: _map(what, f, xs, batch_size), (xs,))
+
+
+def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
     rows, tree = arrays_of(xs, f"{what}: xs")
     count = _length(what, rows, xs, None)
     if batch_size is None:
@@ -421,13 +466,17 @@ def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
-def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: Any, operand: Any = None) -> Any:
+_ABSENT = object()
+
+
+def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: Any, operand: Any = _ABSENT) -> Any:
     """One of two functions applied, as a value says.
 
     Args:
         pred: a pred, or a number that is not zero, without dimensions.
         true_fun, false_fun: of the operands; their results have one structure, shapes and types.
-        operands: pytrees of arrays. (`operand=x` is another way to hand in one.)
+        operands: pytrees of arrays. (`operand=x` is another way to hand in one; and each function may have an operand
+            of its own: `cond(pred, true_operand, true_fun, false_operand, false_fun)`.)
 
     Returns:
         The result of the function that is chosen; only that one runs, but under `vmap` with a mapped `pred` both do.
@@ -436,19 +485,25 @@ def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: An
     Array(6, dtype=int32, weak_type=True)
     """
     what = "lax.cond"
+    if len(operands) == 2 and not callable(true_fun) and callable(false_fun) and callable(operands[1]):
+        one, first, other, second = true_fun, false_fun, *operands
+        return cond(pred, lambda x, _: first(x), lambda _, y: second(y), one, other)
     _check_callable(what, true_fun, false_fun)
     chooses = array_of(pred, what)
     if chooses.shape or np.dtype(chooses.dtype).kind == "c":
         raise ArgumentError(f"{what}: pred must be a pred or a number without dimensions, but is {_typed(chooses)}.")
     if chooses.dtype != np.bool_:
         chooses = elementwise.ne(chooses, elementwise.zeros_like(chooses))
-    args = (operand,) if operand is not None else operands
+    args = operands if operand is _ABSENT else (operand,)
     if config.disable_jit:
         return (true_fun if chooses else false_fun)(*args)
-    return _branch(what, chooses, (true_fun, false_fun), args)
+    functions = (true_fun, false_fun)
+    return repeated(
+        functions, (what,), lambda chooses, *args: _branch(what, chooses, functions, args), (chooses, *args)
+    )
 
 
-def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, operand: Any = None) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, operand: Any = _ABSENT) -> Any:
     """One of several functions applied, as an integer says.
 
     Args:
@@ -466,15 +521,16 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
     if number.shape or np.dtype(number.dtype).kind not in "iu":
         raise ArgumentError(f"{what}: the index must be an integer without dimensions, but is {_typed(number)}.")
     if not functions:
-        raise ArgumentError(f"{what} takes at least one branch.")
-    args = (operand,) if operand is not None else operands
+        raise AttributeValueError(f"{what} takes at least one branch.")
+    args = operands if operand is _ABSENT else (operand,)
     bounds = [movement.full(k, number.dtype) for k in (0, len(functions) - 1)]
-    number = cast(elementwise.clamp(bounds[0], number, bounds[1]), np.int32)  # type: ignore[arg-type]
+    number = cast(elementwise.clamp(bounds[0], number, bounds[1]), np.dtype(np.int32))  # type: ignore[arg-type]
     if config.disable_jit:
         return functions[int(number)](*args)
     if len(functions) == 1:
         return functions[0](*args)
-    return _branch(what, number, functions, args)
+    chosen = tuple(functions)
+    return repeated(chosen, (what,), lambda number, *args: _branch(what, number, chosen, args), (number, *args))
 
 
 def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
@@ -505,9 +561,8 @@ def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype
     dtype, is_weak = promote_types(*((s.dtype, w) for s, w in zip(shapes, weak, strict=True)))
     sizes = {s.dimensions for s in shapes}
     if len(sizes) > 1 or (fixed and fixed != {dtype}):
-        error = ShapeError if len(sizes) > 1 else DTypeError
         names = pytrees.leaf_names(pytrees.unflatten(traced[0].tree, range(len(traced[0].weak))))
-        raise error(
+        raise ResultTypeError(
             f"{what}: the results of all functions must have the same shapes and types, but the result{names[k]} is "
             f"{' or '.join(map(str, shapes))}."
         )

@@ -28,14 +28,18 @@ from tinyxla.nn.activations import (
     silu,
     soft_sign,
     softplus,
+    sparse_plus,
+    sparse_sigmoid,
     squareplus,
     swish,
     tanh,
 )
+from tinyxla.nn.attention import dot_product_attention
 from tinyxla.nn.normalization import log_softmax, logmeanexp, logsumexp, softmax, standardize
 
 __all__ = [
     "celu",
+    "dot_product_attention",
     "elu",
     "gelu",
     "glu",
@@ -61,6 +65,8 @@ __all__ = [
     "soft_sign",
     "softmax",
     "softplus",
+    "sparse_plus",
+    "sparse_sigmoid",
     "squareplus",
     "standardize",
     "swish",

@@ -279,3 +279,22 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
     index_type = classes.dtype if element_type(classes.dtype).kind != "pred" else None
     numbers = tnp.arange(num_classes, dtype=index_type).reshape(spread)
     return (tnp.expand_dims(classes, d) == numbers).astype(float if dtype is None else dtype)
+
+
+def sparse_plus(x: ArrayLike) -> Array:
+    """0 up to -1, x from 1, and (x + 1)^2 / 4 between: a `softplus` that vanishes.
+
+    >>> sparse_plus(np.array([-2.0, 0.0, 2.0]))
+    Array([0.  , 0.25, 2.  ], dtype=float32)
+    """
+    value = inexact_array(x, "nn.sparse_plus")
+    return tnp.where(value <= -1, 0, tnp.where(value >= 1, value, (value + 1) ** 2 / 4))
+
+
+def sparse_sigmoid(x: ArrayLike) -> Array:
+    """The derivative of `sparse_plus`: 0 up to -1, 1 from 1, and linear between.
+
+    >>> sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return tnp.clip(0.5 * (inexact_array(x, "nn.sparse_sigmoid") + 1), 0, 1)

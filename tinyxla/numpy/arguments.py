@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
+    config,
     default_complex,
     default_dtype,
     default_float,
@@ -34,8 +36,8 @@ SCALARS = (bool, int, float, complex)
 
 
 def eager(*values: Any) -> bool:
-    """Whether operations on these values are computed at once."""
-    return state.staging is None and all(isinstance(x, ConcreteArray) for x in values)
+    """Whether operations on these values are computed at once, and nothing has to be checked of them."""
+    return state.staging is None and not config.special and all(isinstance(x, ConcreteArray) for x in values)
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -177,7 +179,16 @@ def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
     if all(x.shape == first for x in arrays):
         return list(arrays)
     shape = broadcast_shapes(what, *(x.shape for x in arrays))
+    if config.numpy_rank_promotion != "allow" and len({x.ndim for x in arrays} - {0}) > 1:
+        _rank_differs(what, [x.shape for x in arrays])
     return [broadcast_to_shape(what, x, shape) for x in arrays]
+
+
+def _rank_differs(what: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    said = f"{what}: arrays of shapes {', '.join(map(str, shapes))} broadcast though they have different ranks"
+    if config.numpy_rank_promotion == "raise":
+        raise ShapeError(f"{said}, and numpy_rank_promotion is 'raise'; give them one rank with reshape.")
+    warnings.warn(f"{said}.", stacklevel=5)
 
 
 def canonical_axes(what: str, axis: Axis, rank: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError
+from tinyxla.errors import ArgumentError, DTypeError, NonConcreteBooleanIndexError, OutOfBoundsError
 from tinyxla.numpy.arguments import array_of, broadcast_shapes, promoted
 from tinyxla.numpy.operations import movement
 from tinyxla.shapes import element_type
@@ -69,7 +69,9 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
     if value.dtype.kind == "b":
         if value.ndim == 0:
             return [bool(value)]
-        mask = value.concrete("A boolean mask as an index").numpy() if isinstance(value, Array) else value
+        mask = value
+        if isinstance(value, Array):
+            mask = value.concrete("A boolean mask as an index", NonConcreteBooleanIndexError).numpy()
         return [MaskAxis(places, size) for places, size in zip(np.nonzero(mask), mask.shape, strict=True)]
     if not element_type(value.dtype).is_integer:
         raise DTypeError(

@@ -30,9 +30,9 @@ from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, resha
 from tinyxla.numpy.manipulation import diagonal as diagonal_of
 from tinyxla.numpy.manipulation import matrix_transpose as transposed
 from tinyxla.numpy.manipulation import trace as trace_of
-from tinyxla.numpy.operations import factorizations, linear_algebra, ops
+from tinyxla.numpy.operations import factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import max, min, prod, sum
-from tinyxla.numpy.selection import take_along_axis, where
+from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import log, sqrt
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
@@ -378,13 +378,6 @@ def svdvals(x: ArrayLike, /) -> Array:
 # --- systems ----------------------------------------------------------------------------------------------------------
 
 
-def solve_lu(lu: Any, permutation: Any, b: Any) -> Any:
-    """The solutions for right-hand sides [..., n, k], by the factors of matrices."""
-    order = broadcast_to_shape("solve", expand_dims(permutation, -1), b.shape)
-    first = triangular(lu, take_along_axis(b, order, -2), lower=True, unit_diagonal=True)
-    return triangular(lu, first, lower=False)
-
-
 def triangular(a: Any, b: Any, lower: bool, unit_diagonal: bool = False, transpose_a: str = "NO_TRANSPOSE") -> Any:
     """The x of op(a) x = b for a triangular a."""
     return linear_algebra.triangular_solve(
@@ -417,8 +410,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
         Array([1., 2.], dtype=float32)
     """
     x, y, vector = system("linalg.solve", a, b)
-    lu, _, permutation = factorizations.lu(x)
-    found = solve_lu(lu, permutation, y)
+    found = systems.solve(x, y, transpose_a=False)
     return squeeze(found, -1) if vector else found
 
 

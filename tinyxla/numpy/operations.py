@@ -18,6 +18,7 @@ import tinyxla.ops.linear_algebra
 import tinyxla.ops.movement
 import tinyxla.ops.reduction
 import tinyxla.ops.sorting
+import tinyxla.ops.systems
 import tinyxla.ops.windows
 
 bits: Any = tinyxla.ops.bits
@@ -30,4 +31,5 @@ linear_algebra: Any = tinyxla.ops.linear_algebra
 movement: Any = tinyxla.ops.movement
 reduction: Any = tinyxla.ops.reduction
 sorting_ops: Any = tinyxla.ops.sorting
+systems: Any = tinyxla.ops.systems
 windows: Any = tinyxla.ops.windows

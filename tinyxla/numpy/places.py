@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,3 +159,12 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """The indices on and above the k-th diagonal of a matrix."""
     x = array_of(arr, "triu_indices_from")
     return triu_indices(x.shape[-2], k, x.shape[-1])
+
+
+def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None) -> Any:
+    """The indices of what a function, such as `triu`, keeps of an n by n matrix.
+
+    >>> mask_indices(2, np.triu, 1)
+    (Array([0], dtype=int32), Array([1], dtype=int32))
+    """
+    return nonzero(mask_func(np.ones((n, n), np.int32), k), size=size)

@@ -1,15 +1,28 @@
-"""NumPy's own functions on arrays of this library: `np.sin(x)`, `np.sum(x)` and `a + x` go to the functions here."""
+"""NumPy's and SciPy's own functions on arrays of this library: `np.sin(x)`, `np.sum(x)` and `a + x` go to the functions
+here, so that programs written with plain NumPy can be differentiated, batched and compiled.
+
+A function is found by its name and gets its arguments by theirs; options of NumPy's that say nothing about values (the
+order in memory, the safety of casts) are dropped, and so is what has its default.
+"""
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError
+from tinyxla.errors import ArgumentError, DTypeError, TracerError
+from tinyxla.numpy.operations import windows
+from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
+from tinyxla.tracing.promotion import lists_are_arrays
 
+_NOT_GIVEN: Any = np._NoValue  # pyright: ignore[reportPrivateUsage]
 _functions: dict[str, Callable[..., Any]] = {}
 _REDUCTIONS = {
     "add": "sum",
@@ -18,7 +31,30 @@ _REDUCTIONS = {
     "minimum": "min",
     "logical_and": "all",
     "logical_or": "any",
+    "logaddexp": "special.logsumexp",
 }
+_MONOIDS = ("add", "multiply", "maximum", "minimum")
+_WITHOUT_MEANING = ("order", "subok", "casting", "device", "like")  # about memory, not about values
+_RENAMED = {"a_min": "min", "a_max": "max", "rcond": "rtol", "tol": "rtol"}
+_OF_VALUES = ("array2string", "savetxt", "savez_compressed", "shares_memory", "may_share_memory")  # no derivative
+_TO_NUMPY = ("atleast_1d", "atleast_2d", "atleast_3d", "copy")  # SciPy's way to get arrays that it can write to
+_WRITERS = {  # what to use in place of functions that write into their first argument
+    "copyto": "numpy.where(mask, new, old), or tinyxla.numpy.full_like",
+    "fill_diagonal": "tinyxla.numpy.fill_diagonal(x, value, inplace=False)",
+    "place": "numpy.where(mask, new, old)",
+    "put": "tinyxla.numpy.put(x, places, values, inplace=False)",
+    "put_along_axis": "tinyxla.numpy.put_along_axis(x, places, values, axis, inplace=False)",
+    "putmask": "numpy.where(mask, new, old)",
+}
+_ADVICE = {
+    "common_type": "use numpy.result_type",
+    "min_scalar_type": "use numpy.result_type",
+    "real_if_close": "its element type depends on values; use numpy.real",
+}
+for _name in ("arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"):
+    _ADVICE[f"lib.scimath.{_name}"] = (
+        "its element type depends on values; convert to complex first, and use numpy's own"
+    )
 
 
 def set_functions(functions: dict[str, Any]) -> None:
@@ -29,8 +65,10 @@ def set_functions(functions: dict[str, Any]) -> None:
 def _function(name: str, said: str) -> Callable[..., Any]:
     found = _functions.get(name)
     if found is None:
+        advice = _ADVICE.get(name, "write it with the functions there")
+        module = "tinyxla.scipy.special" if said.startswith("scipy") else "tinyxla.numpy"
         raise ArgumentError(
-            f"{said} has no counterpart in tinyxla.numpy; convert a concrete array with numpy.asarray to use NumPy's."
+            f"{said} has no counterpart in {module}: {advice}; or convert a concrete array with numpy.asarray."
         )
     return found
 
@@ -46,14 +84,14 @@ def _arrays(value: Any) -> Iterator[Array]:
         yield from _arrays(list(value.values()))
 
 
-def _converted(value: Any) -> Any:
+def _converted(value: Any, wanted: str) -> Any:
     """The same arguments with NumPy's arrays in place of this library's."""
     if isinstance(value, Array):
-        return np.asarray(value)
+        return np.asarray(value.concrete(wanted))
     if type(value) in (list, tuple):
-        return type(value)(map(_converted, value))
+        return type(value)(_converted(v, wanted) for v in value)
     if isinstance(value, dict):
-        return {name: _converted(v) for name, v in value.items()}
+        return {name: _converted(v, wanted) for name, v in value.items()}
     return value
 
 
@@ -62,32 +100,136 @@ def _left_to_numpy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return all(isinstance(x, ConcreteArray) for x in _arrays((args, kwargs))) and not list(_arrays(kwargs.get("out")))
 
 
+def _array(value: Any) -> Any:
+    """A list as an array: NumPy takes lists where a function here takes arrays only."""
+    return _functions["asarray"](value) if isinstance(value, (list, tuple)) else value
+
+
+# --- ufuncs -----------------------------------------------------------------------------------------------------------
+
+
+def _named(ufunc: np.ufunc) -> tuple[str, str]:
+    """What a ufunc is called here, and what the user calls it."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        return name, f"numpy.{name}"
+    if getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
+        known = {"psi": "digamma"}.get(name, name)
+        return f"special.{known}" if f"special.{known}" in _functions else known, f"scipy.special.{name}"
+    return "", name
+
+
 def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a NumPy ufunc does that is given an array of this library."""
-    said = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    name, said = _named(ufunc)
+    said += "" if method == "__call__" else f".{method}"
     out = kwargs.pop("out", None)
     if any(target is not None for target in out or ()):
         if _left_to_numpy(inputs, {"out": out}):  # `a += x` on an array of NumPy's
-            return getattr(ufunc, method)(*_converted(inputs), out=out, **_converted(kwargs))
+            return getattr(ufunc, method)(*_converted(inputs, said), out=out, **_converted(kwargs, said))
         raise no_numpy_out(f"{said}(out=...)")
-    if method == "__call__":
-        # NumPy takes lists where a function here takes arrays only
-        asarray = _functions["asarray"]
-        inputs = tuple(asarray(v) if isinstance(v, (list, tuple)) else v for v in inputs)
-        return _function(ufunc.__name__, said)(*inputs, **kwargs)
-    if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
-        options = {"axis": 0, **kwargs}
-        if not np.isscalar(options.get("initial", 0)):  # NumPy's mark for "not given"
-            options.pop("initial")
-        return _function(_REDUCTIONS[ufunc.__name__], said)(*inputs, **options)
-    if method == "outer":
-        x, y = (np.asarray(v) if not hasattr(v, "ndim") else v for v in inputs)
-        return _function(ufunc.__name__, said)(x[(..., *(None,) * y.ndim)], y, **kwargs)
     if method == "at":
         if isinstance(inputs[0], np.ndarray) and _left_to_numpy(inputs, {}):
-            return ufunc.at(*_converted(inputs), **kwargs)
+            return ufunc.at(*_converted(inputs, said), **kwargs)
         raise no_numpy_out(said)
-    raise ArgumentError(f"{said} has no counterpart in tinyxla.numpy; write it with the functions there.")
+    function = _function(name, said)
+    options = {
+        k: v
+        for k, v in kwargs.items()
+        if k not in _WITHOUT_MEANING and (k == "axis" or v is not None) and v is not _NOT_GIVEN
+    }
+    if method in ("__call__", "outer"):
+        mask = options.pop("where", True)
+        if mask is not True:
+            raise ArgumentError(
+                f"{said}(where=...) leaves elements without a value; use numpy.where(mask, {said}(...), other)."
+            )
+        arrays = [_array(v) for v in inputs]
+        if "dtype" in options:
+            dtype = options.pop("dtype")
+            arrays = [_functions["asarray"](v, dtype) for v in arrays]
+        if method == "outer":
+            x, y = (np.asarray(v) if not hasattr(v, "ndim") else v for v in arrays)
+            arrays = [x[(..., *(None,) * y.ndim)], y]
+        return function(*arrays, **options)
+    if ufunc.nin != 2 or ufunc.nout != 1:
+        raise ArgumentError(f"{said}: a function of two arrays with one result is needed.")
+    if name.startswith("logical_"):
+        inputs = (inputs[0].astype(bool), *inputs[1:])
+    methods = {"reduce": _reduce, "accumulate": _accumulate, "reduceat": _reduce_at}
+    return methods[method](name, function, said, *inputs, **options)
+
+
+def _reduce(
+    name: str, function: Callable[..., Any], said: str, x: Any, axis: Any = 0, keepdims: bool = False, **options: Any
+) -> Any:
+    if name in _REDUCTIONS:
+        return _function(_REDUCTIONS[name], said)(x, axis=axis, keepdims=keepdims, **options)
+    if options or not hasattr(axis, "__index__"):
+        raise ArgumentError(f"{said}: only an integer axis and keepdims may be given; use it without other options.")
+    rows = list(_functions["moveaxis"](x, axis, 0))
+    if not rows:
+        raise ArgumentError(f"{said}: there is nothing to reduce along axis {axis}; its size must be positive.")
+    found = reduce(function, rows)
+    return _functions["expand_dims"](found, axis) if keepdims else found
+
+
+def _accumulate(name: str, function: Callable[..., Any], said: str, x: Any, axis: int = 0, dtype: Any = None) -> Any:
+    x = x if dtype is None else x.astype(dtype)
+    if name in _MONOIDS and x.dtype.kind != "b":
+        return windows.cumulative_monoid(x, canonical_axis(axis, x.ndim, said), name)
+    rows = list(itertools.accumulate(_functions["moveaxis"](x, axis, 0), function))
+    return _functions["stack"](rows, axis) if rows else x
+
+
+def _reduce_at(
+    name: str, function: Callable[..., Any], said: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None
+) -> Any:
+    x = _functions["moveaxis"](x if dtype is None else x.astype(dtype), axis, 0)
+    starts = [int(k) for k in indices]
+    parts = [
+        _reduce(name, function, said, x[i:j]) if i < j else x[i]
+        for i, j in zip(starts, [*starts[1:], len(x)], strict=True)
+    ]
+    return _functions["stack"](parts, axis)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _parameters(function: Any) -> dict[str, inspect.Parameter] | None:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except ValueError:  # one written in C that does not say
+        return None
+
+
+def _arguments(function: Any, target: Any, said: str, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a NumPy function as its counterpart takes them: required ones by place, options by name."""
+    given, taken = _parameters(function), _parameters(target)
+    if given is None or taken is None:
+        return list(args), kwargs
+    bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, value in bound.items():
+        parameter = given[name]
+        known = name if name in taken else _RENAMED.get(name, name)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named.update(value)
+        elif value is _NOT_GIVEN or (value is parameter.default and parameter.kind is not parameter.POSITIONAL_ONLY):
+            continue
+        elif parameter.default is parameter.empty or parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        elif known in taken or takes_any:
+            named[known] = value
+        elif name not in _WITHOUT_MEANING:
+            raise ArgumentError(f"{said}: the function of tinyxla.numpy has no option {name!r}; leave it out.")
+    return positional, named
 
 
 def apply_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -95,13 +237,23 @@ def apply_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     module = function.__module__.removeprefix("numpy").lstrip(".")
     name = f"{module}.{function.__name__}" if module else function.__name__
     said = f"numpy.{name}"
-    if _left_to_numpy(args, kwargs):
-        if name not in _functions or kwargs.get("out") is not None:
-            return function(*_converted(args), **_converted(kwargs))
-        try:
-            return _functions[name](*args, **kwargs)
-        except (DTypeError, TypeError):  # lists for arrays, and options that only NumPy has
-            return function(*_converted(args), **_converted(kwargs))
+    concrete = _left_to_numpy(args, kwargs)
+    if name in _WRITERS and not (concrete and isinstance(args[0], np.ndarray)):
+        raise TracerError(
+            f"{said} writes into an array, but arrays of tinyxla do not change, and traced values cannot be part "
+            f"of one of NumPy's; use {_WRITERS[name]}."
+        )
+    theirs = name in (*_TO_NUMPY, *_WRITERS) or name not in _functions or kwargs.get("out") is not None
+    if name in _OF_VALUES or (concrete and theirs):
+        return function(*_converted(args, said), **_converted(kwargs, said))
     if kwargs.pop("out", None) is not None:
         raise no_numpy_out(f"{said}(out=...)")
-    return _function(name, said)(*args, **kwargs)
+    target = _function(name, said)
+    try:
+        with lists_are_arrays():
+            positional, named = _arguments(function, target, said, args, kwargs)
+            return target(*positional, **named)
+    except (DTypeError, TypeError):
+        if not concrete:
+            raise
+    return function(*_converted(args, said), **_converted(kwargs, said))  # options that only NumPy has

@@ -24,6 +24,14 @@ def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
     return np.asarray(x.concrete(f"{what}, whose result's shape depends on values,").numpy())
 
 
+def _elements(values: np.ndarray[Any, Any], x: Array, known: np.ndarray[Any, Any]) -> Array:
+    """The elements of x that have these values, with their derivatives where x is traced."""
+    if isinstance(x, ConcreteArray):
+        return ConcreteArray(values)
+    order = np.argsort(known, axis=None, kind="stable")
+    return ravel(x)[order[np.searchsorted(known.ravel(), values, sorter=order)]]
+
+
 def unique(
     ar: ArrayLike,
     return_index: bool = False,
@@ -58,7 +66,7 @@ def unique(
         index = np.concatenate([index, np.full(missing, index[0] if index.size else 0)])[:size]
         counts = np.concatenate([counts, np.zeros(missing, counts.dtype)])[:size]
     integer = default_int()
-    parts = [ConcreteArray(values)]
+    parts = [_elements(values, given, x) if axis is None else ConcreteArray(values)]
     for wanted, found in ((return_index, index), (return_inverse, inverse), (return_counts, counts)):
         if wanted:
             parts.append(ConcreteArray(found.astype(integer)))
@@ -135,34 +143,36 @@ def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = Fal
     return arith.logical_not(found) if invert else found
 
 
-def _pair(what: str, ar1: ArrayLike, ar2: ArrayLike) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _combined(function: Any, ar1: ArrayLike, ar2: ArrayLike, *options: Any) -> tuple[Array, tuple[Any, ...]]:
+    """What a function of NumPy's makes of two sets: their elements, and what else it gives."""
+    what = function.__name__
     (x, y), _ = promoted(what, array_of(ar1, what), array_of(ar2, what))
-    return _known(what, ravel(x)), _known(what, ravel(y))
+    both = concatenate([ravel(x), ravel(y)])
+    known = _known(what, both)
+    found = function(known[: x.size], known[x.size :], *options)
+    values, *others = found if isinstance(found, tuple) else (found,)
+    return _elements(values, both, known), tuple(others)
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
     """The distinct values of two arrays in ascending order."""
-    return ConcreteArray(np.union1d(*_pair("union1d", ar1, ar2)))
+    return _combined(np.union1d, ar1, ar2)[0]
 
 
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """The distinct values that two arrays both have, in ascending order, and where they are in each."""
-    x, y = _pair("intersect1d", ar1, ar2)
-    if not return_indices:
-        return ConcreteArray(np.intersect1d(x, y, assume_unique))
-    values, i, j = np.intersect1d(x, y, assume_unique, True)
-    integer = default_int()
-    return ConcreteArray(values), ConcreteArray(i.astype(integer)), ConcreteArray(j.astype(integer))
+    values, places = _combined(np.intersect1d, ar1, ar2, assume_unique, return_indices)
+    return (values, *(ConcreteArray(i.astype(default_int())) for i in places)) if return_indices else values
 
 
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
     """The distinct values of the first array that the second has not, in ascending order."""
-    return ConcreteArray(np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique))
+    return _combined(np.setdiff1d, ar1, ar2, assume_unique)[0]
 
 
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
     """The distinct values that one of two arrays has, in ascending order."""
-    return ConcreteArray(np.setxor1d(*_pair("setxor1d", ar1, ar2), assume_unique))
+    return _combined(np.setxor1d, ar1, ar2, assume_unique)[0]
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:

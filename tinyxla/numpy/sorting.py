@@ -419,3 +419,85 @@ def histogram(
         total = arith.multiply(found.sum(), diff(edges))
         found = arith.true_divide(found, total)
     return found, edges
+
+
+def histogramdd(
+    sample: ArrayLike,
+    bins: Any = 10,
+    range: Sequence[Any] | None = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Array, list[Array]]:
+    """How many points (or how much weight) each box of a grid has, and the edges along each axis.
+
+    Args:
+        sample: the points: an array of shape (number, axes).
+        bins: the number of bins, or for each axis that or the edges.
+        range: for each axis None or the ends.
+        weights: of the points.
+        density: divide by the sum and the boxes' sizes.
+
+    >>> histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), 2)[0]
+    Array([[1, 0],
+           [0, 1]], dtype=int32)
+    """
+    points: Any = inexact_array(array_of(sample, "histogramdd"), "histogramdd")
+    if isinstance(sample, (list, tuple)):  # NumPy's other form: the coordinates along each axis
+        points = points.T
+    if points.ndim != 2:
+        raise ShapeError(f"histogramdd: sample must be of shape (number, axes), but has the shape {points.shape}.")
+    axes = points.shape[1]
+    by_axis = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
+    if len(by_axis) != axes or (range is not None and len(range) != axes):
+        raise ArgumentError(f"histogramdd: bins and range must have an entry for each of {axes} axes.")
+    edges: list[Any] = []
+    cell: Any = like(0, points[:, :1].sum(-1)).astype(int)
+    inside: Any = arith.equal(cell, 0)
+    sizes: list[int] = []
+    for d, given in enumerate(by_axis):
+        x = points[:, d]
+        found: Any = histogram_bin_edges(x, given, None if range is None else range[d]).astype(points.dtype)
+        count = found.shape[0] - 1
+        place = arith.subtract(searchsorted(found, x, "right"), 1)
+        place = where(arith.equal(x, found[-1]), count - 1, place)
+        inside = arith.logical_and(inside, arith.logical_and(arith.greater_equal(place, 0), arith.less(place, count)))
+        cell = arith.add(arith.multiply(cell, count), place)
+        edges.append(found)
+        sizes.append(count)
+    counted = like(1, cell) if weights is None else cast(array_of(weights, "histogramdd"), points.dtype)
+    total = math.prod(sizes)
+    zeros: Any = movement.full(0, counted.dtype, (total,))
+    flat = Update(zeros, where(inside, cell, total)).add(counted, mode="drop")
+    boxes: Any = flat.reshape(sizes)
+    if density:
+        boxes = arith.true_divide(boxes, boxes.sum())
+        for d, found in enumerate(edges):
+            width = diff(found).reshape([-1 if k == d else 1 for k in builtins.range(axes)])
+            boxes = arith.true_divide(boxes, width)
+    return boxes, edges
+
+
+def histogram2d(
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: Any = 10,
+    range: Sequence[Any] | None = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Array, Array, Array]:
+    """As `histogramdd` for points in the plane: the counts, and the edges along x and y."""
+    points = moveaxis(concatenate([expand_dims(array_of(v, "histogram2d"), 0) for v in (x, y)]), 0, 1)
+    both = isinstance(bins, (int, np.integer)) or (isinstance(bins, (list, tuple)) and len(bins) == 2)
+    found, (first, second) = histogramdd(points, bins if both else [bins, bins], range, weights, density)
+    return found, first, second
+
+
+def sort_complex(a: ArrayLike) -> Array:
+    """The elements as complex numbers, sorted by the real and then the imaginary part along the last axis.
+
+    >>> sort_complex(np.array([2.0, 1.0]))
+    Array([1.+0.j, 2.+0.j], dtype=complex64)
+    """
+    x = array_of(a, "sort_complex")
+    wide = np.complex128 if x.dtype.name in ("float64", "int64", "uint64", "complex128") else np.complex64
+    return sort(x.astype(wide))

@@ -121,6 +121,8 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a type is another, or of a kind such as `floating`; bfloat16 and the 8-bit types are floating."""
     if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 in _KINDS:
         return isinstance(arg2, type) and issubclass(arg1, arg2)
+    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2.__module__ == "tinyxla.dtypes":
+        return False  # kinds of which no array is
     kind = element_type(python_dtype(arg1))
     if isinstance(arg2, type) and arg2 in _KINDS:
         return arg2 in _ABSTRACT[kind.kind]
@@ -197,3 +199,8 @@ def iscomplexobj(x: Any) -> bool:
 def isrealobj(x: Any) -> bool:
     """Whether the type is not complex."""
     return not iscomplexobj(x)
+
+
+def iterable(y: Any) -> bool:
+    """Whether one can go through the elements."""
+    return np.iterable(y) and not (isinstance(y, Array) and y.ndim == 0)

@@ -16,14 +16,21 @@ from tinyxla.tracing.array import Array
 _TERM = r"\((?:\w+(?:,\w+)*)?\)"
 _SIGNATURE = re.compile(f"^{_TERM}(?:,{_TERM})*->{_TERM}(?:,{_TERM})*$")
 
+Cores = list[tuple[str, ...]]  # the names of the core dimensions, of each argument or result
 
-def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int] = (), signature: str | None = None) -> Any:
+
+def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (), signature: str | None = None) -> Any:
     """A function of any arrays, of one of arrays of few dimensions: mapped over the others, which broadcast.
 
     Args:
         pyfunc: the function.
-        excluded: numbers of the arguments that are passed as they are.
+        excluded: numbers, and names, of the arguments that are passed as they are. Keyword arguments must be among
+            them.
         signature: the core dimensions of arguments and results, as `"(m,n),(n)->(m)"`; without it, there are none.
+
+    Raises:
+        ArgumentError: a signature that is none, or that does not fit the arguments or results.
+        ShapeError: core dimensions of different sizes.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -31,45 +38,85 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int] = (), sig
         >>> dot(jnp.ones((2, 3)), jnp.ones(3))
         Array([3., 3.], dtype=float32)
     """
+    _check_excluded(excluded)
     cores = None if signature is None else _core_dimensions(signature)
 
     @functools.wraps(pyfunc)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        others = [name for name in kwargs if name not in excluded]
+        if others:
+            raise ArgumentError(
+                f"vectorize: the keyword arguments {others} are not among those excluded; pass them by position, or "
+                "name them in excluded."
+            )
         places = [k for k in range(len(args)) if k not in excluded]
         arrays = [array_of(args[k], "vectorize") for k in places]
-        ranks = [0] * len(arrays) if cores is None else [len(c) for c in cores]
-        if len(ranks) != len(arrays):
-            raise ArgumentError(f"vectorize: the signature {signature!r} does not fit {len(arrays)} arguments.")
-        if cores is not None:
-            _check_sizes(str(signature), cores, arrays)
+        taken, given = cores or ([()] * len(arrays), None)
+        if len(taken) != len(arrays):
+            raise ArgumentError(
+                f"vectorize: the signature {signature!r} is for {len(taken)} arguments, but {len(arrays)} are mapped."
+            )
+        sizes: dict[str, int] = {}
+        for k, names, x in zip(places, taken, arrays, strict=True):
+            _check_sizes(f"{signature!r} argument {k}", names, x, sizes, exactly=False)
 
         def function(*values: Any) -> Any:
             whole = list(args)
             for k, value in zip(places, values, strict=True):
                 whole[k] = value
-            return pyfunc(*whole, **kwargs)
+            result = pyfunc(*whole, **kwargs)
+            if given is not None:
+                _check_results(str(signature), given, result, sizes)
+            return result
 
-        return _over_outer(function, arrays, ranks)
+        return _over_outer(function, arrays, [len(names) for names in taken])
 
     return mapped
 
 
-def _core_dimensions(signature: str) -> list[tuple[str, ...]]:
+def _check_excluded(excluded: Any) -> None:
+    if (
+        not isinstance(excluded, Collection)
+        or isinstance(excluded, str)
+        or not all(
+            isinstance(x, str) or (isinstance(x, int) and x >= 0)
+            for x in excluded  # pyright: ignore[reportUnknownVariableType]
+        )
+    ):
+        raise ArgumentError(
+            f"vectorize: excluded must have numbers of arguments, from 0, and names, but is {excluded!r}."
+        )
+
+
+def _core_dimensions(signature: str) -> tuple[Cores, Cores]:
     text = signature.replace(" ", "")
     if not _SIGNATURE.match(text):
         raise ArgumentError(f"vectorize: {signature!r} is no signature; write for example '(m,n),(n)->(m)'.")
-    terms = re.findall(_TERM, text.split("->")[0])
-    return [tuple(name for name in term[1:-1].split(",") if name) for term in terms]
+    taken, given = (
+        [tuple(name for name in term[1:-1].split(",") if name) for term in re.findall(_TERM, side)]
+        for side in text.split("->")
+    )
+    return taken, given
 
 
-def _check_sizes(signature: str, cores: Sequence[tuple[str, ...]], arrays: Sequence[Array]) -> None:
-    sizes: dict[str, int] = {}
-    for names, x in zip(cores, arrays, strict=True):
-        if x.ndim < len(names):
-            raise ShapeError(f"vectorize: {signature!r} takes {len(names)} dimensions, but got shape {x.shape}.")
-        for name, n in zip(names, x.shape[x.ndim - len(names) :], strict=True):
-            if sizes.setdefault(name, n) != n:
-                raise ShapeError(f"vectorize: in {signature!r} the dimension {name} has sizes {sizes[name]} and {n}.")
+def _check_sizes(what: str, names: Sequence[str], x: Array, sizes: dict[str, int], exactly: bool) -> None:
+    """The last dimensions, or `exactly` all of them, have the sizes of their names, which are noted."""
+    if x.ndim < len(names) or (exactly and x.ndim != len(names)):
+        raise ShapeError(f"vectorize: by {what} has {len(names)} dimensions, but got shape {x.shape}.")
+    for name, n in zip(names, x.shape[x.ndim - len(names) :], strict=True):
+        if sizes.setdefault(name, n) != n:
+            raise ShapeError(f"vectorize: by {what} has size {sizes[name]} in dimension {name}, but got size {n}.")
+
+
+def _check_results(signature: str, given: Cores, result: Any, sizes: dict[str, int]) -> None:
+    several = isinstance(result, (tuple, list))
+    results: Sequence[Any] = result if several else (result,)  # pyright: ignore[reportUnknownVariableType]
+    if len(results) != len(given):
+        found = f"{len(results)} in a {type(result).__name__}" if several else "one"  # pyright: ignore[reportUnknownArgumentType]
+        raise ArgumentError(f"vectorize: by {signature!r} there are {len(given)} results, but there is {found}.")
+    known = dict(sizes)
+    for k, (names, x) in enumerate(zip(given, results, strict=True)):
+        _check_sizes(f"{signature!r} result {k}", names, array_of(x, "vectorize"), known, exactly=True)
 
 
 def _over_outer(function: Callable[..., Any], arrays: Sequence[Array], ranks: Sequence[int]) -> Any:

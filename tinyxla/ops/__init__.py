@@ -1,10 +1,16 @@
-"""The operations: one file per family, all rules of an op in one place. `ops` is the registry, by HLO name."""
+"""The operations: one file per family, all rules of an op in one place. `ops` is the registry, by HLO name.
+
+Users also find `segment_sum`, `segment_prod`, `segment_max` and `segment_min` here, as in JAX: `tinyxla/__init__.py`
+puts the functions of `tinyxla.segments`, a layer far above this one, into this name space.
+"""
 
 from tinyxla.ops import (
     barrier,
     batch_norm,
     bits,
+    callback,
     calls,
+    collectives,
     contraction,
     convolution,
     custom_call,
@@ -16,11 +22,13 @@ from tinyxla.ops import (
     indexing,
     linear_algebra,
     movement,
+    named,
     ragged,
     random_bits,
     reduction,
     scaled,
     sorting,
+    systems,
     tuples,
     windows,
     xla_targets,
@@ -34,7 +42,9 @@ __all__ = [
     "barrier",
     "batch_norm",
     "bits",
+    "callback",
     "calls",
+    "collectives",
     "contraction",
     "convolution",
     "custom_call",
@@ -46,12 +56,14 @@ __all__ = [
     "indexing",
     "linear_algebra",
     "movement",
+    "named",
     "ops",
     "ragged",
     "random_bits",
     "reduction",
     "scaled",
     "sorting",
+    "systems",
     "tuples",
     "windows",
     "xla_targets",

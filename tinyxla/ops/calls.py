@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import ShapeError
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, axis_names
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Linear, NotDifferentiable, Op, Sample
+from tinyxla.ops.op import OWN, Linear, NotDifferentiable, Op, Sample
 from tinyxla.shapes import AnyShape, TupleShape
 
 Array = np.ndarray[Any, Any]
@@ -101,10 +101,10 @@ def inline_batched(
 
 
 def apply_batched(op: Op, size: int, operands: tuple[Any, ...], axes: tuple[Any, ...], attributes: Any) -> Any:
-    """One op under a map: its batch rule if an operand is mapped, else the op itself."""
+    """One op under a map: its batch rule if an operand is mapped or the op names the axis, else the op itself."""
     if op.structural:
         return op.evaluate(*operands, **attributes), op.evaluate(*axes, **attributes)
-    if all(axis is None for axis in axes):
+    if all(axis is None for axis in axes) and OWN not in axis_names(attributes):
         result = op(*operands, **attributes)
         return result, (None,) * len(result) if isinstance(result, tuple) else None
     return op.batch(size, operands, axes, **attributes)

@@ -72,6 +72,7 @@ def _elementwise(
     derivative: Derivative,
     samples: Callable[[np.random.Generator], Iterator[Sample]],
     attributes: type[Any] = NoAttributes,
+    expand: Callable[..., Any] | None = None,
 ) -> Op:
     rule: list[Callable[..., Any]] = []
     op = Op(
@@ -82,6 +83,7 @@ def _elementwise(
         batch=lambda *args, **attributes: rule[0](*args, **attributes),  # the rule needs the op
         samples=samples,
         attributes=attributes,
+        expand=expand,
     )
     rule.append(batch_elementwise(op))
     return op
@@ -240,13 +242,13 @@ def in_double(function: np.ufunc) -> Callable[..., Any]:
 neg = unary("negate", integers.in_bytes(np.negative), NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
 add = binary("add", np.add, ANY, lambda g, ans, x, y: g, lambda g, ans, x, y: g)
 sub = binary("subtract", np.subtract, NUMBER, lambda g, ans, x, y: g, lambda g, ans, x, y: neg(g))
-mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(g, x))
+mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: chain_mul(g, y), lambda g, ans, x, y: chain_mul(g, x))
 div = binary(
     "divide",
     integers.in_bytes(lambda x, y: _divide(x, y)),
     NUMBER,
-    lambda g, ans, x, y: div(g, y),
-    lambda g, ans, x, y: neg(mul(g, div(ans, y))),
+    lambda g, ans, x, y: chain_div(g, y),
+    lambda g, ans, x, y: neg(chain_mul(g, div(ans, y))),
 )
 
 
@@ -284,7 +286,7 @@ rem = binary(
     integers.in_bytes(lambda x, y: integers.remainder(x, y) if x.dtype.kind in "iu" else np.fmod(x, y)),
     INTEGER | FLOAT,
     lambda g, ans, x, y: g,
-    lambda g, ans, x, y: neg(mul(g, _truncated(div(x, y)))),
+    lambda g, ans, x, y: neg(chain_mul(g, _truncated(div(x, y)))),
 )
 
 
@@ -317,13 +319,13 @@ min_ = binary(
 def _power_by_base(g: Value, ans: Value, x: Value, y: Value) -> Value:
     one = movement.full(1, y.dtype, y.shape)
     slope = mul(y, pow_(x, sub(y, one)))
-    return mul(g, select(eq(y, zeros_like(y)), zeros_like(slope), slope))
+    return chain_mul(g, select(eq(y, zeros_like(y)), zeros_like(slope), slope))
 
 
 def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
     zero = eq(x, zeros_like(x))
     safe = select(zero, movement.full(1, x.dtype, x.shape), x)
-    return mul(g, select(zero, zeros_like(ans), mul(ans, log(safe))))
+    return chain_mul(g, select(zero, zeros_like(ans), mul(ans, log(safe))))
 
 
 pow_ = binary(
@@ -350,8 +352,8 @@ atan2 = binary(
     "atan2",
     in_double(np.arctan2),
     FLOAT,
-    lambda g, ans, x, y: mul(g, div(y, add(mul(x, x), mul(y, y)))),
-    lambda g, ans, x, y: neg(mul(g, div(x, add(mul(x, x), mul(y, y))))),
+    lambda g, ans, x, y: chain_mul(g, div(y, add(mul(x, x), mul(y, y)))),
+    lambda g, ans, x, y: neg(chain_mul(g, div(x, add(mul(x, x), mul(y, y))))),
 )
 
 # --- complex parts ----------------------------------------------------------------------------------------------------
@@ -397,11 +399,11 @@ def conj(x: Value) -> Value:
 
 
 def _abs_jvp(tangents: tuple[Value, ...], ans: Value, x: Value) -> Value:
-    return real(mul(tangents[0], conj(sign(x))))
+    return real(chain_mul(tangents[0], conj(sign(x))))
 
 
 def _abs_vjp(g: Value, ans: Value, x: Value) -> tuple[Value]:
-    return (mul(_as_complex(g, x, zeros_like(g)), conj(sign(x))),)
+    return (chain_mul(_as_complex(g, x, zeros_like(g)), conj(sign(x))),)
 
 
 abs_ = unary("abs", integers.in_bytes(np.abs), NUMBER, result=_real_type, derivative=Rules(_abs_jvp, _abs_vjp))
@@ -411,15 +413,15 @@ def _sign_jvp(tangents: tuple[Value, ...], ans: Value, x: Value) -> Value | None
     """Of z / |z|: what of the tangent is across the direction, over the size. Constant on real numbers."""
     if not is_complex(x):
         return None
-    along = real(mul(tangents[0], conj(ans)))
-    return mul(_over_size(x), sub(tangents[0], mul(_as_complex(along, x, zeros_like(along)), ans)))
+    along = real(chain_mul(tangents[0], conj(ans)))
+    return chain_mul(sub(tangents[0], chain_mul(_as_complex(along, x, zeros_like(along)), ans)), _over_size(x))
 
 
 def _sign_vjp(g: Value, ans: Value, x: Value) -> tuple[Value | None]:
     if not is_complex(x):
         return (None,)
-    along = real(mul(g, ans))
-    return (mul(_over_size(x), sub(g, mul(_as_complex(along, x, zeros_like(along)), conj(ans)))),)
+    along = real(chain_mul(g, ans))
+    return (chain_mul(sub(g, chain_mul(_as_complex(along, x, zeros_like(along)), conj(ans))), _over_size(x)),)
 
 
 def _over_size(x: Value) -> Value:
@@ -443,54 +445,56 @@ def _sign(x: Array) -> Any:
 
 # --- exponentials, roots, trigonometry --------------------------------------------------------------------------------
 
-exp = accurate_unary("exponential", np.exp, INEXACT, lambda g, ans, x: mul(g, ans))
+exp = accurate_unary("exponential", np.exp, INEXACT, lambda g, ans, x: chain_mul(g, ans))
 expm1 = accurate_unary(
-    "exponential-minus-one", lambda x: _expm1(x), INEXACT, lambda g, ans, x: mul(g, add(ans, one_like(ans)))
+    "exponential-minus-one", lambda x: _expm1(x), INEXACT, lambda g, ans, x: chain_mul(g, add(ans, one_like(ans)))
 )
-log = accurate_unary("log", in_double(np.log), INEXACT, lambda g, ans, x: div(g, x), (0.2, 4.0))
+log = accurate_unary("log", in_double(np.log), INEXACT, lambda g, ans, x: chain_div(g, x), (0.2, 4.0))
 log1p = accurate_unary(
-    "log-plus-one", lambda x: _log1p(x), INEXACT, lambda g, ans, x: div(g, add(x, one_like(x))), (-0.8, 4.0)
+    "log-plus-one", lambda x: _log1p(x), INEXACT, lambda g, ans, x: chain_div(g, add(x, one_like(x))), (-0.8, 4.0)
 )
-sqrt = accurate_unary("sqrt", np.sqrt, INEXACT, lambda g, ans, x: div(g, add(ans, ans)), (0.2, 4.0))
+sqrt = accurate_unary("sqrt", np.sqrt, INEXACT, lambda g, ans, x: chain_div(g, add(ans, ans)), (0.2, 4.0))
 rsqrt = accurate_unary(
     "rsqrt",
     lambda x: _rsqrt(x),
     INEXACT,
-    lambda g, ans, x: mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
+    lambda g, ans, x: chain_mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
     (0.2, 4.0),
 )
 cbrt = accurate_unary(
     "cbrt",
     in_double(np.cbrt),
     FLOAT,
-    lambda g, ans, x: div(mul(g, ans), mul(movement.full(3, x.dtype, x.shape), x)),
+    lambda g, ans, x: chain_div(g, mul(movement.full(3, x.dtype, x.shape), mul(ans, ans))),
     (0.2, 4.0),
 )
 logistic = accurate_unary(
     "logistic",
     lambda x: _logistic(x),
     INEXACT,
-    lambda g, ans, x: mul(g, mul(ans, sub(one_like(ans), ans))),
+    lambda g, ans, x: chain_mul(g, mul(ans, sub(one_like(ans), ans))),
 )
-sin = accurate_unary("sine", np.sin, INEXACT, lambda g, ans, x: mul(g, cos(x)))
-cos = accurate_unary("cosine", np.cos, INEXACT, lambda g, ans, x: neg(mul(g, sin(x))))
+sin = accurate_unary("sine", np.sin, INEXACT, lambda g, ans, x: chain_mul(g, cos(x)))
+cos = accurate_unary("cosine", np.cos, INEXACT, lambda g, ans, x: neg(chain_mul(g, sin(x))))
 tan = accurate_unary(
-    "tan", in_double(np.tan), INEXACT, lambda g, ans, x: mul(g, add(one_like(ans), mul(ans, ans))), (-1.2, 1.2)
+    "tan", in_double(np.tan), INEXACT, lambda g, ans, x: chain_mul(g, add(one_like(ans), mul(ans, ans))), (-1.2, 1.2)
 )
-tanh = accurate_unary("tanh", np.tanh, INEXACT, lambda g, ans, x: mul(g, sub(one_like(ans), mul(ans, ans))))
-cosh = accurate_unary("cosh", np.cosh, INEXACT, lambda g, ans, x: mul(g, sinh(x)))
-sinh = accurate_unary("sinh", np.sinh, INEXACT, lambda g, ans, x: mul(g, cosh(x)))
+tanh = accurate_unary("tanh", np.tanh, INEXACT, lambda g, ans, x: chain_mul(g, sub(one_like(ans), mul(ans, ans))))
+cosh = accurate_unary("cosh", np.cosh, INEXACT, lambda g, ans, x: chain_mul(g, sinh(x)))
+sinh = accurate_unary("sinh", np.sinh, INEXACT, lambda g, ans, x: chain_mul(g, cosh(x)))
 erf = accurate_unary(
     "erf",
     lambda x: _erf(x),
     FLOAT,
-    lambda g, ans, x: mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
+    lambda g, ans, x: chain_mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
 )
 erf_inv = unary(
     "erf-inv",
     lambda x: _erf_inv(x),
     FLOAT,
-    partial=lambda g, ans, x: mul(g, mul(movement.full(math.sqrt(math.pi) / 2, x.dtype, x.shape), exp(mul(ans, ans)))),
+    partial=lambda g, ans, x: chain_mul(
+        g, mul(movement.full(math.sqrt(math.pi) / 2, x.dtype, x.shape), exp(mul(ans, ans)))
+    ),
     domain=(-0.9, 0.9),
 )
 
@@ -549,6 +553,67 @@ def _scipy_special(name: str, x: Array) -> Any:
     wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
     return getattr(scipy.special, name)(wide).astype(x.dtype)
 
+
+# --- products of the chain rule ---------------------------------------------------------------------------------------
+# A cotangent or tangent that is zero has no effect, whatever the derivative it is multiplied by: an infinity or NaN at
+# a place that does not matter - in the branch that `select` did not take, say - stays there. The derivatives by the
+# factors of such a product are such products again; with `either`, a zero on either side wins. That is what a second
+# derivative asks for: the cotangent of d, of g times d, is zero where g is.
+
+
+class Chain(NamedTuple):
+    either: bool = False
+
+
+def _chain(
+    name: str,
+    of_numbers: Callable[[Array, Array], Any],
+    usual: Op,
+    partials: tuple[Partial, Partial],
+    attributes: type[Any] = NoAttributes,
+) -> Op:
+    def evaluate(g: Array, d: Array, either: bool = False) -> Any:
+        zero = (g == 0) | (d == 0) if either else g == 0
+        found = of_numbers(g, d)
+        return np.where(zero, g.dtype.type(0), found) if zero.any() else found
+
+    def shape(g: AnyShape, d: AnyShape, either: bool = False) -> Shape:
+        return check_operands(name, INEXACT, g, d)
+
+    def samples(random: np.random.Generator) -> Iterator[Sample]:
+        g, d = np.array([0, 0, 0, 1, 1, -0.0]), np.array([np.inf, np.nan, 0, np.inf, 2, -np.inf])
+        rare = Sample((g.astype(np.float16), d.astype(np.float16)))
+        for x, y in (sample.operands for sample in _samples(INEXACT, 2, 0.3, 3)(random)):
+            for given in ({}, {"either": True}) if attributes is Chain else ({},):
+                yield Sample((np.where(x.real > 1, x, 0).astype(x.dtype), y), given)
+                yield rare._replace(attributes=given)
+
+    def expand(g: Value, d: Value, either: bool = False) -> Value:
+        zero = eq(g, zeros_like(g))
+        return select(or_(zero, eq(d, zeros_like(d))) if either else zero, zeros_like(g), usual(g, d))
+
+    return _elementwise(name, evaluate, shape, Partials(partials), samples, attributes, expand)
+
+
+chain_mul = _chain(
+    "chain-multiply",
+    np.multiply,
+    mul,
+    (
+        lambda g, ans, x, y, either=False: chain_mul(g, y, either=either),
+        lambda g, ans, x, y, either=False: chain_mul(g, x, either=True),
+    ),
+    Chain,
+)
+chain_div = _chain(
+    "chain-divide",
+    lambda x, y: _divide(x, y),
+    div,
+    (
+        lambda g, ans, x, y: chain_div(g, y),
+        lambda g, ans, x, y: neg(chain_mul(g, chain_div(ans, y), either=True)),
+    ),
+)
 
 # --- rounding and bits ------------------------------------------------------------------------------------------------
 

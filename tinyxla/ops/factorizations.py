@@ -364,7 +364,7 @@ def _eigh_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, low
     below = halved(tangents[0])
     change = elementwise.add(below, adjoint(below))
     inside = matrix_product(adjoint(vectors), matrix_product(change, vectors))
-    turn = elementwise.mul(_of_type(_inverse_differences(values), vectors), inside)
+    turn = elementwise.chain_mul(inside, _of_type(_inverse_differences(values), vectors))
     return matrix_product(vectors, turn), elementwise.real(_diagonal(inside))
 
 
@@ -372,7 +372,7 @@ def _eigh_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, low
     vectors, values = ans
     turn = matrix_product(transposed(vectors), g[0])
     inside = elementwise.add(
-        elementwise.mul(_of_type(_inverse_differences(values), vectors), turn),
+        elementwise.chain_mul(turn, _of_type(_inverse_differences(values), vectors)),
         elementwise.mul(_rows(_of_type(g[1], vectors), values.shape[-1]), _identity(turn)),
     )
     whole = matrix_product(elementwise.conj(vectors), matrix_product(inside, transposed(vectors)))
@@ -442,7 +442,9 @@ def _svd_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
 
 
 def _svd_evaluate(a: Array, *, full_matrices: bool) -> tuple[Array, ...]:
-    return _by_lapack(lambda x: tuple(np.linalg.svd(x, full_matrices)), a)
+    with np.errstate(invalid="ignore"):
+        without_infinities = a + (a - a)  # with which LAPACK would not end: NaN instead
+    return _by_lapack(lambda x: tuple(np.linalg.svd(x, full_matrices)), without_infinities)
 
 
 class _Spectrum(NamedTuple):
@@ -481,8 +483,8 @@ def _svd_jvp(tangents: tuple[Value], ans: tuple[Value, Value, Value], a: Value, 
     x, change = _spectrum(ans), tangents[0]
     inside = matrix_product(adjoint(x.u), matrix_product(change, x.v))
     scaled, other = x.times(inside), adjoint(x.times(adjoint(inside)))  # C S and S C
-    to_u = elementwise.mul(x.ratio, elementwise.add(scaled, adjoint(scaled)))
-    to_v = elementwise.mul(x.ratio, elementwise.add(other, adjoint(other)))
+    to_u = elementwise.chain_mul(elementwise.add(scaled, adjoint(scaled)), x.ratio)
+    to_v = elementwise.chain_mul(elementwise.add(other, adjoint(other)), x.ratio)
     du = matrix_product(x.u, elementwise.add(to_u, _phases(x, inside)))
     dv = matrix_product(x.v, to_v)
     if a.shape[-2] > a.shape[-1]:
@@ -505,7 +507,7 @@ def _svd_vjp(
     x, (by_u, by_s, by_vh) = _spectrum(ans), g
     by_v = adjoint(by_vh)
     turn_u, turn_v = matrix_product(transposed(x.u), by_u), matrix_product(transposed(x.v), by_v)
-    along_u, along_v = (elementwise.mul(x.ratio, t) for t in (turn_u, turn_v))
+    along_u, along_v = (elementwise.chain_mul(t, x.ratio) for t in (turn_u, turn_v))
     inside = elementwise.add(
         x.times(elementwise.add(along_u, adjoint(along_u))),
         adjoint(x.times(elementwise.add(along_v, adjoint(along_v)))),

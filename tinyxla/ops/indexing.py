@@ -752,10 +752,10 @@ def _factor_jvp(
 ) -> Value:
     a = Scatter(**attributes)
     by_operand, by_updates = _factors(ans, x, indices, updates, a)
-    moved = elementwise.mul(tangents[0], by_operand) if tangents[0] is not None else _zero_like(ans)
+    moved = elementwise.chain_mul(tangents[0], by_operand) if tangents[0] is not None else _zero_like(ans)
     if tangents[2] is None:
         return moved
-    return scatter(moved, indices, elementwise.mul(tangents[2], by_updates), **_with(a, "add", x.dtype))
+    return scatter(moved, indices, elementwise.chain_mul(tangents[2], by_updates), **_with(a, "add", x.dtype))
 
 
 def _factor_vjp(
@@ -763,7 +763,8 @@ def _factor_vjp(
 ) -> tuple[Cotangent, ...]:
     a = Scatter(**attributes)
     by_operand, by_updates = _factors(ans, x, indices, updates, a)
-    return elementwise.mul(g, by_operand), None, elementwise.mul(_read(g, indices, updates, a), by_updates)
+    to_updates = elementwise.chain_mul(_read(g, indices, updates, a), by_updates)
+    return elementwise.chain_mul(g, by_operand), None, to_updates
 
 
 def _scatter_derivative(**attributes: Any) -> Derivative:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,21 +202,26 @@ _TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
 def _triangular_solve_shape(a: AnyShape, b: AnyShape, **attributes: Any) -> Shape:
     name, options = "triangular-solve", TriangularSolve(**attributes)
-    matrix, sides = square_operand(name, a), matrix_operand(name, "b", b)
     if options.transpose_a not in _TRANSPOSES:
         raise AttributeValueError(
             f"{name}: transpose_a must be one of {', '.join(_TRANSPOSES)}, but got {options.transpose_a!r}."
         )
+    return system_operands(name, a, b, options.left_side)
+
+
+def system_operands(name: str, a: AnyShape, b: AnyShape, left_side: bool = True) -> Shape:
+    """The shape of the solutions, if that of the right-hand sides fits the matrices."""
+    matrix, sides = square_operand(name, a), matrix_operand(name, "b", b)
     if matrix.element_type is not sides.element_type:
         raise DTypeError(f"{name}: a and b must have one element type, but got {matrix} and {sides}; convert one.")
     if matrix.dimensions[:-2] != sides.dimensions[:-2]:
         raise ShapeError(
             f"{name}: a and b must have equal batch dimensions, but got {matrix} and {sides}; broadcast one."
         )
-    shared = -2 if options.left_side else -1
+    shared = -2 if left_side else -1
     if sides.dimensions[shared] != matrix.dimensions[-1]:
         raise ShapeError(
-            f"{name}: with left_side={options.left_side}, dimension {shared} of b must have the size of a, but got "
+            f"{name}: with left_side={left_side}, dimension {shared} of b must have the size of a, but got "
             f"{matrix} and {sides}."
         )
     return sides
@@ -300,16 +306,26 @@ def _triangular_solve_vjp(g: Value, ans: Value, a: Value, b: Value, **attributes
 def _triangular_solve_batch(
     size: int, operands: tuple[Value, Value], axes: tuple[int | None, int | None], **attributes: Any
 ) -> tuple[Value, int]:
+    solve = partial(triangular_solve, **attributes)
+    return batched_system(solve, attributes["left_side"], size, operands, axes)
+
+
+def batched_system(
+    solve: Callable[[Value, Value], Value],
+    left_side: bool,
+    size: int,
+    operands: tuple[Value, Value],
+    axes: tuple[int | None, int | None],
+) -> tuple[Value, int]:
     """With one matrix for all, the mapped right-hand sides stand next to each other."""
     (a, b), (left, right) = operands, axes
     if left is not None:
-        aligned = (movement.align_axis(x, axis, 0, size) for x, axis in ((a, left), (b, right)))
-        return triangular_solve(*aligned, **attributes), 0
+        return solve(*(movement.align_axis(x, axis, 0, size) for x, axis in ((a, left), (b, right)))), 0
     assert right is not None
-    along = a.ndim - 1 if attributes["left_side"] else a.ndim - 2  # of the result, where the mapped axis is put
+    along = a.ndim - 1 if left_side else a.ndim - 2  # of the result, where the mapped axis is put
     beside = movement.move_axis(b, right, along)
     merged = (*beside.shape[:along], size * beside.shape[along + 1], *beside.shape[along + 2 :])
-    solved = triangular_solve(a, movement.reshape_to(beside, merged), **attributes)
+    solved = solve(a, movement.reshape_to(beside, merged))
     return movement.reshape_to(solved, beside.shape), along
 
 

@@ -150,6 +150,15 @@ class NoAttributes(NamedTuple):
     """Of an op that has none."""
 
 
+class _Own:
+    """See `OWN`."""
+
+    def __repr__(self) -> str:
+        return "<the axis that is mapped>"
+
+
+OWN = _Own()  # what stands for the name of the axis that is mapped, in the attributes which a rule `batch` gets
+
 Bind = Callable[["Op", tuple[Any, ...], dict[str, Any]], Any]
 ops: dict[str, Op] = {}
 

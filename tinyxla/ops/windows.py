@@ -391,13 +391,13 @@ class _Line(NamedTuple):
     def tangent(self, a: Value, u: Value | None, start: Cotangent) -> Value:
         """The recurrence from a tangent of what comes before the first."""
         if start is not None:
-            whole = self.at_first(elementwise.mul(a, movement.broadcast(start, sizes=a.shape, dimensions=())))
+            whole = self.at_first(elementwise.chain_mul(movement.broadcast(start, sizes=a.shape, dimensions=()), a))
             u = whole if u is None else elementwise.add(u, whole)
         assert u is not None
         return self.recurrence(a, u)
 
     def to_start(self, a: Value, cotangent: Value) -> Value:
-        return reduction.reduce_sum(self.first(elementwise.mul(a, cotangent)), tuple(range(a.ndim)))
+        return reduction.reduce_sum(self.first(elementwise.chain_mul(cotangent, a)), tuple(range(a.ndim)))
 
 
 def _cumulative_line(x: Value, window: Window) -> _Line | None:
@@ -420,7 +420,7 @@ def _cumulative_jvp(
     tangents: tuple[Cotangent, ...], ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
 ) -> Value:
     line, a, b = _steps(ans, x, initial, window, to_apply)
-    moved = None if tangents[0] is None else elementwise.mul(b, line.turned(tangents[0]))
+    moved = None if tangents[0] is None else elementwise.chain_mul(line.turned(tangents[0]), b)
     return line.turned(line.tangent(a, moved, tangents[1]))
 
 
@@ -429,7 +429,7 @@ def _cumulative_vjp(
 ) -> tuple[Value, Value]:
     line, a, b = _steps(ans, x, initial, window, to_apply)
     cotangent = line.transposed(a, line.turned(g))
-    return line.turned(elementwise.mul(b, cotangent)), line.to_start(a, cotangent)
+    return line.turned(elementwise.chain_mul(cotangent, b)), line.to_start(a, cotangent)
 
 
 def _recurrence_jvp(
@@ -448,7 +448,7 @@ def _recurrence_jvp(
 
     def tangent(y: Value, moved: Cotangent, y0: Value, start: Cotangent) -> Value | None:
         if da is not None:
-            by_factor = elementwise.mul(da, line.before(y, y0))
+            by_factor = elementwise.chain_mul(da, line.before(y, y0))
             moved = by_factor if moved is None else elementwise.add(by_factor, moved)
         return None if moved is None and start is None else line.tangent(a, moved, start)
 
@@ -467,7 +467,9 @@ def _recurrence_vjp(
     line = _cumulative_line(a, window)
     assert line is not None
     cotangents = [line.transposed(a, x) for x in g]
-    by_factor = [elementwise.mul(line.before(y, y0), c) for y, y0, c in zip(ans, initial, cotangents, strict=True)]
+    by_factor = [
+        elementwise.chain_mul(c, line.before(y, y0)) for y, y0, c in zip(ans, initial, cotangents, strict=True)
+    ]
     return elementwise.add(*by_factor), cotangents[1], *(line.to_start(a, c) for c in cotangents)
 
 

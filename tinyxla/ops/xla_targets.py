@@ -18,7 +18,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops import linear_algebra, sorting
 from tinyxla.ops.custom_call import CustomCall, Target, known_targets
-from tinyxla.shapes import TupleShape
+from tinyxla.shapes import Shape, TupleShape
 
 Array = np.ndarray[Any, Any]
 
@@ -130,6 +130,12 @@ def _same(x: Array, attributes: CustomCall) -> Any:
     return x
 
 
+def _memory(attributes: CustomCall) -> Any:
+    """Elements are arbitrary: who asks for them writes before reading."""
+    assert isinstance(attributes.shape, Shape), "it gives one array"
+    return np.empty(attributes.shape.dimensions, attributes.shape.dtype)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"{letter}potrf": _potrf for letter in "sdcz"},
     **{f"{letter}trsm": _trsm for letter in "sdcz"},
@@ -148,5 +154,6 @@ def _named(name: str, function: Callable[..., Any]) -> Target:
 
 known_targets.update({f"lapack_{name}_ffi": _named(name, function) for name, function in _FUNCTIONS.items()})
 known_targets["TopK"] = Target(_top_k)
+known_targets["AllocateBuffer"] = Target(_memory)
 for _name in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"):
     known_targets[_name] = Target(_same)

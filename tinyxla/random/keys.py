@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import array_of, cast, constant, element_count, python_dtype, shape_of
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.random_bits import threefry2x32
@@ -24,6 +24,7 @@ from tinyxla.tracing.promotion import config
 KeyArray = Array
 ShapeLike = int | Sequence[int]
 _WORD = element_type("u32")
+_IMPLEMENTATION = "threefry2x32"
 
 
 def checked_key(what: str, key: Any) -> Array:
@@ -43,13 +44,15 @@ def checked_key(what: str, key: Any) -> Array:
 # --- making keys ------------------------------------------------------------------------------------------------------
 
 
-def PRNGKey(seed: Any) -> KeyArray:
+def PRNGKey(seed: Any, *, impl: str | None = None) -> KeyArray:
     """A key from an integer: the words of its 64-bit value, of which the upper one is 0 unless `enable_x64` is set.
 
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
     what = "tinyxla.random.key"
+    if impl not in (None, _IMPLEMENTATION):
+        raise AttributeValueError(f"{what}: the only impl is {_IMPLEMENTATION!r}, but got {impl!r}.")
     if isinstance(seed, (bool, int, np.integer)) and not isinstance(seed, Array):
         value = int(seed)
         if not -(2**63) <= value < 2**63:
@@ -67,13 +70,13 @@ def PRNGKey(seed: Any) -> KeyArray:
     return _stacked(elementwise.convert(upper, new_element_type=_WORD), low)
 
 
-def key(seed: Any) -> KeyArray:
+def key(seed: Any, *, impl: str | None = None) -> KeyArray:
     """A key from an integer; the same array of two words as `PRNGKey` makes.
 
     >>> key(0)
     Array([0, 0], dtype=uint32)
     """
-    return PRNGKey(seed)
+    return PRNGKey(seed, impl=impl)
 
 
 def key_data(keys: KeyArray) -> Array:
@@ -81,7 +84,12 @@ def key_data(keys: KeyArray) -> Array:
     return array_of(keys, "tinyxla.random.key_data")
 
 
-def wrap_key_data(key_bits_array: Any) -> KeyArray:
+def key_impl(keys: KeyArray) -> str:
+    """The name of the generator that keys are for: there is one."""
+    return _IMPLEMENTATION
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> KeyArray:
     """Keys of the given words: a u32[..., 2] array."""
     found = array_of(key_bits_array, "tinyxla.random.wrap_key_data")
     if found.dtype != _WORD.dtype or found.shape[-1:] != (2,):

@@ -13,8 +13,8 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, promoted
-from tinyxla.numpy.linalg import det, inv, matrices, solve_lu, system, triangular
-from tinyxla.numpy.operations import factorizations, linear_algebra
+from tinyxla.numpy.linalg import det, inv, matrices, system, triangular
+from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 
@@ -100,7 +100,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike) -> Array:
     factors, y, vector = system("scipy.linalg.lu_solve", lu_and_piv[0], b)
     pivots: Any = array_of(lu_and_piv[1], "scipy.linalg.lu_solve")
     permutation = factorizations.pivots_to_permutation(pivots, permutation_size=factors.shape[-1])
-    found = solve_lu(factors, permutation, y)
+    found = systems.solved_by_factors(factors, permutation, y)
     return tnp.squeeze(found, -1) if vector else found
 
 

@@ -168,6 +168,10 @@ def read_fields(text: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), value.strip()
 
 
+def _read_function(text: str) -> Any:
+    raise ValueError(f"a text cannot hold a Python function, but only its name, {text[:80]}; trace the program again")
+
+
 def _write_configuration(text: str) -> str:
     """A dictionary stands as it is, other text between quotation marks."""
     return text if text.startswith("{") and text.endswith("}") and _is_one_value(text) else quoted(text)
@@ -235,6 +239,7 @@ SLICES = _plain(_write_slices, _read_slices)
 SINGLE = _plain(lambda value: f"{{{value}}}", _read_single)
 DIM_LABELS = _plain(str, _read_dim_labels)
 TRIP_COUNT = _plain(lambda count: f'{{"known_trip_count":{{"n":"{count}"}}}}', _read_trip_count)
+FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
 COMPOSITE = _plain(_write_composite, _read_composite)
 RESULT_ACCURACY = _plain(_write_accuracy, _read_accuracy)
@@ -300,6 +305,7 @@ class Spelling(NamedTuple):
 _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "concatenate": (Spelling("dimensions", ("dimension",), SINGLE),),
     "convolution": (Spelling("dim_labels", ("dim_labels",), DIM_LABELS),),
+    "callback": (Spelling("function", ("function",), FUNCTION),),
     "call": (Spelling("frontend_attributes", ("frontend_attributes",), COMPOSITE, partial=True),),
     "custom-call": (
         Spelling("custom_call_target", ("custom_call_target",), STRING),

@@ -1,5 +1,6 @@
 """Loops, branches and barriers as HLO has them: with one tuple where the graph has arrays. Bitcasts, which in HLO take
-the layout of their operand from its shape, are given operands that have it.
+the layout of their operand from its shape, are given operands that have it; and memory whose elements are arbitrary,
+which XLA has for some platforms only, has zeros.
 
 `as_written` brings a module to that form before it is printed; `tinyxla.text.parser` brings back what it reads.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tinyxla.hlo import Computation, Instruction, Module
+import numpy as np
+
+from tinyxla.hlo import Computation, Instruction, Literal, Module
 from tinyxla.ops import calls, hlo_level, movement
 from tinyxla.shapes import Layout, TupleShape
 
@@ -46,6 +49,8 @@ class _Writer:
             attributes = _changed(attributes, self.of_tuple)
         elif x.op.name == "opt-barrier":
             operands = [_tupled(operands, before)]
+        elif getattr(attributes, "custom_call_target", "") == "AllocateBuffer":
+            return _zeros(x, before)
         elif x.op is hlo_level.bitcast:
             operands = [_laid_out(operands[0], attributes.operand_layout, before)]
         elif x.op.name == "conditional":
@@ -86,6 +91,14 @@ def _tupled(operands: list[Instruction], before: list[Instruction]) -> Instructi
     shape = TupleShape(tuple(x.shape for x in operands))
     before.append(Instruction(calls.tuple_, operands, calls.tuple_.attributes(), shape))
     return before[-1]
+
+
+def _zeros(x: Instruction, before: list[Instruction]) -> Instruction:
+    zero = Literal(np.zeros((), x.array_shape.dtype))
+    scalar = x.array_shape.with_dimensions(())
+    before.append(Instruction(movement.constant, (), movement.Constant(zero), scalar))
+    attributes = movement.broadcast.attributes(sizes=x.array_shape.dimensions, dimensions=())
+    return Instruction(movement.broadcast, before[-1:], attributes, x.shape, x.source)
 
 
 def _laid_out(x: Instruction, minor_to_major: tuple[int, ...], before: list[Instruction]) -> Instruction:

@@ -42,6 +42,8 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
     return _Printer(metadata, largest_constant).module(as_written(module))
 
 
+Module.printed = staticmethod(print_module)
+
 _NOT_OF_SCALARS = ("dynamic-slice", "pad")  # XLA does not take them there; they change nothing, so they print as copies
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")  # that metadata refers to
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -134,14 +136,17 @@ def _listed(fields: Mapping[str, str]) -> str:
 
 
 def _as_custom(fields: Mapping[str, str]) -> dict[str, str]:
-    """Attributes of a custom call: computations it calls stay references, the rest is its configuration."""
+    """Attributes of a custom call: computations it calls stay references, the rest is its configuration, but for what
+    all custom calls may have."""
     called = {"called_computations": f"{{{fields['to_apply']}}}"} if "to_apply" in fields else {}
-    rest = ", ".join(f"{name}={text}" for name, text in fields.items() if name != "to_apply")
+    called |= {name: text for name, text in fields.items() if name == "custom_call_has_side_effect"}
+    rest = ", ".join(f"{name}={text}" for name, text in fields.items() if name != "to_apply" and name not in called)
     return {**called, **({"backend_config": quoted(rest)} if rest else {})}
 
 
 def _metadata(x: Instruction) -> str:
     source = x.source
     assert source is not None
-    name, file = quoted(f"{source.function}/{x.op.name}"), quoted(source.file)
+    name = quoted("/".join(filter(None, (source.function, source.scope, x.op.name))))
+    file = quoted(source.file)
     return f"{{op_name={name} source_file={file} source_line={source.line}}}"

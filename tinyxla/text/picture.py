@@ -36,7 +36,7 @@ _FAMILIES = {
     "reduction": "reduce reduce-window select-and-scatter batch-norm-training batch-norm-inference batch-norm-grad",
     "contraction": "cholesky convolution dot fft ragged-dot scaled-dot triangular-solve",
     "structure": "get-tuple-element opt-barrier tuple",
-    "call": "async-start call conditional custom-call fusion map while",
+    "call": "async-start call callback conditional custom-call fusion map while",
 }
 _FAMILY = {name: family for family, names in _FAMILIES.items() for name in names.split()}
 

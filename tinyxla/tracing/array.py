@@ -12,15 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError, TracerError
+from tinyxla.errors import (
+    ArgumentError,
+    ConcretizationError,
+    ShapeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerError,
+    TracerIntegerConversionError,
+)
+from tinyxla.tracing.device import CPU, Device
 
 _namespace: Any = None
 
 
-def set_namespace(namespace: Any) -> None:
+def set_namespace(module: Any) -> None:
     """Say where the operators' functions are."""
     global _namespace
-    _namespace = namespace
+    _namespace = module
+
+
+def namespace() -> Any:
+    """The module of the operators' functions."""
+    return _namespace
 
 
 class Array:
@@ -82,7 +96,7 @@ class Array:
         """The size of an element in bytes."""
         return self.dtype.itemsize
 
-    def concrete(self, wanted: str) -> ConcreteArray:
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """This array if it has a value now; else an error that says what `wanted` it."""
         raise NotImplementedError
 
@@ -93,7 +107,7 @@ class Array:
     # --- values for Python
 
     def __bool__(self) -> bool:
-        value = self.concrete("A Python condition (if, while, and, or, not, bool())")
+        value = self.concrete("A Python condition (if, while, and, or, not, bool())", TracerBoolConversionError)
         if value.size != 1:
             raise ShapeError(
                 f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or "
@@ -111,16 +125,16 @@ class Array:
         return complex(self._single("complex()"))
 
     def __index__(self) -> int:
-        value = self._single("A Python index")
+        value = self._single("A Python index", TracerIntegerConversionError)
         if value.dtype.kind not in "iu":
             raise ArgumentError(
                 f"A Python index must be an integer, but the array is of {value.dtype.name}; use astype(int)."
             )
         return value.__index__()
 
-    def _single(self, wanted: str) -> Any:
+    def _single(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> Any:
         """The value of an array without dimensions."""
-        value = self.concrete(wanted)
+        value = self.concrete(wanted, error)
         if value.shape:
             raise ArgumentError(
                 f"{wanted} takes an array without dimensions, but this one has the shape {value.shape}; choose an "
@@ -142,7 +156,7 @@ class Array:
         return self.concrete("tolist()").numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        value = self.concrete("A NumPy array").numpy()
+        value = self.concrete("A NumPy array", TracerArrayConversionError).numpy()
         if copy:
             return np.array(value, dtype=dtype)
         view = np.array(value, dtype=dtype, copy=copy).view()
@@ -199,17 +213,17 @@ class Array:
         return (1, 0)  # the CPU
 
     @property
-    def device(self) -> str:
+    def device(self) -> Device:
         """Where the elements are: always the CPU."""
-        return "cpu"
+        return CPU
 
-    def devices(self) -> set[str]:
+    def devices(self) -> set[Device]:
         """Where the elements are: always the CPU."""
-        return {"cpu"}
+        return {CPU}
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """This array: there is one device."""
-        if device not in ("cpu", None):
+        if device not in (CPU, None):
             raise ArgumentError(f"to_device: the only device is 'cpu', but got {device!r}.")
         return self
 
@@ -560,7 +574,7 @@ class ConcreteArray(Array):
     def size(self) -> int:
         return self._value.size
 
-    def concrete(self, wanted: str) -> ConcreteArray:
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         return self
 
     def with_weak_type(self, weak: bool) -> ConcreteArray:
@@ -626,4 +640,7 @@ def wrap(value: Any) -> ConcreteArray:
 
 def no_numpy_out(function: str) -> TracerError:
     """The error for NumPy functions that would write into an array."""
-    return TracerError(f"{function} writes into an array, but arrays are immutable; use its result instead.")
+    return TracerError(
+        f"{function} writes into an array, but traced arrays and those of tinyxla cannot be written "
+        "to or into; use its result instead: a = a + x in place of a += x."
+    )

@@ -2,26 +2,39 @@
 
 Calling an op looks at its operands. Concrete arrays are computed at once; a tracer belongs to a `Trace`, which decides
 what the op means there: a `GraphTrace` appends an instruction, the traces of `tinyxla.transforms` differentiate or
-batch. Traces nest, and an op goes to the innermost trace among its operands'; values of outer traces are constants to
-inner ones. While a staging trace (that of `jit`) is active, everything inside it is recorded, also what depends on no
-tracer.
+batch. Traces nest, and an op goes to the innermost trace among its operands' and those that map an axis which it
+names; values of outer traces are constants to inner ones. While a staging trace (that of `jit`) is active, everything
+inside it is recorded, also what depends on no tracer.
 """
 
 from __future__ import annotations
 
+import dis
+import inspect
 import math
+import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ConcretizationError, LeakedTracerError, SizeError, SourceLine, user_line
-from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.errors import (
+    ConcretizationError,
+    LeakedTracerError,
+    NonFiniteError,
+    SizeError,
+    SourceLine,
+    TracerArrayConversionError,
+    user_line,
+)
+from tinyxla.hlo import Computation, Instruction, Literal, Operation, axis_names
 from tinyxla.ops import Op, calls, movement
-from tinyxla.shapes import AnyShape, Shape, TupleShape
+from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.options import config
 
 
 class _State(threading.local):
@@ -30,6 +43,8 @@ class _State(threading.local):
     depth: int = 0
     staging: GraphTrace | None = None
     source: SourceLine | None = None  # of what is recorded, if that stands for instructions that have one
+    axes: Mapping[Hashable, tuple[Trace, int]] = MappingProxyType({})  # named ones: what maps them, and their sizes
+    scope: str = ""  # the names of the `named_scope`s that are open
 
 
 state = _State()
@@ -39,6 +54,7 @@ class Trace:
     """One run of a function on tracers."""
 
     what = "a transformed function"
+    function: Callable[..., Any] | None = None  # that runs: for errors to name
 
     def __init__(self) -> None:
         self.level = state.depth
@@ -67,10 +83,10 @@ class Tracer(Array):
 
     owner: Trace
 
-    def concrete(self, wanted: str) -> ConcreteArray:
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """The value, where the trace has one; else an error that says what wanted it."""
         check_active(self)
-        raise ConcretizationError(
+        raise error(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
             f"shape and element type are known. {_ADVICE}"
         )
@@ -84,6 +100,21 @@ class Tracer(Array):
     def __format__(self, spec: str) -> str:
         return super().__format__(spec) if spec else str(self)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        index = " (to index one by a traced array, make it one of tinyxla by tinyxla.numpy.asarray)"
+        self.concrete("A NumPy array" + index * (self.dtype.kind in "biu"), TracerArrayConversionError)
+        raise _no_numpy_array(self)
+
+    def __float__(self) -> float:
+        if _is_stored(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            raise _no_numpy_array(self)
+        return super().__float__()
+
+    def __complex__(self) -> complex:
+        if _is_stored(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            raise _no_numpy_array(self)
+        return super().__complex__()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         return self  # a copy of what it refers to would belong to no trace
 
@@ -92,6 +123,24 @@ _ADVICE = (
     "For a choice by value use lax.cond or tinyxla.numpy.where, for a loop lax.while_loop; for a Python value mark the "
     "argument static (static_argnums); or keep this part outside the transformed function."
 )
+
+
+_STORE = dis.opmap["STORE_SUBSCR"]
+
+
+def _is_stored(caller: FrameType) -> bool:
+    """Whether the line that wants a number is `a[k] = x` on a NumPy array, and not `float(x)`."""
+    return caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == _STORE
+
+
+def _no_numpy_array(tracer: Tracer) -> ConcretizationError:
+    """NumPy would take the value, and the derivative would silently be zero."""
+    return TracerArrayConversionError(
+        f"A traced array {tracer.described()} of {tracer.owner.what} cannot become part of a NumPy array, which has no "
+        "derivative. Put traced values together with numpy.stack, numpy.concatenate or tinyxla.numpy.array, collect "
+        "them in a list instead of writing them into an array, or use x.at[k].set(y); for functions of SciPy use those "
+        "of tinyxla.scipy; lax.stop_gradient(x) is the value without its derivative."
+    )
 
 
 class CarryingTracer(Tracer):
@@ -113,9 +162,9 @@ class CarryingTracer(Tracer):
     def weak_type(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.value.weak_type
 
-    def concrete(self, wanted: str) -> ConcreteArray:
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         check_active(self)
-        return self.value.concrete(wanted)
+        return self.value.concrete(wanted, error)
 
     def __str__(self) -> str:
         return str(self.value)
@@ -198,7 +247,7 @@ class GraphTrace(Trace):
         inputs = [self.lift(x) for x in operands]
         shape = infer_shape(op, tuple(x.shape for x in inputs), attributes)
         weak = weak_result(operands)
-        source = state.source or user_line()
+        source = _scoped(state.source or user_line())
         instruction = self._append(op, inputs, op.attributes(**attributes), shape, source)
         if isinstance(shape, Shape):
             return GraphTracer(self, instruction, weak)
@@ -220,32 +269,61 @@ class GraphTrace(Trace):
         return Computation(name, self.parameters, self.instructions, root)
 
 
+def _scoped(source: SourceLine | None) -> SourceLine | None:
+    """The line with the open scopes; one of an instruction recorded before may have some of its own inside these."""
+    if source is None or not state.scope or f"{source.scope}/".startswith(f"{state.scope}/"):
+        return source
+    return source._replace(scope="/".join(filter(None, (state.scope, source.scope))))
+
+
 # --- binding ----------------------------------------------------------------------------------------------------------
 
 
 def check_active(tracer: Tracer) -> None:
     if not tracer.owner.active:
-        made = tracer.instruction.source if isinstance(tracer, GraphTracer) else None
-        where = f" It was made at {made}." if made else ""
         raise LeakedTracerError(
-            f"A tracer {tracer.described()} is used after {tracer.owner.what}, to which it belongs, has ended.{where} "
-            "Return the value from the function instead of storing it in an outer variable, attribute or container."
+            f"A tracer {tracer.described()} is used after {tracer.owner.what}, to which it belongs, has ended."
+            f"{_origin(tracer)} Return the value from the function instead of storing it in an outer variable, "
+            "attribute or container."
         )
+
+
+def _origin(tracer: Tracer) -> str:
+    """Where a tracer was made, as far as that is known."""
+    inner: Any = tracer
+    while isinstance(inner, CarryingTracer):
+        inner = inner.value
+    if isinstance(inner, GraphTracer) and inner.instruction.source:
+        return f" It was made at {inner.instruction.source}."
+    function = inspect.unwrap(tracer.owner.function) if tracer.owner.function else None
+    code = getattr(function, "__code__", None)
+    return f" It was made in {code.co_name}, {code.co_filename}:{code.co_firstlineno}." if code else ""
 
 
 def bind(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """What calling an op does."""
     if op.structural:
         return op.evaluate(*operands, **attributes)
+    trace = innermost(operands)
+    if state.axes:
+        for name in axis_names(attributes):
+            owner, _ = state.axes.get(name, (None, 0))
+            if owner is not None and (trace is None or owner.level > trace.level):
+                trace = owner
+    if trace is None:
+        return compute(op, operands, attributes)
+    return trace.record(op, operands, attributes)
+
+
+def innermost(operands: Sequence[Any]) -> Trace | None:
+    """The trace that decides what an op on these operands means; None if that is computing it at once."""
     trace: Trace | None = state.staging
     for x in operands:
         if isinstance(x, Tracer):
             check_active(x)
             if trace is None or x.owner.level > trace.level:
                 trace = x.owner
-    if trace is None:
-        return compute(op, operands, attributes)
-    return trace.record(op, operands, attributes)
+    return trace
 
 
 def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -259,9 +337,46 @@ def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
         raise
     except MemoryError as error:
         raise SizeError(f"{op.name}: {error}; give it smaller sizes.") from None
+    if config.special:
+        check_finite(op, values, attributes, result)
     if isinstance(result, tuple):
         return tuple(map(wrap, result))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return ConcreteArray(result, weak_result(operands))
+
+
+def check_finite(
+    op: Operation, operands: Sequence[Any], attributes: dict[str, Any], result: Any, source: Any = None
+) -> None:
+    """With `debug_nans` or `debug_infs`, an error for a NaN or infinity in the result of operands that have none."""
+    found = unwanted(result)
+    if found and op is not movement.constant and not any(map(unwanted, operands)):
+        if op.name == "call":
+            check_computation(attributes["to_apply"], operands)
+        name = op.name
+        raise NonFiniteError(f"{name}: the result has {found}, while no operand has any.", source)
+
+
+def check_computation(computation: Computation, operands: Sequence[Any]) -> None:
+    """The same for the first instruction of which it is true: the computation is run once more, op by op."""
+    values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
+    for x in computation.instructions:
+        if x not in values:
+            inputs, attributes = [values[o] for o in x.operands], x.attributes._asdict()
+            with np.errstate(all="ignore"):
+                values[x] = x.op.evaluate(*inputs, **attributes)
+            if x.operands:
+                check_finite(x.op, inputs, attributes, values[x], x.source)
+
+
+def unwanted(value: Any) -> str:
+    """What an array, or one of a tuple of arrays, has that it should not."""
+    if isinstance(value, tuple):
+        return next(filter(None, map(unwanted, value)), "")  # pyright: ignore[reportUnknownArgumentType]
+    if not element_type(value.dtype).is_inexact:
+        return ""
+    if config.debug_nans and np.isnan(value).any():
+        return "a NaN"
+    return "an infinity" if config.debug_infs and np.isinf(value).any() else ""
 
 
 def weak_result(operands: Sequence[Any]) -> bool:
@@ -330,6 +445,7 @@ def trace(
     results are weakly typed.
     """
     graph = GraphTrace(what or name, staging)
+    graph.function = function
     with graph.run():
         weak = weak_types or [False] * len(shapes)
         tracers = [graph.parameter(shape, w) for shape, w in zip(shapes, weak, strict=True)]

@@ -6,50 +6,21 @@ least type that all operands reach. Python scalars are weak: they stand below ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, DTypeError, NumberRangeError
+from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
 from tinyxla.shapes import element_type
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.array import Array, ConcreteArray, namespace
+from tinyxla.tracing.options import config
 
-
-class Config:
-    """Options of the library.
-
-    `enable_x64`: 64-bit NumPy inputs and defaults stay 64-bit. `disable_jit`: compiled functions run as plain Python.
-    """
-
-    def __init__(self) -> None:
-        self._watchers: list[Callable[[], None]] = []
-        self.enable_x64 = False
-        self.disable_jit = False
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        known = vars(self)
-        if "disable_jit" in known:  # the options are all there
-            options = [option for option in known if not option.startswith("_")]
-            if name not in options:
-                raise AttributeValueError(f"There is no option {name!r}; the options are {', '.join(options)}.")
-            if not isinstance(value, bool):
-                raise AttributeValueError(f"The option {name!r} is True or False, but got {value!r}.")
-        super().__setattr__(name, value)
-        for watcher in self._watchers:
-            watcher()
-
-    def update(self, name: str, value: Any) -> None:
-        """Set an option; accepts JAX's names (`jax_enable_x64`)."""
-        setattr(self, name.removeprefix("jax_"), value)
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Have a function called after every change."""
-        self._watchers.append(watcher)
-
-
-config = Config()
+float0 = np.dtype([("float0", np.void, 0)])
+"""The element type of derivatives by integers: there is none, and its elements have no bytes."""
 
 _WEAK = ("int*", "float*", "complex*")
 _ABOVE: dict[str, tuple[str, ...]] = {
@@ -121,10 +92,16 @@ _promoted: dict[Any, tuple[np.dtype[Any], bool]] = {}
 
 def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
     """The dtype and weakness that (dtype, weak) pairs have in common; 64-bit only if one is, unless `enable_x64`."""
-    key = (types, config.enable_x64)
+    key = (types, config.enable_x64, config.numpy_dtype_promotion)
     found = _promoted.get(key)
     if found is None:
         found = _promoted[key] = _promote(types)
+        if config.numpy_dtype_promotion == "strict" and any(not weak and dtype != found[0] for dtype, weak in types):
+            del _promoted[key]
+            names = " and ".join(sorted({_node(*t) for t in types}))
+            raise PromotionError(
+                f"The element types {names} differ, and numpy_dtype_promotion is 'strict'; convert one with astype."
+            )
     return found
 
 
@@ -138,7 +115,7 @@ def _promote(types: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[An
     least = [n for n in common if common <= _reach(n)]
     if not least:
         names = " and ".join(sorted(nodes))
-        raise DTypeError(f"There is no implicit promotion between {names}; convert one of them with astype.")
+        raise PromotionError(f"There is no implicit promotion between {names}; convert one of them with astype.")
     dtype, weak = _of_node(least[0])
     if all(default_dtype(t[0]) == t[0] for t in types):  # int32 and uint32 meet in 64 bits, which nobody asked for
         dtype = default_dtype(dtype)
@@ -152,6 +129,26 @@ def scalar_dtype(value: Any) -> np.dtype[Any]:
     if isinstance(value, int):
         return default_int()
     return default_float() if isinstance(value, float) else default_complex()
+
+
+class _Lists(threading.local):
+    """Whether lists are arrays in this thread."""
+
+    arrays: bool = False
+
+
+_lists = _Lists()
+
+
+@contextmanager
+def lists_are_arrays() -> Generator[None]:
+    """Functions inside take lists where they take arrays, as NumPy's do."""
+    before = _lists.arrays
+    _lists.arrays = True
+    try:
+        yield
+    finally:
+        _lists.arrays = before
 
 
 def as_array(value: Any, what: str = "An operation") -> Array:
@@ -170,6 +167,8 @@ def as_array(value: Any, what: str = "An operation") -> Array:
         return as_array(convert(), what)
     if hasattr(value, "__array__"):
         return as_array(np.asarray(value), what)
+    if _lists.arrays and isinstance(value, (list, tuple)):
+        return namespace().asarray(value)
     raise DTypeError(
         f"{what} takes arrays and numbers, but got {value!r} of type {type(value).__name__}; "
         "convert it with tinyxla.numpy.asarray."

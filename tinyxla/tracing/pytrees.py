@@ -7,7 +7,7 @@ from typing import Any
 
 import optree
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import PytreeError
 
 NAMESPACE = "tinyxla"
 TreeDef = optree.PyTreeSpec
@@ -43,7 +43,7 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     try:
         found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
     except ValueError:
-        raise ArgumentError(
+        raise PytreeError(
             f"{what} is {prefix!r}, which does not fit {structure_text(flatten(tree)[1])}, where * stands for an "
             "array; it must have the same containers, and may have one value for all that is in a container."
         ) from None

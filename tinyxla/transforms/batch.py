@@ -1,14 +1,23 @@
-"""Batching: tracers that carry a value with one more dimension than they show."""
+"""Batching: tracers that carry a value with one more dimension than they show.
+
+The mapped axis may have names, over which lanes talk (`tinyxla.ops.collectives`). Rules find `OWN` in the place of such
+a name, also in computations: so these, and what is made and kept of them, say by themselves which axis they mean.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
+from tinyxla.hlo import Computation, axis_names
+from tinyxla.hlo.graph import computations_in
 from tinyxla.ops import Op, calls
+from tinyxla.ops.op import OWN
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, infer_shape
+from tinyxla.tracing.core import CarryingTracer, Trace, Tracer, infer_shape, state
 
 
 class BatchTracer(CarryingTracer):
@@ -33,9 +42,20 @@ class BatchTracer(CarryingTracer):
 class BatchTrace(Trace):
     what = "a batched function (vmap)"
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, names: Sequence[Hashable] = ()) -> None:
         super().__init__()
         self.size = size
+        self.names = names
+
+    @contextmanager
+    def run(self) -> Generator[None]:
+        outer = state.axes
+        state.axes = {**outer, **dict.fromkeys(self.names, (self, self.size))} if self.names else outer
+        try:
+            with super().run():
+                yield
+        finally:
+            state.axes = outer
 
     def split(self, x: Any) -> tuple[Any, int | None]:
         """Value and mapped axis (None: the same for all)."""
@@ -48,6 +68,8 @@ class BatchTrace(Trace):
         infer_shape(op, tuple(map(Shape.of, operands)), attributes)  # an error speaks of shapes as the user sees them
         pairs = [self.split(x) for x in operands]
         values, axes = tuple(v for v, _ in pairs), tuple(a for _, a in pairs)
+        for name in self.names:
+            attributes = with_own_axis(attributes, name)
         result, axis = calls.apply_batched(op, self.size, values, axes, attributes)
         if isinstance(result, tuple):
             return tuple(self.join(r, a) for r, a in zip(result, axis, strict=True))
@@ -55,10 +77,44 @@ class BatchTrace(Trace):
 
 
 def batch(
-    function: Callable[..., Sequence[Any]], size: int, inputs: Sequence[Any], axes: Sequence[int | None]
+    function: Callable[..., Sequence[Any]],
+    size: int,
+    inputs: Sequence[Any],
+    axes: Sequence[int | None],
+    *names: Hashable,
 ) -> list[tuple[Any, int | None]]:
-    """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes."""
-    mapped = BatchTrace(size)
+    """`function(*inputs)`, which returns a flat list, mapped over those axes: results, and their mapped axes. Inside
+    the mapped axis has these names."""
+    mapped = BatchTrace(size, names)
+    mapped.function = function
     with mapped.run():
         tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
         return [mapped.split(x) for x in function(*tracers)]
+
+
+def with_own_axis(attributes: dict[str, Any], name: Hashable) -> dict[str, Any]:
+    """Attributes with `OWN` instead of the name of an axis."""
+    if name is OWN or name not in axis_names(attributes):
+        return attributes
+    changed = {key: _in_value(value, name) for key, value in attributes.items()}
+    if "axis_name" in changed:
+        changed["axis_name"] = OWN
+    if changed.get("rule") is not None:
+        changed["rule"] = changed["rule"].with_own_axis(name)
+    return changed
+
+
+def _in_value(value: Any, name: Hashable) -> Any:
+    if isinstance(value, Computation):
+        return _in_computation(value, name)
+    if isinstance(value, tuple) and any(computations_in(value)):  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(_in_value(x, name) for x in value)  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+@lru_cache(1024)
+def _in_computation(computation: Computation, name: Hashable) -> Computation:
+    made, _ = computation.copy()
+    for x in made.instructions:
+        x.attributes = x.attributes._replace(**with_own_axis(x.attributes._asdict(), name))
+    return made

@@ -5,15 +5,16 @@ Source: sections "Call" and "CompositeCall" of the XLA documents. Its rules are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ShapeError
-from tinyxla.hlo import Computation
+from tinyxla.errors import DifferentiationError, ShapeError
+from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
+from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.op import Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
@@ -21,13 +22,19 @@ from tinyxla.transforms.computations import (
     Mask,
     batched,
     chosen,
+    effects,
     forward,
     inexact,
     partition,
     results,
     reverse,
+    run,
     spread,
+    subgraph,
 )
+
+if TYPE_CHECKING:
+    from tinyxla.transforms.custom import Rule
 
 
 class Composite(NamedTuple):
@@ -38,13 +45,33 @@ class Composite(NamedTuple):
     version: int = 0
 
 
+class Checkpoint(NamedTuple):
+    """What the way back through a call keeps of the way there; the rest, but for the operands, is computed again.
+
+    `policy`, of an op, its operands' shapes and its attributes, says of what to keep the result; None: of nothing.
+    Without `barrier` the compiler may take a result that is still there for the one computed again.
+    """
+
+    policy: Callable[..., bool] | None
+    barrier: bool
+
+    def keeps(self, x: Instruction) -> bool:
+        return self.policy is not None and bool(
+            self.policy(x.op, *(o.shape for o in x.operands), **x.attributes._asdict())
+        )
+
+
 class Call(NamedTuple):
+    """`rule`, if there is one, stands in for the derivatives and batching of what is called (`transforms.custom`)."""
+
     to_apply: Computation
     is_composite: bool = False
     frontend_attributes: Composite | None = None
+    rule: Any = None  # a `Rule` or None; the text of attributes looks types up, and this one is of a later module
+    checkpoint: Checkpoint | None = None
 
 
-def _shape(*operands: AnyShape, to_apply: Computation, **composite: Any) -> AnyShape:
+def _shape(*operands: AnyShape, to_apply: Computation, **others: Any) -> AnyShape:
     if list(operands) != to_apply.parameter_shapes:
         raise ShapeError(
             f"call: the operands of {to_apply.name} must be {to_apply.parameter_shapes}, but got {list(operands)}."
@@ -66,40 +93,101 @@ def grouped(computation: Computation, values: Any) -> Any:
     return tuple(values) if isinstance(computation.root.shape, TupleShape) else values[0]
 
 
-def _forward(tangents: tuple[Any, ...], *operands: Any, to_apply: Computation, **composite: Any) -> tuple[Any, Any]:
+def _forward(
+    tangents: tuple[Any, ...],
+    *operands: Any,
+    to_apply: Computation,
+    rule: Rule | None = None,
+    checkpoint: Checkpoint | None = None,
+    **composite: Any,
+) -> tuple[Any, Any]:
+    if rule is not None and rule.has_derivatives:
+        own = _of_its_own(rule, to_apply, operands, [t is not None for t in tangents])
+        return own.forward(tangents[: rule.count], *operands[: rule.count])
     made, moving = forward(to_apply, tuple(t is not None for t in tangents))
-    outputs = call(*operands, *(t for t in tangents if t is not None), to_apply=made)
+    outputs = call(*operands, *(t for t in tangents if t is not None), to_apply=made, checkpoint=checkpoint)
     count = len(to_apply.outputs)
     return grouped(to_apply, outputs[:count]), grouped(to_apply, spread(outputs[count:], moving))
 
 
 def _reverse(
-    wanted: Mask, *operands: Any, to_apply: Computation, **composite: Any
+    wanted: Mask,
+    *operands: Any,
+    to_apply: Computation,
+    rule: Rule | None = None,
+    checkpoint: Checkpoint | None = None,
+    **composite: Any,
 ) -> tuple[Any, Callable[[Any], list[Any]]]:
     """Forward and backward pass are two calls. What the second needs of the first is handed over as residuals."""
+    if rule is not None and rule.has_derivatives:
+        own = _of_its_own(rule, to_apply, operands, wanted)
+        outputs, own_pullback = own.reverse(wanted[: rule.count], *operands[: rule.count])
+        return outputs, lambda g: [*own_pullback(g), *(None for _ in operands[rule.count :])]
     seeded = inexact(to_apply)
-    early, late, flows = _split(to_apply, wanted)
+    early, given, late, flows = _split(to_apply, wanted, checkpoint)
     outputs = call(*operands, to_apply=early)
     count = len(to_apply.outputs)
+    computed = iter(outputs[count:])
+    residuals = [next(computed) if place is None else operands[place] for place in given]
 
     def pullback(g: Any) -> list[Any]:
-        found = call(*outputs[count:], *chosen(results(g), seeded), to_apply=late)
+        inputs = [*residuals, *chosen(results(g), seeded)]
+        if checkpoint is not None and checkpoint.barrier and inputs:
+            inputs = opt_barrier(*inputs)
+        found = call(*inputs, to_apply=late)
         return spread(spread(found, flows), wanted)
 
     return grouped(to_apply, outputs[:count]), pullback
 
 
+def _of_its_own(rule: Rule, to_apply: Computation, operands: Sequence[Any], moving: Sequence[bool]) -> Rule:
+    """The rule of a recorded call. What the function captured comes after its arguments among the operands."""
+    if any(moving[rule.count :]):
+        raise DifferentiationError(
+            f"{rule.name}: the function uses an outer value that a derivative is wanted for, but its rule gives "
+            "derivatives by its arguments alone; pass the value as an argument."
+        )
+    return rule.of(to_apply, operands[rule.count :])
+
+
+class _Split(NamedTuple):
+    there: Computation  # of the operands: results, and what is computed for the way back
+    residuals: list[int | None]  # for each value that the way back needs the operand it is; None: one computed there
+    back: Computation  # of these and the cotangents
+    flows: Mask  # which of the wanted cotangents there are
+
+
 @lru_cache(1024)
-def _split(computation: Computation, active: Mask) -> tuple[Computation, Computation, Mask]:
-    both, flows = reverse(computation, active, inexact(computation), False)
-    return *partition(both, len(computation.parameters), len(computation.outputs)), flows
+def _split(computation: Computation, active: Mask, checkpoint: Checkpoint | None) -> _Split:
+    if checkpoint is not None and checkpoint.policy is not None:
+        whole = computation  # a policy is asked of the operations inside calls, too
+        computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
+    both, flows, before = reverse(computation, active, inexact(computation), False)
+    keeps = None if checkpoint is None else checkpoint.keeps
+    count = len(computation.outputs)
+    early, late = partition(both, len(computation.parameters), count, keeps, effects_there=before)
+    number = {x: k for k, x in enumerate(early.parameters)}
+    residuals = [number.get(x) for x in early.outputs[count:]]
+    computed = [x for x in early.outputs[count:] if x not in number]
+    there = subgraph(early.name, early.parameters, [*early.outputs[:count], *computed], effects=effects(early))
+    return _Split(there, residuals, late, flows)
 
 
 def _batch(
-    size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], *, to_apply: Computation, **composite: Any
+    size: int,
+    operands: tuple[Any, ...],
+    axes: tuple[int | None, ...],
+    *,
+    to_apply: Computation,
+    rule: Rule | None = None,
+    checkpoint: Checkpoint | None = None,
+    **composite: Any,
 ) -> Any:
+    if rule is not None and all(a is None for a in axes[rule.count :]):
+        own = rule.of(to_apply, operands[rule.count :])
+        return own.batch(size, operands[: rule.count], axes[: rule.count], rule.own)
     made, found = batched(to_apply, size, axes)
-    outputs = call(*operands, to_apply=made)
+    outputs = call(*operands, to_apply=made, checkpoint=checkpoint)
     return grouped(to_apply, outputs), grouped(to_apply, found)
 
 
@@ -119,7 +207,7 @@ call = Op(
     "call",
     attributes=Call,
     shape=_shape,
-    evaluate=lambda *operands, to_apply, **composite: execute(*operands, to_apply=to_apply),
+    evaluate=lambda *operands, to_apply, **others: execute(*operands, to_apply=to_apply),
     derivative=Joint(_forward, _reverse),
     batch=_batch,
     samples=_samples,

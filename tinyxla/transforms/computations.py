@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, indexing, movement, reduction
+from tinyxla.ops.op import OWN
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import state, trace
 from tinyxla.transforms.batch import batch
@@ -24,15 +26,23 @@ def results(ans: Any) -> tuple[Any, ...]:
     return ans if isinstance(ans, tuple) else (ans,)
 
 
-def run(computation: Computation, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """The results of a computation on values, as a flat tuple. What this records comes from the same lines."""
+def run(computation: Computation, operands: Sequence[Any], inline: bool = False) -> tuple[Any, ...]:
+    """The results of a computation on values, as a flat tuple. What this records comes from the same lines.
+
+    With `inline`, plain calls in it are run the same way: what they call takes their place.
+    """
     values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
     outer = state.source
     try:
         for x in computation.instructions:
             if x not in values:
                 state.source = x.source or outer
-                values[x] = x.op(*(values[o] for o in x.operands), **x.attributes._asdict())
+                inputs = [values[o] for o in x.operands]
+                if inline and x.op.name == "call" and not (x.attributes.rule or x.attributes.checkpoint):
+                    found = run(x.attributes.to_apply, inputs, inline)
+                    values[x] = found if isinstance(x.shape, TupleShape) else found[0]
+                else:
+                    values[x] = x.op(*inputs, **x.attributes._asdict())
     finally:
         state.source = outer
     return results(values[computation.root])
@@ -76,17 +86,30 @@ def forward(computation: Computation, present: Mask, wanted: Mask | None = None)
     return made, tuple(moving)
 
 
+class Reversed(NamedTuple):
+    """`flows` says which of the active operands have a cotangent; `effects_there`, how many of the side effects belong
+    to the way there: the first ones."""
+
+    both: Computation
+    flows: Mask
+    effects_there: int
+
+
 @lru_cache(1024)
-def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -> tuple[Computation, Mask]:
+def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -> Reversed:
     """From operands and the cotangents of results that are `seeded`: results and the cotangents of operands that are
-    `active`, as far as any flow, or with zeros for the others (`whole`). Says which active operands have one."""
+    `active`, as far as any flow, or with zeros for the others (`whole`)."""
     shapes = computation.parameter_shapes
     flows: list[bool] = []
+    effects_there = 0
 
     def function(*inputs: Any) -> list[Any]:
         primals, seeds = inputs[: len(shapes)], inputs[len(shapes) :]
         moved = chosen(primals, active)
         values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved)
+        nonlocal effects_there
+        assert state.staging is not None
+        effects_there = sum(x.has_side_effect for x in state.staging.instructions)
         found = pullback(spread(seeds, seeded))
         if whole:
             found = [zeros_like(x) if c is None else c for x, c in zip(moved, found, strict=True)]
@@ -95,7 +118,7 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
 
     outputs = [x.shape for x in computation.outputs]
     made, _, _ = trace(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
-    return made, tuple(flows)
+    return Reversed(made, tuple(flows), effects_there)
 
 
 @lru_cache(1024)
@@ -106,7 +129,7 @@ def batched(
     found: list[int | None] = []
 
     def function(*inputs: Any) -> list[Any]:
-        pairs = batch(lambda *x: run(computation, x), size, inputs, axes)
+        pairs = batch(lambda *x: run(computation, x), size, inputs, axes, *(computation.axis_names & {OWN}))
         needed = wanted or [False] * len(pairs)
         pairs = [
             (movement.align_axis(x, a, 0, size), 0) if w else (x, a) for (x, a), w in zip(pairs, needed, strict=True)
@@ -139,30 +162,76 @@ def _with_axis(shape: AnyShape, axis: int | None, size: int) -> AnyShape:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def partition(both: Computation, primals: int, results: int) -> tuple[Computation, Computation]:
+def partition(
+    both: Computation,
+    primals: int,
+    results: int,
+    keeps: Callable[[Instruction], bool] | None = None,
+    given: Sequence[Instruction] = (),
+    is_cheap: Callable[[Instruction], bool] = lambda x: False,
+    effects_there: int | None = None,
+) -> tuple[Computation, Computation]:
     """Split a computation into what the first `primals` parameters determine, and the rest.
 
     The first part gives the first `results` results and the residuals; the second takes the residuals and the other
-    parameters. Constants and what is simply made of them are made again rather than handed over.
+    parameters. Constants and what is simply made of them are made again rather than handed over; and, if `keeps` is
+    given, all that it does not say yes to. So is what is cheap and made of parameters that both parts are `given`: the
+    second takes these first of all. Side effects run once, in one of the parts: in the first, unless they come after
+    the first `effects_there` or need what only the second has.
     """
+    acting = effects(both)
     late: set[Instruction] = set(both.parameters[primals:])
-    free: set[Instruction] = set()
+    if effects_there is not None:
+        late.update(acting[effects_there:])
+    free: set[Instruction] = set(given)
+    derived: set[Instruction] = set(given)  # what is made of these is not free unless it is cheap
     for x in both.instructions:
         if x.op.name != "parameter":
-            if any(o in late for o in x.operands):
+            if x in late or any(o in late for o in x.operands):
                 late.add(x)
-            elif all(o in free for o in x.operands) and not any(x.computations()):
+            elif all(o in free for o in x.operands) and not any(x.computations()) and not x.has_side_effect:
+                if any(o in derived for o in x.operands):
+                    if not is_cheap(x):
+                        continue
+                    derived.add(x)
                 free.add(x)
     outputs = both.root.operands
-    wanted = needed(outputs[results:])
+    acting_late = [x for x in acting if x in late]
+    wanted = needed([*outputs[results:], *acting_late])
+    if keeps is not None:
+        late |= _computed_again(both, [*outputs[results:], *acting_late], late, free, keeps)
     residuals: dict[Instruction, None] = {}
     for x in both.instructions:
         if x in wanted and x in late and x is not both.root:
             residuals.update((o, None) for o in x.operands if o not in late and o not in free)
     residuals.update((o, None) for o in outputs[results:] if o not in late and o not in free)
     kept = list(residuals)
-    early = subgraph(f"{both.name}_forward", both.parameters[:primals], [*outputs[:results], *kept])
-    return early, subgraph(f"{both.name}_backward", [*kept, *both.parameters[primals:]], outputs[results:])
+    acting_early = [x for x in acting if x not in late]
+    early = subgraph(
+        f"{both.name}_forward", both.parameters[:primals], [*outputs[:results], *kept], effects=acting_early
+    )
+    inputs = [*given, *kept, *both.parameters[primals:]]
+    return early, subgraph(f"{both.name}_backward", inputs, outputs[results:], effects=acting_late)
+
+
+def _computed_again(
+    both: Computation,
+    outputs: Sequence[Instruction],
+    late: set[Instruction],
+    free: set[Instruction],
+    keeps: Callable[[Instruction], bool],
+) -> set[Instruction]:
+    """What the late part needs of the early one, and is neither a parameter nor kept."""
+    again: set[Instruction] = set()
+    demanded = {*outputs, *(o for x in needed(outputs) if x in late for o in x.operands)}
+    for x in reversed(both.instructions):
+        if x not in demanded or x in late or x in free or x.op is movement.parameter:
+            continue
+        made = x.operands[0] if x.op is calls.get_tuple_element else x
+        if not (keeps(made) or made.has_side_effect):
+            again.add(x)
+            demanded.update(x.operands)
+    return again
 
 
 def needed(outputs: Iterable[Instruction]) -> set[Instruction]:
@@ -180,13 +249,13 @@ def needed(outputs: Iterable[Instruction]) -> set[Instruction]:
 def subgraph(
     name: str, inputs: Any, outputs: Any, as_tuple: bool = True, effects: Iterable[Instruction] = ()
 ) -> Computation:
-    """The computation of some instructions from others, which become its parameters; with `effects`, which nothing
-    needs but which must run."""
+    """The computation of some instructions from others, which become its parameters; with `effects`, which must run
+    even if nothing needs them, in their order."""
     new: dict[Instruction, Instruction] = {}
     parameters = [_parameter(number, x.shape) for number, x in enumerate(inputs)]
     new.update(zip(inputs, parameters, strict=True))
     order = list(parameters)
-    waiting = [(x, False) for x in reversed([*outputs, *effects])]
+    waiting = [(x, False) for x in reversed([*effects, *outputs])]
     while waiting:
         x, ready = waiting.pop()
         if x in new:
@@ -262,6 +331,41 @@ def with_parameters(
 def effects(computation: Computation) -> list[Instruction]:
     """What must run even if nothing needs it."""
     return [x for x in computation.instructions if x.has_side_effect]
+
+
+@lru_cache(256)
+def silent(computation: Computation) -> Computation:
+    """The same without side effects, for a way back that computes what the way there has computed."""
+    kept = {*computation.parameters, *needed([computation.root])}
+    new: dict[Instruction, Instruction] = {}
+    for x in computation.instructions:
+        if x not in kept:
+            continue
+        attributes = x.attributes
+        if x.has_side_effect:
+            if not any(x.computations()):
+                raise DifferentiationError(
+                    "while: the derivative in reverse mode of a loop whose length is not known beforehand runs its "
+                    f"steps again, but a step needs what {attributes[0]} gives, which is called for its side effects, "
+                    "too. Use scan, or fori_loop with Python numbers, or pure_callback if it has none."
+                )
+            attributes = attributes._replace(**with_computations(x, silent))
+        new[x] = Instruction(x.op, [new[o] for o in x.operands], attributes, x.shape, x.source)
+    return Computation(
+        computation.name, [new[p] for p in computation.parameters], [*new.values()], new[computation.root]
+    )
+
+
+def with_computations(x: Instruction, change: Callable[[Computation], Computation]) -> dict[str, Any]:
+    """The attributes, with other computations."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Computation):
+            return change(value)
+        plain = isinstance(value, tuple) and not hasattr(value, "_fields")
+        return tuple(map(changed, value)) if plain else value  # pyright: ignore[reportUnknownVariableType]
+
+    return {name: changed(value) for name, value in x.attributes._asdict().items()}
 
 
 def unpacked(computation: Computation) -> Computation:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, reduction
+from tinyxla.hlo import Computation
+from tinyxla.ops import Op, Sample, calls, elementwise, movement, reduction
 from tinyxla.ops.op import Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import ConcreteArray
@@ -28,6 +28,7 @@ from tinyxla.transforms.computations import (
     Mask,
     batched,
     chosen,
+    effects,
     forward,
     inexact,
     of_one,
@@ -35,10 +36,19 @@ from tinyxla.transforms.computations import (
     reverse,
     run,
     spread,
-    updating_in_place,
     with_parameters,
 )
-from tinyxla.transforms.reverse import is_inexact, zeros_like
+from tinyxla.transforms.invariants import carrying, hoisted, literal_of, step_of, unchanged
+from tinyxla.transforms.lanes import apart, lanes, may_part
+from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
+from tinyxla.transforms.while_reverse import (
+    allocated,
+    counting_steps,
+    integer,
+    is_allocated,
+    until_stable,
+    with_residuals,
+)
 
 Axes = tuple[int | None, ...]
 Pullback = Callable[[Any], list[Any]]
@@ -62,10 +72,6 @@ def _check_equal(what: str, found: Sequence[AnyShape], expected: Sequence[AnySha
     for number, (x, wanted) in enumerate(zip(found, expected, strict=True)):
         if x != wanted:
             raise ShapeError(f"{what}, but number {number} is {x} where {wanted} is needed.")
-
-
-def _integer(value: int) -> Any:
-    return movement.full(value, np.int32)
 
 
 # --- while ------------------------------------------------------------------------------------------------------------
@@ -115,7 +121,7 @@ def _while_forward(
     known_trip_count: int | None = None,
 ) -> tuple[Any, Any]:
     moving = _moving(body, tuple(t is not None for t in tangents))
-    given = [zeros_like(x) if t is None else t for x, t in zip(operands, tangents, strict=True)]
+    given = [_zeros_like(x) if t is None else t for x, t in zip(operands, tangents, strict=True)]
     made, _ = forward(body, moving, moving)
     outputs = while_(
         *operands,
@@ -128,19 +134,15 @@ def _while_forward(
     return outputs[:count], tuple(spread(outputs[count:], moving))
 
 
-def _until_stable(mask: Mask, grow: Callable[[Mask], Sequence[bool]]) -> Mask:
-    """The least mask that contains this one and all that it grows to."""
-    while True:
-        larger = tuple(a or bool(b) for a, b in zip(mask, grow(mask), strict=True))
-        if larger == mask:
-            return mask
-        mask = larger
+def _zeros_like(x: Any) -> Any:
+    """Zeros, but for memory that the loop is going to write."""
+    return allocated(Shape.of(x)) if is_allocated(x) else zeros_like(x)
 
 
 @lru_cache(1024)
 def _moving(body: Computation, present: Mask) -> Mask:
     """Which of the values carried have a tangent, if these have one at the start."""
-    return _until_stable(present, lambda mask: forward(body, mask)[1])
+    return until_stable(present, lambda mask: forward(body, mask)[1])
 
 
 def _while_batch(
@@ -152,13 +154,52 @@ def _while_batch(
     body: Computation,
     known_trip_count: int | None = None,
 ) -> Any:
+    if effects(condition):
+        first, place = calls.inline_batched(condition, size, operands, axes)
+        outputs, places = _while_batch(size, (*operands, first), (*axes, place), **_testing_once(condition, body))
+        return outputs[:-1], places[:-1]
     mapped, by_lane = _mapped(condition, body, size, tuple(a is not None for a in axes))
-    lanes = zip(operands, axes, mapped, strict=True)
-    values = [movement.align_axis(x, a, 0, size) if m else x for x, a, m in lanes]
+    places = zip(operands, axes, mapped, strict=True)
+    values = [_on_each(x, a, size) if m else x for x, a, m in places]
+    if by_lane and may_part(condition, body):
+        found = iter(lanes(*values, **_loop_of_lanes(condition, body, size, mapped)))
+        return tuple(next(found) if m else x for x, m in zip(values, mapped, strict=True)), _first(mapped)
     goes_on, step = _on_lanes(condition, body, size, mapped, by_lane)
     known = None if by_lane else known_trip_count
     results = while_(*values, condition=goes_on, body=step, known_trip_count=known)
     return results, _first(mapped)
+
+
+@lru_cache(1024)
+def _loop_of_lanes(condition: Computation, body: Computation, size: int, mapped: Mask) -> dict[str, Any]:
+    """The attributes of `lanes` for a loop that ends lane by lane; results are those that differ between lanes."""
+    goes_on, step = _on_lanes(condition, body, size, mapped, True)
+
+    def one(*x: Any) -> list[Any]:
+        return chosen(while_(*x, condition=condition, body=body), mapped)
+
+    def together(*x: Any) -> list[Any]:
+        return chosen(while_(*x, condition=goes_on, body=step), mapped)
+
+    return apart(one, together, body.parameter_shapes, size, mapped, body.name)
+
+
+@lru_cache(1024)
+def _testing_once(condition: Computation, body: Computation) -> dict[str, Any]:
+    """A loop that carries what the condition gives, which runs after each step, once."""
+
+    def step(*values: Any) -> list[Any]:
+        after = run(body, values[:-1])
+        return [*after, *run(condition, after)]
+
+    shapes = [*body.parameter_shapes, _PRED]
+    return {"condition": of_one(lambda *x: x[-1], shapes, "goes_on"), "body": trace(step, shapes, body.name)[0]}
+
+
+def _on_each(x: Any, axis: int | None, size: int) -> Any:
+    if axis is None and is_allocated(x):
+        return allocated(Shape.of(x).with_dimensions((size, *x.shape)))
+    return movement.align_axis(x, axis, 0, size)
 
 
 def _first(mapped: Mask) -> Axes:
@@ -174,16 +215,11 @@ def _mapped(condition: Computation, body: Computation, size: int, mapped: Mask) 
         return batched(condition, size, _first(mask))[1] != (None,)
 
     def grow(mask: Mask) -> list[bool]:
-        changes = [ends_by_lane(mask) and not i for i in _invariant(body)]
+        changes = [ends_by_lane(mask) and not i for i in unchanged(body)]
         return [c or a is not None for c, a in zip(changes, batched(body, size, _first(mask))[1], strict=True)]
 
-    found = _until_stable(mapped, grow)
+    found = until_stable(mapped, grow)
     return found, ends_by_lane(found)
-
-
-def _invariant(body: Computation) -> list[bool]:
-    """Which of the values carried stay as they are."""
-    return [x is p for x, p in zip(body.outputs, body.parameters, strict=True)]
 
 
 @lru_cache(1024)
@@ -221,190 +257,58 @@ def _where(lanes: Any, x: Any, y: Any) -> Any:
 def _while_reverse(
     wanted: Mask, *operands: Any, condition: Computation, body: Computation, known_trip_count: int | None = None
 ) -> tuple[Any, Pullback]:
-    active = _reached(body, wanted)
+    if effects(condition):
+        (first,) = run(condition, operands)
+        outputs, back = _while_reverse((*wanted, False), *operands, first, **_testing_once(condition, body))
+        return outputs[:-1], lambda g: back((*g, zeros_like(first)))[:-1]
     count = known_trip_count if known_trip_count is not None else trip_count(operands, condition, body)
     if count == 0:
         return operands, lambda g: spread(chosen(g, wanted), wanted)
+    most = most_steps(operands, condition, body)
+    own, made = len(operands), hoisted(body, unchanged(body))
+    if made is None:
+        return _reversed(wanted, operands, condition, body, count, most)
+    # what does not change is differentiated outside of the loop
+    further, before = vjp(lambda *x: run(made.before, spread(x, wanted, operands)), chosen(operands, wanted))
+    step = carrying(made.step, own)
+    test = with_parameters(condition, step.parameter_shapes)
+    whole = (*wanted, *_flowing(made.before, wanted))
+    outputs, back = _reversed(whole, (*operands, *further), test, step, count, most)
+
+    def pullback(g: Any) -> list[Any]:
+        found = back([*g, *map(zeros_like, further)])
+        more = spread(before(found[own:]), wanted)
+        return [
+            x if y is None else y if x is None else elementwise.add(x, y) for x, y in zip(found, more, strict=False)
+        ]
+
+    return outputs[:own], pullback
+
+
+def _reversed(
+    wanted: Mask, operands: Any, condition: Computation, body: Computation, count: int | None, most: int | None
+) -> tuple[Any, Pullback]:
+    active = _reached(body, wanted)
     if count is None:
-        return _with_snapshots(active, operands, condition, body)
-    return _with_residuals(active, operands, body, count)
+        return counting_steps(active, operands, condition, body, most)
+    return with_residuals(active, operands, body, count)
 
 
 @lru_cache(1024)
 def _reached(body: Computation, wanted: Mask) -> Mask:
     """Which of the values carried a derivative can flow through, if these are wanted."""
 
-    def grow(mask: Mask) -> list[bool]:
-        reached = set(chosen(body.parameters, mask))
-        for x in body.instructions:
-            arrays = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
-            if any(o in reached for o in x.operands) and any(
-                isinstance(s, TupleShape) or is_inexact(s) for s in arrays
-            ):
-                reached.add(x)
-        return [x in reached for x in body.outputs]
-
-    return _until_stable(wanted, grow)
+    return until_stable(wanted, lambda mask: _flowing(body, mask))
 
 
-class _Loops(NamedTuple):
-    """A loop that keeps residuals, and the loop back."""
-
-    forward: While  # of a counter, the values carried, and the stacks of residuals
-    backward: While  # of a counter, cotangents, the stacks, and the residuals that do not change
-    stacks: list[Shape]
-    constant: list[int]  # the operands which are these
-
-
-@lru_cache(256)
-def _residual_loops(body: Computation, active: Mask, count: int) -> _Loops:
-    both = updating_in_place(reverse(body, active, active, True)[0])
-    carried = len(body.parameters)
-    early, late = partition(both, carried, carried)
-    unchanged = {p: k for k, p in enumerate(early.parameters) if _invariant(body)[k]}
-    residuals = early.outputs[carried:]
-    kept = [x for x in residuals if x not in unchanged]
-    constant = [unchanged[x] for x in residuals if x in unchanged]
-    stacks = [x.array_shape.with_dimensions((count, *x.array_shape.dimensions)) for x in kept]
-
-    def there(t: Any, *values: Any) -> list[Any]:
-        found = run(early, values[:carried])
-        new = [x for x, r in zip(found[carried:], residuals, strict=True) if r not in unchanged]
-        pushed = [put(stack, x, t) for stack, x in zip(values[carried:], new, strict=True)]
-        return [elementwise.add(t, _integer(1)), *found[:carried], *pushed]
-
-    seeds = chosen(body.parameter_shapes, active)
-
-    def back(t: Any, *values: Any) -> list[Any]:
-        cotangents, rest = values[: len(seeds)], values[len(seeds) :]
-        popped = [at(stack, t) for stack in rest[: len(stacks)]]
-        given = spread(rest[len(stacks) :], [x in unchanged for x in residuals])
-        inputs = spread(popped, [x not in unchanged for x in residuals], given)
-        found = run(late, [*inputs, *cotangents])
-        return [elementwise.sub(t, _integer(1)), *found, *rest]
-
-    there_shapes = [_COUNTER, *body.parameter_shapes, *stacks]
-    back_shapes = [_COUNTER, *seeds, *stacks, *(body.parameter_shapes[k] for k in constant)]
-    ahead = of_one(lambda t, *_: elementwise.lt(t, _integer(count)), there_shapes, "ahead")
-    remains = of_one(lambda t, *_: elementwise.ge(t, _integer(0)), back_shapes, "remains")
-    return _Loops(
-        While(ahead, trace(there, there_shapes, early.name)[0], count),
-        While(remains, trace(back, back_shapes, late.name)[0], count),
-        stacks,
-        constant,
-    )
-
-
-def _with_residuals(active: Mask, operands: tuple[Any, ...], body: Computation, count: int) -> tuple[Any, Pullback]:
-    """The number of steps is known: what the way back needs of each step is kept in an array with a row for each."""
-    loops = _residual_loops(body, active, count)
-    rows = [movement.full(0, s.dtype, s.dimensions) for s in loops.stacks]
-    _, *outputs = while_(_integer(0), *operands, *rows, **loops.forward._asdict())
-    kept = [*outputs[len(operands) :], *(operands[k] for k in loops.constant)]
-
-    def pullback(g: Any) -> list[Any]:
-        seeds = chosen(g, active)
-        _, *found = while_(_integer(count - 1), *seeds, *kept, **loops.backward._asdict())
-        return spread(found[: len(seeds)], active)
-
-    return tuple(outputs[: len(operands)]), pullback
-
-
-_SNAPSHOTS = 64  # of the values carried, that a loop of unknown length is run back with
-
-
-def _with_snapshots(
-    active: Mask, operands: tuple[Any, ...], condition: Computation, body: Computation
-) -> tuple[Any, Pullback]:
-    """How many steps there are is known only after the loop, while the sizes of arrays must be known before.
-
-    So the values carried are kept at a fixed number of steps at equal distances, and those in between are computed
-    again. Without recomputation up to `_SNAPSHOTS` steps; from there on the time grows with the square of the steps.
-    Source: Griewank and Walther, "Algorithm 799: revolve", 2000, for the trade of time for memory.
-    """
-    total, *outputs = _counted(operands, condition, body)
-
-    def pullback(g: Any) -> list[Any]:
-        most = _integer(_SNAPSHOTS)
-        distance = elementwise.div(elementwise.add(total, _integer(_SNAPSHOTS - 1)), most)
-        varies = tuple(not i for i in _invariant(body))
-        shapes = [Shape.of(x) for x in chosen(operands, varies)]
-        rows = [movement.full(0, s.dtype, (_SNAPSHOTS, *s.dimensions)) for s in shapes]
-        seeds = chosen(g, active)
-        keep, back = _snapshot_loops(body, active, varies)
-        found = while_(_integer(0), total, distance, *operands, *rows, **keep._asdict())
-        stacks = found[3 + len(operands) :]
-        last = elementwise.sub(total, _integer(1))
-        _, *found = while_(last, *seeds, distance, *stacks, *operands, **back._asdict())
-        return spread(found[: len(seeds)], active)
-
-    return tuple(outputs), pullback
-
-
-def _counted(operands: tuple[Any, ...], condition: Computation, body: Computation) -> Any:
-    """How many steps there were, and the results."""
-    shapes = [_COUNTER, *body.parameter_shapes]
-    places = range(1, len(shapes))
-    step = trace(lambda t, *x: [elementwise.add(t, _integer(1)), *run(body, x)], shapes, body.name)[0]
-    return while_(_integer(0), *operands, condition=with_parameters(condition, shapes, places), body=step)
-
-
-@lru_cache(256)
-def _snapshot_loops(body: Computation, active: Mask, varies: Mask) -> tuple[While, While]:
-    both = updating_in_place(reverse(body, active, active, True)[0])
-    carried = body.parameter_shapes
-    stacks = [Shape(s.element_type, (_SNAPSHOTS, *s.dimensions)) for s in chosen(carried, varies)]
-    seeds = chosen(carried, active)
-
-    def keep(t: Any, total: Any, distance: Any, *values: Any) -> list[Any]:
-        now, rows = values[: len(carried)], values[len(carried) :]
-        place = elementwise.div(t, distance)
-        due = elementwise.eq(elementwise.mul(place, distance), t)
-        kept = [put(r, _choose(due, x, at(r, place)), place) for r, x in zip(rows, chosen(now, varies), strict=True)]
-        return [elementwise.add(t, _integer(1)), total, distance, *run(body, now), *kept]
-
-    def back(t: Any, *values: Any) -> list[Any]:
-        cotangents, (distance, *rest) = values[: len(seeds)], values[len(seeds) :]
-        place = elementwise.div(t, distance)
-        snapshot = spread([at(r, place) for r in rest[: len(stacks)]], varies, rest[len(stacks) :])
-        start = elementwise.mul(place, distance)
-        _, _, *now = while_(start, t, *snapshot, **until._asdict())
-        found = run(both, [*now, *cotangents])[len(carried) :]
-        return [elementwise.sub(t, _integer(1)), *found, distance, *rest]
-
-    def again(t: Any, stop: Any, *values: Any) -> list[Any]:
-        return [elementwise.add(t, _integer(1)), stop, *run(body, values)]
-
-    def ahead(t: Any, stop: Any, *values: Any) -> Any:
-        return elementwise.lt(t, stop)
-
-    again_shapes = [_COUNTER, _COUNTER, *carried]
-    keep_shapes = [_COUNTER, _COUNTER, _COUNTER, *carried, *stacks]
-    back_shapes = [_COUNTER, *seeds, _COUNTER, *stacks, *carried]
-    until = While(of_one(ahead, again_shapes, "until"), trace(again, again_shapes, body.name)[0])
-    remains = of_one(lambda t, *_: elementwise.ge(t, _integer(0)), back_shapes, "remains")
-    return (
-        While(of_one(ahead, keep_shapes, "ahead"), trace(keep, keep_shapes, f"{body.name}_snapshots")[0]),
-        While(remains, trace(back, back_shapes, both.name)[0]),
-    )
-
-
-def _choose(pred: Any, x: Any, y: Any) -> Any:
-    whole = movement.broadcast(pred, sizes=x.shape, dimensions=()) if x.ndim else pred
-    return elementwise.select(whole, x, y)
-
-
-def at(rows: Any, number: Any) -> Any:
-    """The row with that number: a slice of one, without the dimension."""
-    sizes = rows.shape[1:]
-    starts = [number, *[_integer(0)] * len(sizes)]
-    return movement.reshape_to(indexing.dynamic_slice(rows, *starts, dynamic_slice_sizes=(1, *sizes)), sizes)
-
-
-def put(rows: Any, x: Any, number: Any) -> Any:
-    """The rows with another one in that place."""
-    starts = [number, *[_integer(0)] * x.ndim]
-    return indexing.dynamic_update_slice(rows, movement.reshape_to(x, (1, *x.shape)), *starts)
+def _flowing(computation: Computation, mask: Mask) -> list[bool]:
+    """Which results a derivative can flow to from these parameters."""
+    reached = set(chosen(computation.parameters, mask))
+    for x in computation.instructions:
+        arrays = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+        if any(o in reached for o in x.operands) and any(isinstance(s, TupleShape) or is_inexact(s) for s in arrays):
+            reached.add(x)
+    return [x in reached for x in computation.outputs]
 
 
 # --- known trip counts ------------------------------------------------------------------------------------------------
@@ -420,34 +324,33 @@ def trip_count(operands: Sequence[Any], condition: Computation, body: Computatio
         return None
     direction = test.attributes.direction
     counter, bound = test.operands
-    if counter not in parameters or _invariant(body)[parameters.index(counter)]:
+    if counter not in parameters or unchanged(body)[parameters.index(counter)]:
         counter, bound, direction = bound, counter, _MIRRORED[direction]
     if counter not in parameters:
         return None
     number = parameters.index(counter)
-    start, step = known_value(operands[number]), _step(body, number)
-    stop = _literal(bound)
-    if bound in parameters and _invariant(body)[parameters.index(bound)]:
+    start, step = known_value(operands[number]), step_of(body, number)
+    stop = literal_of(bound)
+    if bound in parameters and unchanged(body)[parameters.index(bound)]:
         stop = known_value(operands[parameters.index(bound)])
     if not all(isinstance(x, int) for x in (start, step, stop)):
         return None
-    return _steps(direction, start, step, stop)
+    return _steps(direction, start, step, stop)  # type: ignore[arg-type]
 
 
-def _step(body: Computation, number: int) -> Any:
-    """What the body adds to one of its parameters, if that is a constant."""
-    x, parameter = body.outputs[number], body.parameters[number]
-    if x.op not in (elementwise.add, elementwise.sub) or x.operands.count(parameter) != 1:
-        return None
-    first, second = x.operands
-    if x.op is elementwise.sub:
-        found = _literal(second) if first is parameter else None
-        return None if found is None else -found
-    return _literal(second if first is parameter else first)
-
-
-def _literal(x: Instruction) -> Any:
-    return x.attributes.literal.value.item() if x.op is movement.constant and not x.array_shape.rank else None
+def most_steps(operands: Sequence[Any], condition: Computation, body: Computation) -> int | None:
+    """How often a loop runs at most, if a part of its condition, joined by and, is seen to count."""
+    waiting, found = [condition.root], list[int]()
+    while waiting:
+        x = waiting.pop()
+        if x.op is elementwise.and_ and not x.array_shape.rank:
+            waiting.extend(x.operands)
+            continue
+        part = Computation(condition.name, condition.parameters, condition.instructions, x)
+        count = trip_count(operands, part, body)
+        if count is not None:
+            found.append(count)
+    return min(found, default=None)
 
 
 def known_value(x: Any) -> Any:
@@ -455,7 +358,7 @@ def known_value(x: Any) -> Any:
     while isinstance(x, CarryingTracer) and not isinstance(x, BatchTracer):
         x = x.value
     if isinstance(x, GraphTracer):
-        return _literal(x.instruction)
+        return literal_of(x.instruction)
     return x.numpy().item() if isinstance(x, ConcreteArray) and not x.shape else None
 
 
@@ -534,7 +437,8 @@ def _split_branches(branches: tuple[Computation, ...], active: Mask) -> _Branche
     """The residuals of all branches share places where they have the same shape; what a branch lacks is zero."""
     operands, count = branches[0].parameter_shapes, len(branches[0].outputs)
     seeded = inexact(branches[0])
-    parts = [partition(reverse(b, active, seeded, True)[0], len(operands), count) for b in branches]
+    made = [reverse(b, active, seeded, True) for b in branches]
+    parts = [partition(x.both, len(operands), count, effects_there=x.effects_there) for x in made]
     shapes: list[AnyShape] = []
     places: list[list[int]] = []  # for each branch, those of its residuals: operands first
     for early, _ in parts:
@@ -590,9 +494,35 @@ def _conditional_batch(
 ) -> Any:
     index, *values = operands
     if axes[0] is not None:
+        if may_part(*branch_computations) and any(map(_has_loop, branch_computations)):
+            lined_up = [
+                x if a is None else movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)
+            ]
+            mapped = tuple(a is not None for a in axes)
+            found = lanes(*lined_up, **_branches_of_lanes(Shape.of(index), branch_computations, size, mapped))
+            return found, (0,) * len(found)
         return _selected(size, index, values, axes[1:], branch_computations)
     made, found = _batched_branches(branch_computations, size, axes[1:])
     return conditional(index, *values, branch_computations=made), found
+
+
+def _has_loop(computation: Computation) -> bool:
+    """Whether lanes may take much longer for it than others: then they had better not do it for nothing."""
+    return any(x.op is while_ or any(map(_has_loop, x.computations())) for x in computation.instructions)
+
+
+@lru_cache(1024)
+def _branches_of_lanes(index: Shape, branches: tuple[Computation, ...], size: int, mapped: Mask) -> dict[str, Any]:
+    """The attributes of `lanes` for lanes that take different branches; `index` is of all lanes."""
+
+    def one(*x: Any) -> Any:
+        return conditional(*x, branch_computations=branches)
+
+    def together(*x: Any) -> Any:
+        return _selected(size, x[0], x[1:], _first(mapped[1:]), branches)[0]
+
+    shapes = [index.with_dimensions(()), *branches[0].parameter_shapes]
+    return apart(one, together, shapes, size, mapped, branches[0].name)
 
 
 @lru_cache(1024)
@@ -625,11 +555,11 @@ def _while_samples(random: np.random.Generator) -> Iterator[Sample]:
     shapes = [_COUNTER, vector, scalar]
 
     def below(bound: int) -> Computation:
-        return of_one(lambda i, x, y: elementwise.lt(i, _integer(bound)), shapes, "below")
+        return of_one(lambda i, x, y: elementwise.lt(i, integer(bound)), shapes, "below")
 
     def step(i: Any, x: Any, y: Any) -> list[Any]:
         scaled = elementwise.mul(x, movement.broadcast(y, sizes=(2,), dimensions=()))
-        return [elementwise.add(i, _integer(1)), elementwise.sin(scaled), y]
+        return [elementwise.add(i, integer(1)), elementwise.sin(scaled), y]
 
     body = trace(step, shapes, "step")[0]
     operands = (np.int32(0), np.array([0.5, -1.25], np.float32), np.float32(1.5))
@@ -641,7 +571,7 @@ def _while_samples(random: np.random.Generator) -> Iterator[Sample]:
         return elementwise.lt(x, movement.full(4, x.dtype))
 
     def grown(x: Any, n: Any) -> list[Any]:
-        return [elementwise.mul(x, elementwise.add(x, movement.full(1, x.dtype))), elementwise.add(n, _integer(1))]
+        return [elementwise.mul(x, elementwise.add(x, movement.full(1, x.dtype))), elementwise.add(n, integer(1))]
 
     both = [scalar, _COUNTER]
     attributes = {"condition": of_one(small, both, "small"), "body": trace(grown, both, "grown")[0]}

@@ -9,7 +9,7 @@ from tinyxla.errors import DifferentiationError
 from tinyxla.ops import Op, elementwise
 from tinyxla.ops.op import Bilinear, Decomposition, Joint, Linear, NotDifferentiable, Partials, Rules, Zero
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import CarryingTracer, Trace
+from tinyxla.tracing.core import CarryingTracer, Trace, state
 from tinyxla.transforms.reverse import derivative_of, is_inexact, zeros_like
 
 
@@ -37,7 +37,7 @@ class TangentTrace(Trace):
         if isinstance(derivative, Decomposition):
             return derivative.decompose(*operands, **attributes)
         if isinstance(derivative, NotDifferentiable):
-            raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.")
+            raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.", state.source)
         pairs = [self.split(x) for x in operands]
         values, tangents = tuple(v for v, _ in pairs), tuple(t for _, t in pairs)
         if isinstance(derivative, Joint):
@@ -96,6 +96,7 @@ def jvp(
 ) -> tuple[list[Any], list[Any]]:
     """`function(*primals)`, which returns a flat list, and the tangents of the results (None: zero)."""
     forward = TangentTrace()
+    forward.function = function
     with forward.run():
         inputs = [forward.join(x, t) for x, t in zip(primals, tangents, strict=True)]
         outputs = [forward.split(x) for x in function(*inputs)]

@@ -26,7 +26,7 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import CarryingTracer, Trace
+from tinyxla.tracing.core import CarryingTracer, Trace, state
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
 
@@ -39,6 +39,7 @@ class Node(NamedTuple):
     results: tuple[int | None, ...]  # the results'; None for one without a derivative
     templates: tuple[Any, ...]  # the results' values, for the shapes of zeros
     single: bool
+    scope: str  # where the op was applied, and so where going back belongs
 
 
 class TapeTracer(CarryingTracer):
@@ -76,7 +77,7 @@ class TapeTrace(Trace):
         results = ans if isinstance(ans, tuple) else (ans,)
         tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
         marks = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in tracked)
-        self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple)))
+        self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple), _scope()))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
     def backward(self, outputs: Sequence[Any], cotangents: Sequence[Any], inputs: Sequence[TapeTracer]) -> list[Any]:
@@ -91,19 +92,28 @@ class TapeTrace(Trace):
             if isinstance(output, TapeTracer) and output.owner is self:
                 accumulate(output.number, cotangent)
         kept = {x.number for x in inputs}
-        for node in reversed(self.nodes):
-            present = [found.get(r) if r is not None else None for r in node.results]
-            for r in node.results:
-                if r is not None and r not in kept:
-                    found.pop(r, None)
-            if all(g is None for g in present):
-                continue
-            whole = [g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)]
-            for number, cotangent in zip(
-                node.operands, node.pullback(whole[0] if node.single else tuple(whole)), strict=True
-            ):
-                accumulate(number, cotangent)
+        outer = state.scope
+        try:
+            for node in reversed(self.nodes):
+                present = [found.get(r) if r is not None else None for r in node.results]
+                for r in node.results:
+                    if r is not None and r not in kept:
+                        found.pop(r, None)
+                if all(g is None for g in present):
+                    continue
+                state.scope = node.scope
+                whole = [g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)]
+                back = node.pullback(whole[0] if node.single else tuple(whole))
+                for number, cotangent in zip(node.operands, back, strict=True):
+                    accumulate(number, cotangent)
+        finally:
+            state.scope = outer
         return [found.get(x.number) for x in inputs]
+
+
+def _scope() -> str:
+    """The scopes of the op that is applied: those of the instruction, if that is what is run."""
+    return state.source.scope if state.source else state.scope
 
 
 def is_inexact(x: Any) -> bool:
@@ -126,7 +136,7 @@ def apply(
 ) -> tuple[Any, Pullback | None]:
     """The op on values, and how to go back through it (None: its derivative is zero)."""
     if isinstance(derivative, NotDifferentiable):
-        raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.")
+        raise DifferentiationError(f"{op.name} has no derivative: {derivative.reason}.", state.source)
     if isinstance(derivative, Joint):
         return derivative.reverse(wanted, *values, **attributes)
     if isinstance(derivative, Rules) and derivative.residuals is not None:
@@ -174,6 +184,7 @@ def vjp(
     """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the
     inputs."""
     tape = TapeTrace()
+    tape.function = function
     with tape.run():
         tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]
         outputs = list(function(*tracked))

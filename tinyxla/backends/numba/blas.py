@@ -28,8 +28,9 @@ from string import Template
 from typing import TYPE_CHECKING, Literal
 
 import scipy.linalg.cython_blas as cython_blas  # pyright: ignore[reportMissingTypeStubs]
+import scipy.linalg.cython_lapack as cython_lapack  # pyright: ignore[reportMissingTypeStubs]
 
-from tinyxla.backends.numba.llvm_printer import multiplier_name
+from tinyxla.backends.numba.llvm_printer import multiplier_name, routine_name
 from tinyxla.backends.numba.native import compile_llvm, provide_function
 
 if TYPE_CHECKING:
@@ -247,10 +248,18 @@ def _small_step(product: _Product) -> MatmulStep:
 # Where the routines are, and how a BLAS that has threads of its own is kept to one.
 
 
-@functools.cache
 def _routine(type: ElementType, name: str) -> int:
-    """The address of a Fortran routine: `gemm` or `gemv` for an element type."""
-    capsule = cython_blas.__pyx_capi__[_PREFIXES[type] + name]
+    """The address of `gemm` or `gemv` for an element type."""
+    return routine(_PREFIXES[type] + name)
+
+
+@functools.cache
+def routine(name: str) -> int:
+    """The address of a routine of the BLAS or of LAPACK, or of `enter_blas` or `leave_blas`."""
+    if name in _GATES:
+        return _gates()[name]
+    capsules = cython_blas.__pyx_capi__ if name in cython_blas.__pyx_capi__ else cython_lapack.__pyx_capi__
+    capsule = capsules[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -694,6 +703,46 @@ def provide_multiplier(type: ElementType) -> None:
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
     connect(_routine(type, "gemm"), guard.address if guard else None)
     provide_function(multiplier_name(type), found["multiply"])
+
+
+# Routines that kernels of the loop IR call: Fortran's own, and a gate around them.
+
+_GATES = ("enter_blas", "leave_blas")
+_GATE = """
+@guard_word = internal global ptr null
+
+define void @connect(ptr %guard) {
+  store ptr %guard, ptr @guard_word
+  ret void
+}
+
+define void @enter_blas() {
+  %guard = load ptr, ptr @guard_word
+  call void @enter(ptr %guard)
+  ret void
+}
+
+define void @leave_blas() {
+  %guard = load ptr, ptr @guard_word
+  call void @leave(ptr %guard)
+  ret void
+}
+"""
+
+
+@functools.cache
+def _gates() -> dict[str, int]:
+    """Functions without arguments; between them the BLAS has one thread."""
+    found = compile_llvm(_GUARD + _GATE, ("connect", *_GATES))
+    guard = _guard()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["connect"])(guard.address if guard else None)
+    return found
+
+
+@functools.cache
+def provide_routine(name: str) -> None:
+    """Let kernels of the loop IR call a routine."""
+    provide_function(routine_name(name), routine(name))
 
 
 # Small products: straight-line code in which a row of C is one vector, and four rows are computed side by side.

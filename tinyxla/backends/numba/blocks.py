@@ -175,6 +175,8 @@ def _steps(step: Fusion | Product | HostCall, plan: Plan, users: Users, homes: H
             if number in begins:
                 yield copy_step(buffer_of(x.operands[begins[number]]), result)
         yield from map(_kernel_step, nest.lower(x, plan, users))
+    elif getattr(x.attributes, "custom_call_target", None) == "AllocateBuffer":
+        return  # memory as it is
     elif x.op.name in _STRUCTURED:
         yield from _STRUCTURED[x.op.name](x, users, homes)
     else:
@@ -274,8 +276,24 @@ def _make_last(block: Block, homes: Homes, copy: Step) -> bool:
     made = {homes[x] for step in moved for x in step.writes}
     if any(_touches(step, home, homes, True) for step in between for home in made):
         return False
+    needed = {homes[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
+    if any(homes[x] in needed for step in between for x in step.writes):
+        return False
+    if any(map(_has_effect, moved)) and any(map(_has_effect, between)):
+        return False
     block.steps[at:] = [*between, *moved, *rest]
     return True
+
+
+def _has_effect(step: Step) -> bool:
+    """Whether it must stay behind others with side effects that come before it."""
+    work = step.work
+    if isinstance(work, HostCall):
+        return work.root.has_side_effect
+    inside = (
+        [work.condition, work.body] if isinstance(work, Loop) else work.blocks if isinstance(work, Branches) else []
+    )
+    return any(_has_effect(x) for block in inside for x in block.steps)
 
 
 def _merge(block: Block, homes: Homes, copy: Step) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tinyxla.backends.numba.loops import (
     Buffer,
+    Call,
     Compute,
     Kernel,
     Literal,
@@ -67,6 +68,9 @@ class _Canonical:
             elif isinstance(statement, Multiply):
                 matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
                 lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.more)))}")
+            elif isinstance(statement, Call):
+                places = " ".join(f"{self.numbers[buffer.name]} {text(index)}" for buffer, index in statement.places)
+                lines.append(f"call {statement.routine} {places}")
             else:
                 bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
                 initials = " ".join(text(carried.initial) for carried in statement.carried)

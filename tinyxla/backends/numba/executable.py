@@ -99,7 +99,8 @@ class CompiledModule:
 
     # --- schedule
 
-    def _emit(self, block: Block, schedule: Schedule) -> None:
+    def _emit(self, block: Block, schedule: Schedule, repeats: int = 1) -> None:
+        """The steps of a block that runs about so often in one call."""
         for step in block.steps:
             work = step.work
             if isinstance(work, HostCall):
@@ -107,16 +108,16 @@ class CompiledModule:
                 schedule.host(self._callback_address, len(self._host_calls) - 1)
             elif isinstance(work, Product):
                 a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
-                product_step(work.root).append(schedule, a, b, c)
+                product_step(work.root, repeats).append(schedule, a, b, c)
             elif isinstance(work, Loop):
-                self._emit_loop(work, schedule)
+                self._emit_loop(work, schedule, repeats * _ITERATIONS)
             elif isinstance(work, Branches):
-                self._emit_branches(work, schedule)
+                self._emit_branches(work, schedule, repeats)
             elif work.extent:
                 slots = [self._slot(x) for x in work.arguments]
                 schedule.kernel(compile_kernel(work.kernel), slots, work.extent, work.grain)
 
-    def _emit_loop(self, loop: Loop, schedule: Schedule) -> None:
+    def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()
         turns = [
             (self._slot(turn.initial), *map(self._slot, turn.buffers), *(self._slots[p] for p in turn.pointers))
@@ -127,9 +128,9 @@ class CompiledModule:
             schedule.move(following, first)
             schedule.move(spare, second)
         schedule.place(again)
-        self._emit(loop.condition, schedule)
+        self._emit(loop.condition, schedule, repeats)
         schedule.jump_unless(self._slot(loop.condition.results[0]), done)
-        self._emit(loop.body, schedule)
+        self._emit(loop.body, schedule, repeats)
         for *_, current, following, spare in turns:
             schedule.move(current, following)
             schedule.move(following, spare)
@@ -137,7 +138,7 @@ class CompiledModule:
         schedule.jump(again)
         schedule.place(done)
 
-    def _emit_branches(self, branches: Branches, schedule: Schedule) -> None:
+    def _emit_branches(self, branches: Branches, schedule: Schedule, repeats: int) -> None:
         labels = [schedule.label() for _ in branches.blocks]
         done = schedule.label()
         index = self._slot(branches.index)
@@ -147,7 +148,7 @@ class CompiledModule:
             schedule.switch(index, labels)
         for label, block in zip(labels, branches.blocks, strict=True):
             schedule.place(label)
-            self._emit(block, schedule)
+            self._emit(block, schedule, repeats)
             for pointer, result in zip(branches.results, block.results, strict=True):
                 schedule.move(self._slots[pointer], self._slot(result))
             schedule.jump(done)
@@ -201,6 +202,11 @@ class CompiledModule:
                 source = print_python(work.kernel)
                 found.append(KernelInfo(work.kernel.name, source, work.extent, arguments, tuple(lines)))
         return found
+
+    @property
+    def temporary_bytes(self) -> int:
+        """The memory for what is neither argument nor result."""
+        return self._arena_bytes
 
     def as_text(self) -> str:
         """The plan: steps in order with the shapes they read and write, and the memory for temporaries."""
@@ -322,6 +328,7 @@ def _allocator(shape: Shape) -> Callable[[], Array]:
 
 
 _SMALL = 1 << 14  # bytes
+_ITERATIONS = 64  # of a loop, for want of knowledge
 _DATA = object.__basicsize__  # NumPy's array object begins with the header of any object, then the address of the data
 _address = ctypes.c_void_p.from_address
 

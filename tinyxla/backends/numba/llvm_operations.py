@@ -71,6 +71,18 @@ def _maximum(x: Any, y: Any, reassociate: bool = False) -> Any:
     return x.intrinsic("maximum", y, flags="nsz ")
 
 
+def _chain(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Of zero and anything zero; with `either`, of anything and zero, too."""
+
+    def apply(g: Any, d: Any, either: bool = False) -> Any:
+        real = _imaginary_of_real(g.real if isinstance(g, Complex) else g)
+        zero = Complex(real, real) if isinstance(g, Complex) else real
+        is_zero = g.equal(zero) | d.equal(zero) if either else g.equal(zero)
+        return _select(is_zero, zero, product(g, d))
+
+    return apply
+
+
 def _clamp(low: Any, x: Any, high: Any) -> Any:
     return _minimum(_maximum(x, low), high)
 
@@ -85,6 +97,8 @@ _FLOAT: Mapping[str, Callable[..., Any]] = {
     "atan2": elementary.atan2,
     "cbrt": elementary.cbrt,
     "ceil": lambda x: x.ceil(),
+    "chain-divide": _chain(operator.truediv),
+    "chain-multiply": _chain(_multiply),
     "clamp": _clamp,
     "compare": _compare,
     "complex": Complex,
@@ -189,6 +203,8 @@ def _of_ordered(after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
     "abs": complex_numbers.absolute,
     "add": _each_part(_add),
+    "chain-divide": _chain(complex_numbers.divide),
+    "chain-multiply": _chain(operator.mul),
     "compare": _compare,
     "cosh": complex_numbers.cosh,
     "cosine": complex_numbers.cos,
@@ -228,8 +244,8 @@ INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
 
 # What is one to three instructions is written where it is used, all else is a function.
 INLINE = frozenset(
-    "abs add and ceil clamp compare complex divide floor imag is-finite maximum minimum multiply negate not or real"
-    " round-nearest-even select sqrt subtract xor copy".split()
+    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"
+    " minimum multiply negate not or real round-nearest-even select sqrt subtract xor copy".split()
 )
 
 # The results of these are operands or small integers, which a 16-bit float holds as they are.

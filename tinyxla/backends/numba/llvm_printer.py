@@ -35,6 +35,7 @@ from tinyxla.backends.numba.llvm_operations import (
 from tinyxla.backends.numba.llvm_scalar import Emitter, LlvmScalar, constant
 from tinyxla.backends.numba.loops import (
     Buffer,
+    Call,
     Carried,
     Compute,
     Index,
@@ -196,6 +197,9 @@ class _Printer:
                 self._store(statement)
             elif isinstance(statement, Multiply):
                 self._multiply(statement)
+            elif isinstance(statement, Call):
+                addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
+                self._call(routine_name(statement.routine), [f"ptr {address}" for address in addresses])
             else:
                 self._loop(statement)
 
@@ -281,7 +285,9 @@ class _Printer:
         matrices = (x.result, x.left, x.right)
         integers: list[Index] = [*x.sizes, *(m.pitch for m in matrices), *(int(m.transposed) for m in matrices[1:])]
         arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.more)]
-        name = multiplier_name(x.result.buffer.type)
+        self._call(multiplier_name(x.result.buffer.type), arguments)
+
+    def _call(self, name: str, arguments: Sequence[str]) -> None:
         self.emitter.line(f"call void @{name}({', '.join(arguments)})")
         types = ", ".join(argument.split()[0] for argument in arguments)
         self.emitter.declarations.add(f"declare void @{name}({types})")
@@ -335,7 +341,7 @@ class _Printer:
     def _annotate(self, loop: Loop) -> str:
         """What LLVM should know of an innermost loop, as the suffix of its branch: that its iterations do not meet in
         memory, and whether to mask its tail."""
-        if any(isinstance(statement, (Loop, Multiply)) for statement in loop.body):
+        if any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body):
             return ""
         facts: list[str] = []
         if not loop.sequential:
@@ -365,6 +371,11 @@ _INDEXING = (("index", True),)
 def multiplier_name(type: str) -> str:
     """The function that multiplies matrices of this element type."""
     return f"tinyxla_multiply_{type}"
+
+
+def routine_name(routine: str) -> str:
+    """The function that a `Call` calls."""
+    return f"tinyxla_{routine}"
 
 
 def _iterations(loop: Loop) -> float:

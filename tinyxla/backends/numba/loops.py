@@ -132,7 +132,16 @@ class Multiply:
     more: Index = 0
 
 
-Statement = Compute | Load | Store | Loop | Multiply
+@dataclass(slots=True)
+class Call:
+    """A native function that `blas.provide_routine` names, with the addresses of elements: of all that it takes, as
+    Fortran wants it. It may read and write what is there, and what follows."""
+
+    routine: str
+    places: tuple[tuple[Buffer, Index], ...]
+
+
+Statement = Compute | Load | Store | Loop | Multiply | Call
 
 
 @dataclass(slots=True)
@@ -206,6 +215,9 @@ class Builder:
         self, result: Matrix, left: Matrix, right: Matrix, sizes: tuple[Index, Index, Index], more: Index = 0
     ) -> None:
         self._blocks[-1].append(Multiply(result, left, right, sizes, more))
+
+    def call(self, routine: str, *places: tuple[Buffer, Index]) -> None:
+        self._blocks[-1].append(Call(routine, places))
 
     def index(self, op: str, left: Index, right: Index) -> Index:
         """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0

@@ -348,7 +348,7 @@ def _within(low: Lowering, index: Index, size: int) -> Operand | None:
     return compare("and", "pred", above, below)
 
 
-def _clamped(low: Lowering, index: Index, size: int) -> Index:
+def clamped(low: Lowering, index: Index, size: int) -> Index:
     return low.builder.index("minimum", low.builder.index("maximum", index, 0), size - 1)
 
 
@@ -381,7 +381,7 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
         within = None if certain else _within(low, index, size)
         if within is not None:
             inside.append(within)
-            index = _clamped(low, index, size)
+            index = clamped(low, index, size)
         place.append(index)
     found = low.value(operand, tuple(place))
     if not inside:
@@ -411,8 +411,8 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     for k in reversed(range(len(operands))):
         size = operands[k].array_shape.dimensions[d]
         local = b.index("subtract", index, starts[k])
-        clamped = _clamped(low, local, size) if len(operands) > 1 else local
-        element = low.value(operands[k], (*coordinates[:d], clamped, *coordinates[d + 1 :]))
+        inside = clamped(low, local, size) if len(operands) > 1 else local
+        element = low.value(operands[k], (*coordinates[:d], inside, *coordinates[d + 1 :]))
         if found is None:
             found = element
         else:
@@ -441,7 +441,7 @@ def start_index(low: Lowering, indices: Instruction, place: Coordinates, last: i
         return min(max(value.value, 0), last)
     if value.type == "u64":  # whose values may be negative as an index
         value = low.builder.compute("minimum", "u64", value, Literal("u64", last))
-    return _clamped(low, low.builder.compute("convert", INDEX, value), last + 1)
+    return clamped(low, low.builder.compute("convert", INDEX, value), last + 1)
 
 
 def _dynamic_slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -487,7 +487,7 @@ _MOVEMENT: dict[str, Callable[[Lowering, Instruction, Coordinates], Operand]] = 
 
 # --- inside a computation of scalars ----------------------------------------------------------------------------------
 
-_UNBOUNDED = 1 << 62  # iterations
+UNBOUNDED = 1 << 62  # iterations
 
 
 def _reduce(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Operand]:
@@ -505,7 +505,7 @@ def _while(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Oper
     initial = [low.value(o, ()) for o in x.operands]
     condition, body = x.attributes.condition, x.attributes.body
     (first,) = low.apply(condition, initial)
-    with low.loop(0, _if(low, first, _UNBOUNDED), initial, sequential=True) as (_, loop):
+    with low.loop(0, if_(low, first, UNBOUNDED), initial, sequential=True) as (_, loop):
         updated = low.apply(body, [c.inside for c in loop.carried])
         for slot, value in zip(loop.carried, updated, strict=True):
             slot.updated = value
@@ -518,7 +518,7 @@ def _conditional(low: Lowering, x: Instruction, coordinates: Coordinates) -> lis
     branches = x.attributes.branch_computations
     found: list[Operand] = [zero(o.array_shape) for o in branches[0].outputs]
     for number, branch in enumerate(branches):
-        with low.loop(0, _if(low, _is_chosen(low, index, number, len(branches)), 1), found, sequential=True) as (
+        with low.loop(0, if_(low, is_chosen(low, index, number, len(branches)), 1), found, sequential=True) as (
             _,
             loop,
         ):
@@ -528,12 +528,12 @@ def _conditional(low: Lowering, x: Instruction, coordinates: Coordinates) -> lis
     return found
 
 
-def _if(low: Lowering, condition: Operand, iterations: int) -> Index:
+def if_(low: Lowering, condition: Operand, iterations: int) -> Index:
     """As many iterations if the condition holds, else none."""
     return low.builder.compute("select", INDEX, condition, Literal(INDEX, iterations), Literal(INDEX, 0))
 
 
-def _is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand:
+def is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand:
     """Whether a conditional takes the branch: of what is out of range the last one."""
     compute = low.builder.compute
     if index.type == "pred":

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tinyxla.backends.numba import convolution, ragged, scalars, scatter, sorting, windows
+from tinyxla.backends.numba import convolution, lapack, ragged, scatter, small_arrays, small_lanes, sorting, windows
 from tinyxla.backends.numba.lowering import LoweredKernel, Users
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
@@ -32,9 +32,17 @@ class OwnNest(NamedTuple):
 
 
 OWN_NESTS: dict[str, OwnNest] = {
-    "conditional": OwnNest(scalars.supports, scalars.lower),
+    "cholesky": OwnNest(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
+    "Eigh": OwnNest(lapack.supports, lapack.eigh),
+    "LuDecomposition": OwnNest(lapack.supports, lapack.lu),
+    "LuPivotsToPermutation": OwnNest(lapack.supports_permutation, lapack.permutation),
+    "Qr": OwnNest(lapack.supports, lapack.qr),
+    "Svd": OwnNest(lapack.supports, lapack.svd),
+    "triangular-solve": OwnNest(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
+    "conditional": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
     "convolution": OwnNest(convolution.supports, convolution.lower),
     "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
+    "lanes": OwnNest(small_arrays.supports, small_lanes.lower, small_arrays.updates),
     "opt-barrier": OwnNest(lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}),
     "ragged-dot": OwnNest(ragged.supports, ragged.lower),
     "reduce-window": OwnNest(windows.supports_reduce, windows.lower_reduce),
@@ -42,7 +50,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
     "topk": OwnNest(sorting.supports_top, sorting.lower_top),
-    "while": OwnNest(scalars.supports, scalars.lower),
+    "while": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
 }
 
 

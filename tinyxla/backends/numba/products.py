@@ -64,8 +64,8 @@ def operand_order(x: Instruction, side: int) -> tuple[int, ...] | None:
     return None if _matrix(operand, batch, rows, columns) else (*batch, *rows, *columns)
 
 
-def product_step(x: Instruction) -> MatmulStep:
-    """The step for a product whose operands are batches of matrices as they stand."""
+def product_step(x: Instruction, repeats: int) -> MatmulStep:
+    """The step for a product whose operands are batches of matrices as they stand; it runs about so often."""
     from tinyxla.backends.numba.blas import matmul_step  # here, since SciPy takes long to load and few programs need it
 
     dims: contraction.Dot = x.attributes
@@ -91,4 +91,5 @@ def product_step(x: Instruction) -> MatmulStep:
         transpose_b=b.transposed,
         steps=(a.step, b.step, m * n),
         leading=(a.leading, b.leading, max(n, 1)),
+        repeats=repeats,
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyxla.backends.numba.loops import (
+    Call,
     Compute,
     Index,
     Kernel,
@@ -53,6 +54,8 @@ _FLOAT: Mapping[str, str] = {
     "atan2": "np.arctan2({0}, {1})",
     "cbrt": "np.cbrt({0})",
     "ceil": "np.ceil({0})",
+    "chain-divide": "chain({0}, {1}, {0} / {1})",
+    "chain-multiply": "chain({0}, {1}, {0} * {1}, {either})",
     "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
     "cosh": "np.cosh({0})",
     "cosine": "np.cos({0})",
@@ -128,6 +131,8 @@ _PRED: Mapping[str, str] = {
 _COMPLEX: Mapping[str, str] = {
     "abs": "abs({0})",
     "add": "{0} + {1}",
+    "chain-divide": "chain({0}, {1}, {0} / {1})",
+    "chain-multiply": "chain({0}, {1}, {0} * {1}, {either})",
     "cosh": "np.cosh({0})",
     "cosine": "np.cos({0})",
     "divide": "{0} / {1}",
@@ -165,6 +170,16 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": 
 
 # What NumPy lacks, defined where an expression names it.
 _HELPERS: Mapping[str, str] = {
+    "call": """
+def call(name, *arrays):
+    routine = tinyxla.backends.numba.blas.routine(name)
+    types = [ctypes.c_void_p] * len(arrays)
+    ctypes.CFUNCTYPE(None, *types)(routine)(*(x.ctypes.data for x in arrays))
+""",
+    "chain": """
+def chain(g, d, product, either=False):
+    return type(g)(0) if g == 0 or (either and d == 0) else product
+""",
     "complex_sign": """
 def complex_sign(x):
     return x / abs(x) if x != 0 else x
@@ -269,7 +284,7 @@ def unsigned(x, bits):
     return int(x) & ((1 << bits) - 1)
 """,
 }
-_MODULES = ("math", "ml_dtypes", "scipy.special")
+_MODULES = ("ctypes", "math", "ml_dtypes", "scipy.special", "tinyxla.backends.numba.blas")
 
 
 class _Printer:
@@ -304,6 +319,9 @@ class _Printer:
                 self.lines.append(f"{indent}{element} = {self._operand(statement.value)}")
             elif isinstance(statement, Multiply):
                 self.lines.append(f"{indent}{self._multiply(statement)}")
+            elif isinstance(statement, Call):
+                places = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in statement.places]
+                self.lines.append(f"{indent}call({', '.join([repr(statement.routine), *places])})")
             else:
                 self._loop(statement, indent)
 

@@ -96,7 +96,7 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
             extent = parts[window.index(d)] if d in window else 1
             entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
             vector = (*coordinates[: a.index_vector_dim], *entry, *coordinates[a.index_vector_dim :])
-            place[d], fits = _place(low, low.value(indices, vector), sizes[d] - extent)
+            place[d], fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
             inside = fits if inside is None else b.compute("and", "pred", inside, fits)
         for d, c in pairs:
             place[d] = coordinates[c]
@@ -150,7 +150,7 @@ def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[i
     return cut, max(1, wanted)
 
 
-def _place(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:
+def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:
     """An index as a place, and whether it is one from 0 to `last`."""
     b = low.builder
     place = b.compute("convert", INDEX, index)
@@ -172,11 +172,11 @@ def _targets(x: Instruction, plan: Plan, users: Users) -> tuple[list[Storage], l
             targets.append(taken[k])
         else:
             targets.append(Partial(x.operands[k].array_shape))
-            copies.append(_copy(x.operands[k], targets[-1], plan))
+            copies.append(copied(x.operands[k], targets[-1], plan))
     return targets, copies
 
 
-def _copy(source: Instruction, target: Storage, plan: Plan) -> LoweredKernel:
+def copied(source: Instruction, target: Storage, plan: Plan) -> LoweredKernel:
     low = Lowering("copy", plan)
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):

@@ -1,0 +1,200 @@
+"""Every public name of JAX's modules is here too, or listed with the reason why not, and takes the same keywords."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tinyxla as tx
+
+MODULES = (
+    "",
+    "lax",
+    "numpy",
+    "numpy.linalg",
+    "numpy.fft",
+    "nn",
+    "nn.initializers",
+    "random",
+    "tree",
+    "tree_util",
+    "dtypes",
+    "errors",
+    "ops",
+    "flatten_util",
+    "typing",
+    "stages",
+)
+
+ONE_DEVICE = "there is one device, so nothing is distributed, placed or transferred"
+INTERNAL = "machinery of JAX: what is inside here is another"
+MUTABLE = "arrays are immutable; there are no references to mutable ones"
+KEYS = "keys are arrays of two words of one generator, and may be used again"
+NO_SUCH_TYPE = "an element type that the XLA documents do not have"
+NOT_YET = "not built"
+
+ABSENT: dict[str, dict[str, str]] = {
+    "": {
+        **dict.fromkeys(
+            "NamedSharding P Shard array_garbage_collection_guard auto_pcast copy_to_host_async distributed host_count "
+            "host_id host_ids make_array_from_callback make_array_from_process_local_data make_mesh memory "
+            "make_array_from_single_device_arrays reshard set_mesh shard_map sharding smap thread_guard transfer_guard "
+            "remove_size_one_mesh_axis_from_type transfer_guard_device_to_device transfer_guard_device_to_host "
+            "transfer_guard_host_to_device pmap".split(),
+            ONE_DEVICE,
+        ),
+        **dict.fromkeys(
+            "ad allow_f16_reductions api_util enable_checks explain_cache_misses interpreters lib live_arrays "
+            "jax2tf_associative_scan_reductions make_user_context monitoring no_execution no_tracing "
+            "softmax_custom_jvp version ds fwd_and_bwd profiler".split(),
+            INTERNAL,
+        ),
+        **dict.fromkeys("Ref empty_ref free_ref freeze new_ref ref".split(), MUTABLE),
+        **dict.fromkeys(
+            "debug_key_reuse default_prng_impl enable_custom_prng legacy_prng_key threefry_partitionable".split(), KEYS
+        ),
+        "dlpack": "arrays have __dlpack__, and numpy.from_dlpack reads it",
+        "export": "graphs are exchanged as HLO text",
+        "image": NOT_YET,
+    },
+    "lax": {
+        **dict.fromkeys("DotAlgorithm DotAlgorithmPreset".split(), "products are computed in the operands' type"),
+        **dict.fromkeys("after_all create_token dce_sink".split(), "tokens are made by tinyxla.xla"),
+        **dict.fromkeys("pcast precv psend ragged_all_to_all".split(), ONE_DEVICE),
+    },
+    "numpy": {
+        **dict.fromkeys("float6_e2m3fn float6_e3m2fn int1 uint1".split(), NO_SUCH_TYPE),
+        **dict.fromkeys("ComplexWarning character flexible object_".split(), "names of NumPy's that no array has"),
+        **dict.fromkeys("frompyfunc ufunc place i0".split(), NOT_YET),
+    },
+    "nn": dict.fromkeys("get_scaled_dot_general_config scaled_dot_general scaled_matmul".split(), NOT_YET),
+    "nn.initializers": dict.fromkeys(["delta_orthogonal", "orthogonal"], NOT_YET),
+    "random": {**dict.fromkeys("binomial multinomial".split(), NOT_YET), "key_dtype": KEYS},
+    "tree_util": {"default_registry": INTERNAL},
+    "errors": {
+        "InconclusiveDimensionOperation": "shapes have no symbols",
+        "KeyReuseError": KEYS,
+    },
+    "stages": {"CompilerOptions": INTERNAL},
+}
+
+
+def pair(name: str) -> tuple[ModuleType, Any]:
+    theirs = importlib.import_module(f"jax.{name}".rstrip("."))
+    ours: Any = tx
+    for part in filter(None, name.split(".")):
+        ours = getattr(ours, part)
+    return theirs, ours
+
+
+def public(module: ModuleType) -> set[str]:
+    """Public names that are no primitives, and no modules of Python's that are merely imported there."""
+    return {
+        n
+        for n in dir(module)
+        if not n.startswith("_")
+        and not n.endswith("_p")
+        and not (isinstance(getattr(module, n), ModuleType) and not getattr(module, n).__name__.startswith("jax"))
+    }
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_name_is_there_or_accounted_for(name: str) -> None:
+    theirs, ours = pair(name)
+    missing = {n for n in public(theirs) if not hasattr(ours, n)}
+    absent = ABSENT.get(name, {})
+    assert sorted(missing - absent.keys()) == []
+    there = {n for n in absent if hasattr(ours, n)}
+    assert sorted(there - {"pmap"}) == [], "listed as absent"
+    assert sorted(absent.keys() - public(theirs) - {"pmap"}) == [], "JAX does not have these"
+
+
+# Keywords that nothing is done with, so that functions need not carry them.
+_OF_DEVICES = {"out_sharding", "device", "sharding", "in_sharding", "out_shardings", "spmd_axis_name"}
+_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+# What else is not taken. `out` is None in all of JAX; `where` is of ufuncs.
+OTHER_KEYWORDS: dict[str, set[str]] = {
+    **{
+        f"numpy.{n}": {"out", "where"}
+        for n in (
+            "add bitwise_and bitwise_or bitwise_xor isneginf isposinf logaddexp logaddexp2 logical_and logical_or "
+            "logical_xor maximum minimum modf multiply nanargmax nanargmin nanmean negative subtract".split()
+        )
+    },
+    **{f"numpy.{n}": {"out", "where", "mean"} for n in ("nanstd", "nanvar", "std", "var")},
+    **{f"numpy.{n}": {"weights"} for n in ("percentile", "nanpercentile", "quantile", "nanquantile")},
+    **{
+        f"numpy.{n}": {"size", "fill_value"}
+        for n in ("compress", "extract", "intersect1d", "setdiff1d", "setxor1d", "union1d")
+    },
+    **{f"numpy.{n}": {"preferred_element_type", "precision"} for n in ("convolve", "correlate", "vecdot")},
+    **{f"numpy.linalg.{n}": {"preferred_element_type", "precision"} for n in ("matmul", "tensordot", "vecdot")},
+    **{f"numpy.{n}": {"dtype"} for n in ("argsort", "corrcoef", "cov", "ravel_multi_index")},
+    **{
+        f"numpy.{n}": {"a", "x", "x1", "x2", "b"}
+        for n in "around fmax fmin isclose iscomplex isreal round trunc".split()
+    },
+    **{f"random.{n}": {"mode"} for n in ("categorical", "choice", "gumbel")},
+    **{f"random.{n}": {"dtype"} for n in ("key", "wrap_key_data")},
+    **{f"tree.{n}_with_path": {"is_leaf_takes_path"} for n in ("flatten", "leaves", "map")},
+    **{f"tree_util.tree_{n}_with_path": {"is_leaf_takes_path"} for n in ("flatten", "leaves", "map")},
+    **{f"{n}": {"concrete"} for n in ("checkpoint", "remat")},
+    "make_jaxpr": {"axis_env"},
+    "lax.exp2": {"accuracy"},
+    "lax.mul": {"out_dtype"},
+    "lax.ragged_dot": {"group_offset"},
+    "lax.ragged_dot_general": {"group_offset"},
+    "numpy.array_repr": {"max_line_width", "precision", "suppress_small"},
+    "numpy.array_str": {"a", "max_line_width", "precision", "suppress_small"},
+    "numpy.delete": {"assume_unique_indices"},
+    "numpy.einsum": {"_dot_general"},
+    "numpy.empty_like": {"prototype"},
+    "numpy.from_dlpack": {"copy"},
+    "numpy.isin": {"method"},
+    "numpy.polymul": {"trim_leading_zeros"},
+    "numpy.save": {"allow_pickle"},
+    "numpy.take_along_axis": {"wrap_negative_indices"},
+    "numpy.trim_zeros": {"axis"},
+    "numpy.unique": {"sorted"},
+    "numpy.linalg.lstsq": {"numpy_resid"},
+    "numpy.linalg.matrix_rank": {"tol"},
+    "numpy.linalg.pinv": {"rcond"},
+    "numpy.linalg.slogdet": {"method"},
+    "numpy.linalg.svd": {"subset_by_index"},
+    "nn.standardize": {"algorithm"},
+    "dtypes.canonicalize_dtype": {"allow_extended_dtype"},
+    "dtypes.issubdtype": {"a", "b"},
+    "dtypes.result_type": {"return_weak_type_flag"},
+}
+
+
+def keywords(function: Any) -> tuple[set[str], bool] | None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    return {p.name for p in parameters if p.kind in _KINDS}, anything
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_functions_take_the_keywords_of_jax(name: str) -> None:
+    theirs, ours = pair(name)
+    lacking: dict[str, list[str]] = {}
+    for n in sorted(public(theirs)):
+        function = getattr(theirs, n)
+        if not callable(function) or isinstance(function, type) or not hasattr(ours, n):
+            continue
+        wanted, found = keywords(function), keywords(getattr(ours, n))
+        if wanted is None or found is None or found[1]:
+            continue
+        less = wanted[0] - found[0] - _OF_DEVICES - OTHER_KEYWORDS.get(f"{name}.{n}".lstrip("."), set())
+        if less:
+            lacking[n] = sorted(less)
+    assert lacking == {}

@@ -1,0 +1,112 @@
+"""Transformations compose in any order: `compositions.py` says which over what, and has JAX's values for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import compositions
+import jax
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla.ops import contraction, elementwise, indexing
+from tinyxla.ops.op import Linear, Partials
+from tinyxla.transforms.computations import clear_transformed
+
+CASES = list(compositions.cases())
+FIRST = {(f, path[0]) for f, path in CASES}
+EXPECTED = dict(np.load(compositions.GOLDEN))
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Iterator[None]:
+    """All in 64 bits, so that what differs is wrong."""
+    tx.config.update("enable_x64", True)
+    try:
+        yield
+    finally:
+        tx.config.update("enable_x64", False)
+
+
+def distance(case: tuple[str, tuple[str, ...]], jitted: bool = False) -> float:
+    """How far the value is from JAX's, as a part of it."""
+    function = compositions.transformed(tx, *case)
+    found = np.asarray((tx.jit(function) if jitted else function)(compositions.START))
+    expected = EXPECTED[compositions.key(*case)]
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    return float(np.max(np.abs(found - expected) / (1 + np.abs(expected))))
+
+
+def test_all_are_known() -> None:
+    """Else run `python tests/compositions.py`."""
+    assert EXPECTED.keys() == {compositions.key(*case) for case in CASES}
+
+
+@pytest.mark.parametrize(("function", "first"), sorted(FIRST))
+def test_as_in_jax(function: str, first: str) -> None:
+    wrong = {
+        compositions.key(*case): found
+        for case in CASES
+        if case[0] == function and case[1][0] == first and not (found := distance(case)) < 1e-8
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("function", compositions.FUNCTIONS)
+def test_compiled_as_a_whole(function: str) -> None:
+    """A sample, since most cases have a `jit` somewhere."""
+    several = [case for case in CASES if case[0] == function and "jit" not in case[1]]
+    wrong = {compositions.key(*case): found for case in several[5::41] if not (found := distance(case, True)) < 1e-8}
+    assert not wrong
+
+
+def test_expected_values_are_those_of_this_jax() -> None:
+    with jax.enable_x64(True):
+        for case in CASES[7::211]:
+            found = jax.jit(compositions.transformed(jax, *case))(compositions.START)
+            np.testing.assert_allclose(found, EXPECTED[compositions.key(*case)], rtol=1e-8, atol=1e-8)
+
+
+# --- planted errors ---------------------------------------------------------------------------------------------------
+
+
+def _wrong_sine(monkeypatch: Any) -> None:
+    partial = elementwise.sin.derivative.partials[0]  # type: ignore[union-attr]
+    monkeypatch.setattr(elementwise.sin, "derivative", Partials((lambda *a, **k: partial(*a, **k) * 1.001,)))  # type: ignore[misc]
+
+
+def _wrong_product(monkeypatch: Any) -> None:
+    batch = contraction.dot.batch
+    monkeypatch.setattr(contraction.dot, "batch", lambda size, x, axes, **k: batch(size, x[::-1], axes[::-1], **k))
+
+
+def _wrong_update(monkeypatch: Any) -> None:
+    rule = indexing.dynamic_update_slice.derivative
+    assert isinstance(rule, Linear)
+    swapped = lambda *a, **k: (rule.transpose(*a, **k)[0] * 0, *rule.transpose(*a, **k)[1:])  # noqa: E731
+    monkeypatch.setattr(indexing.dynamic_update_slice, "derivative", rule._replace(transpose=swapped))
+
+
+PLANTED = {
+    "a derivative that is a little wrong": (_wrong_sine, "loops", ("grad",)),
+    "operands exchanged by a batch rule": (_wrong_product, "dense", ("vmap over columns",)),
+    "a cotangent that is lost": (_wrong_update, "indices", ("grad",)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_errors_show(name: str, monkeypatch: Any) -> None:
+    plant, function, path = PLANTED[name]
+    assert distance((function, path)) < 1e-8
+    plant(monkeypatch)
+    clear_transformed()
+    try:
+        found = distance((function, path))
+    except Exception:
+        return
+    finally:
+        clear_transformed()
+    assert not found < 1e-8

@@ -1,0 +1,525 @@
+"""Functions with rules of their own - derivatives, batching, checkpoints, implicit ones - compared with JAX.
+
+Each program takes the package, `jax` or `tinyxla`, and runs in both.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax import ad_checkpoint, custom_batching, custom_derivatives  # noqa: F401 - attributes of jax once imported
+
+import tinyxla as tx
+from tinyxla import compilation
+
+V = np.float32([0.5, -1.25, 2.0])
+A = np.float32([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]])
+
+# --- functions of a vector, with rules that are wrong on purpose, so that it shows whether they are used --------------
+
+
+def by_jvp(jx: Any) -> Callable[..., Any]:
+    jnp = jx.numpy
+
+    @jx.custom_jvp
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return jnp.sin(x) * y
+
+    @f.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        (x, y), (dx, dy) = primals, tangents
+        return f(x, y), 3 * jnp.cos(x) * y * dx + 5 * jnp.sin(x) * dy
+
+    return f
+
+
+def by_jvps(jx: Any) -> Callable[..., Any]:
+    jnp = jx.numpy
+
+    @jx.custom_jvp
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return jnp.sin(x) * y
+
+    f.defjvps(lambda dx, ans, x, y: 3 * ans * dx, None)
+    return f
+
+
+def by_vjp(jx: Any) -> Callable[..., Any]:
+    jnp = jx.numpy
+
+    @jx.custom_vjp
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return {"a": jnp.sin(x) * y}["a"]
+
+    def fwd(x: Any, y: Any) -> Any:
+        return f(x, y), {"cos": jnp.cos(x), "rest": (y, x)}
+
+    def bwd(residuals: Any, g: Any) -> Any:
+        y, x = residuals["rest"]
+        return 3 * residuals["cos"] * y * g, (5 * jnp.sin(x) * g).sum().reshape(jnp.shape(y))
+
+    f.defvjp(fwd, bwd)
+    return f
+
+
+def by_gradient(jx: Any) -> Callable[..., Any]:
+    @jx.custom_gradient
+    def f(x: Any) -> Any:
+        return jx.numpy.sin(x), lambda g: 7 * g * x
+
+    return f
+
+
+def by_vmap(jx: Any) -> Callable[..., Any]:
+    @jx.custom_batching.custom_vmap
+    def f(x: Any) -> Any:
+        return jx.numpy.sin(x)
+
+    @f.def_vmap
+    def _(axis_size: int, in_batched: Any, x: Any) -> Any:
+        return jx.numpy.sin(x) + axis_size * 10, True
+
+    return f
+
+
+def by_checkpoint(jx: Any, policy: str | None = None) -> Callable[..., Any]:
+    named = jx.ad_checkpoint.checkpoint_name
+    keep = {
+        None: None,
+        "dots": jx.checkpoint_policies.dots_saveable,
+        "all": jx.checkpoint_policies.everything_saveable,
+        "named": jx.checkpoint_policies.save_only_these_names("product"),
+        "unnamed": jx.checkpoint_policies.save_anything_except_these_names("product"),
+    }[policy]
+
+    @functools.partial(jx.checkpoint, policy=keep)
+    def f(x: Any) -> Any:
+        return jx.numpy.sin(named(A @ jx.numpy.sin(x), "product")) * x
+
+    return f
+
+
+def by_root(jx: Any) -> Callable[..., Any]:
+    def newton(f: Any, x: Any) -> Any:
+        return jx.lax.fori_loop(0, 12, lambda _, x: x - f(x) / jx.jvp(f, (x,), (jx.numpy.ones_like(x),))[1], x)
+
+    def f(x: Any) -> Any:
+        return jx.lax.custom_root(
+            lambda z: z**3 + z - x, jx.numpy.zeros_like(x), newton, lambda g, y: y / g(jx.numpy.ones_like(y))
+        )
+
+    return f
+
+
+def by_linear_solve(jx: Any) -> Callable[..., Any]:
+    def dense(matvec: Any, b: Any) -> Any:
+        return jx.numpy.linalg.solve(jx.jacfwd(matvec)(b), b)
+
+    def f(x: Any) -> Any:
+        matrix = A + x[:, None] * x * 0.1
+        return jx.lax.custom_linear_solve(lambda v: matrix @ v, jx.numpy.sin(x), dense, dense)
+
+    return f
+
+
+FUNCTIONS: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "custom_jvp": by_jvp,
+    "defjvps": by_jvps,
+    "custom_vjp": by_vjp,
+    "custom_gradient": by_gradient,
+    "custom_vmap": by_vmap,
+    "checkpoint": by_checkpoint,
+    **{f"checkpoint, {p}": functools.partial(by_checkpoint, policy=p) for p in ("dots", "all", "named", "unnamed")},
+    "custom_root": by_root,
+    "custom_linear_solve": by_linear_solve,
+}
+
+
+def total(jx: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: (f(x) * jx.numpy.arange(1.0, 4.0)).sum()
+
+
+def looped(jx: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: jx.lax.scan(lambda c, _: (f(c), c.sum()), x, None, length=3)
+
+
+def branched(jx: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: jx.lax.cond(x[0] > 0, f, lambda x: x, x)
+
+
+USES: dict[str, Callable[[Any, Callable[..., Any]], Any]] = {
+    "value": lambda jx, f: f(V),
+    "jit": lambda jx, f: jx.jit(f)(V),
+    "vmap": lambda jx, f: jx.vmap(f)(A),
+    "jit of vmap of jit": lambda jx, f: jx.jit(jx.vmap(jx.jit(f), 1, 1))(A),
+    "grad": lambda jx, f: jx.grad(total(jx, f))(V),
+    "jit of grad": lambda jx, f: jx.jit(jx.grad(total(jx, f)))(V),
+    "grad of jit": lambda jx, f: jx.grad(total(jx, jx.jit(f)))(V),
+    "grad of grad": lambda jx, f: jx.grad(lambda x: jx.grad(total(jx, f))(x).sum())(V),
+    "grad of jit of grad of jit": lambda jx, f: jx.grad(lambda x: jx.jit(jx.grad(total(jx, jx.jit(f))))(x).sum())(V),
+    "jacrev": lambda jx, f: jx.jacrev(f)(V),
+    "vmap of grad": lambda jx, f: jx.vmap(jx.grad(total(jx, f)))(A),
+    "grad of vmap": lambda jx, f: jx.grad(lambda x: jx.vmap(total(jx, f))(x).sum())(A),
+    "grad of vmap of jit": lambda jx, f: jx.grad(lambda x: jx.vmap(total(jx, jx.jit(f)))(x).sum())(A),
+    "jit of grad of vmap": lambda jx, f: jx.jit(jx.grad(lambda x: jx.vmap(total(jx, f))(x).sum()))(A),
+    "scan": lambda jx, f: looped(jx, f)(V),
+    "grad of scan": lambda jx, f: jx.grad(lambda x: total(jx, lambda x: looped(jx, f)(x)[0])(x))(V),
+    "vmap of grad of scan": lambda jx, f: jx.vmap(jx.grad(lambda x: looped(jx, f)(x)[1].sum()))(A),
+    "grad of vmap of scan": lambda jx, f: jx.grad(lambda x: jx.vmap(looped(jx, f))(x)[1].sum())(A),
+    "grad of cond": lambda jx, f: jx.grad(total(jx, branched(jx, f)))(V),
+    "vmap of grad of cond": lambda jx, f: jx.vmap(jx.grad(total(jx, branched(jx, f))))(A - 1),
+}
+FORWARD_USES: dict[str, Callable[[Any, Callable[..., Any]], Any]] = {
+    "jvp": lambda jx, f: jx.jvp(f, (V,), (V * V,)),
+    "jvp of jit": lambda jx, f: jx.jvp(jx.jit(f), (V,), (V * V,)),
+    "jacfwd": lambda jx, f: jx.jacfwd(f)(V),
+    "hessian": lambda jx, f: jx.hessian(total(jx, f))(V),
+    "jit of hessian of jit": lambda jx, f: jx.jit(jx.hessian(total(jx, jx.jit(f))))(V),
+    "grad of jvp": lambda jx, f: jx.grad(lambda x: jx.jvp(f, (x,), (V,))[1].sum())(V),
+    "jvp of vmap": lambda jx, f: jx.jvp(jx.vmap(f), (A,), (A,)),
+    "linearize": lambda jx, f: jx.linearize(f, V)[1](V),
+    "jvp of scan": lambda jx, f: jx.jvp(looped(jx, f), (V,), (V,)),
+    "third derivative": lambda jx, f: jx.jacfwd(jx.jacfwd(jx.jacfwd(total(jx, f))))(V),
+}
+NO_FORWARD = ("custom_vjp", "custom_gradient")  # JAX has no forward mode of these
+FEW = ("value", "jit of grad", "grad of grad", "vmap of grad of scan", "grad of cond", "hessian")
+
+
+def uses(name: str) -> list[str]:
+    """Those that JAX does not refuse; few for variants."""
+    if name == "custom_vmap":
+        return ["value", "jit", "vmap", "jit of vmap of jit", "scan"]
+    if name in NO_FORWARD:
+        return list(USES)
+    return list(FEW) if "," in name else [*USES, *FORWARD_USES]
+
+
+def both(use: Callable[..., Any], function: Callable[..., Any]) -> tuple[list[Any], list[Any]]:
+    return jax.tree.leaves(use(tx, function(tx))), jax.tree.leaves(use(jax, function(jax)))
+
+
+@pytest.mark.parametrize(("name", "use"), [(name, use) for name in FUNCTIONS for use in uses(name)])
+def test_as_in_jax(name: str, use: str) -> None:
+    ours, theirs = both({**USES, **FORWARD_USES}[use], FUNCTIONS[name])
+    for x, y in zip(ours, theirs, strict=True):
+        assert x.shape == y.shape
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", NO_FORWARD)
+def test_forward_mode_is_the_transpose_of_the_way_back(name: str) -> None:
+    f = FUNCTIONS[name](tx)
+    rows = np.asarray(tx.jacrev(f)(V))
+    for g in (f, tx.jit(f)):
+        np.testing.assert_allclose(tx.jacfwd(g)(V), rows, rtol=1e-5)
+        np.testing.assert_allclose(tx.jvp(g, (V,), (V,))[1], rows @ V, rtol=1e-5)
+    np.testing.assert_allclose(tx.hessian(total(tx, f))(V), tx.jacrev(tx.jacrev(total(tx, f)))(V), rtol=1e-5)
+
+
+# --- how rules are called ---------------------------------------------------------------------------------------------
+
+
+def both_equal(program: Callable[[Any], Any]) -> None:
+    for x, y in zip(jax.tree.leaves(program(tx)), jax.tree.leaves(program(jax)), strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-5)
+
+
+def test_nondiff_arguments_come_first() -> None:
+    def program(jx: Any) -> Any:
+        @functools.partial(jx.custom_jvp, nondiff_argnums=(0, 2))
+        def f(apply: Any, x: Any, power: int, y: Any = 1.0) -> Any:
+            return apply(x) ** power * y
+
+        @f.defjvp
+        def _(apply: Any, power: int, primals: Any, tangents: Any) -> Any:
+            (x, y), (dx, dy) = primals, tangents
+            return f(apply, x, power, y), power * dx + 2 * dy
+
+        @functools.partial(jx.custom_vjp, nondiff_argnums=(0,))
+        def g(limits: Any, x: Any) -> Any:
+            return x * 1
+
+        def fwd(limits: Any, x: Any) -> Any:
+            return g(limits, x), None
+
+        def bwd(limits: Any, residuals: Any, ct: Any) -> Any:
+            return (jx.numpy.clip(ct, *limits),)
+
+        g.defvjp(fwd, bwd)
+        return (
+            jx.grad(lambda x: f(jx.numpy.sin, x, 3, x))(2.0),
+            jx.jit(jx.grad(lambda x: f(jx.numpy.sin, x, 3, y=x)))(2.0),
+            jx.grad(lambda x: 5 * g((-1, 1), x))(2.0),
+            jx.vmap(jx.grad(lambda x: 5 * g((-1, 1), x)))(V),
+        )
+
+    both_equal(program)
+
+
+def test_arguments_and_results_are_pytrees() -> None:
+    def program(jx: Any) -> Any:
+        @jx.custom_vjp
+        def f(params: Any, x: Any) -> Any:
+            return {"y": params["w"] * x, "n": params["n"]}
+
+        def fwd(params: Any, x: Any) -> Any:
+            return f(params, x), (params["w"], x, "a string")
+
+        def bwd(residuals: Any, g: Any) -> Any:
+            _w, x, text = residuals
+            assert text == "a string"
+            return {"w": g["y"] * x * 2, "n": None}, None
+
+        if jx is jax:  # which takes no strings along
+            fwd = lambda params, x: (f(params, x), (params["w"], x))  # noqa: E731
+            bwd = lambda residuals, g: ({"w": g["y"] * residuals[1] * 2, "n": None}, None)  # noqa: E731
+        f.defvjp(fwd, bwd)
+
+        def loss(params: Any, x: Any) -> Any:
+            found = f(params, x)
+            return found["y"] * found["n"]
+
+        params = {"w": 3.0, "n": 4.0}
+        return jx.grad(loss, (0, 1))(params, 2.0), jx.jit(jx.grad(loss, (0, 1)))(params, 2.0)
+
+    both_equal(program)
+
+
+def test_rules_see_values_outside_jit() -> None:
+    seen: list[float] = []
+
+    @tx.custom_jvp
+    def f(x: Any) -> Any:
+        return x**2 if x > 0 else x
+
+    @f.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        seen.append(float(primals[0]))
+        return f(*primals), (10 if primals[0] > 0 else 20) * tangents[0]
+
+    assert (float(tx.grad(f)(2.0)), float(tx.grad(f)(-2.0))) == (10, 20)
+    assert seen == [2, -2]
+
+
+def test_integers_and_symbolic_zeros() -> None:
+    def program(jx: Any) -> Any:
+        zeros = jx.custom_derivatives.SymbolicZero
+
+        @jx.custom_jvp
+        def f(x: Any, n: Any) -> Any:
+            return x * n
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            (x, n), (dx, dn) = primals, tangents
+            assert type(dn) is zeros
+            assert dn.shape == ()
+            return f(x, n), 7 * dx
+
+        f.defjvp(rule, symbolic_zeros=True)
+
+        @jx.custom_vjp
+        def g(x: Any, y: Any) -> Any:
+            return x * y
+
+        def fwd(x: Any, y: Any) -> Any:
+            assert x.perturbed
+            assert not y.perturbed
+            return g(x.value, y.value), None
+
+        def bwd(_: Any, cotangents: Any) -> Any:
+            return 5 * cotangents, None
+
+        g.defvjp(fwd, bwd, symbolic_zeros=True)
+        return jx.grad(lambda x: f(x, 3))(2.0), jx.grad(lambda x: g(x, 2.0))(3.0)
+
+    both_equal(program)
+
+
+def test_methods() -> None:
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @functools.partial(tx.custom_jvp, nondiff_argnums=(0,))
+        def __call__(self, x: Any) -> Any:
+            return self.factor * x
+
+        @__call__.defjvp
+        def _rule(self, primals: Any, tangents: Any) -> Any:
+            return self(*primals), -self.factor * tangents[0]
+
+    assert float(tx.grad(Scale(3.0))(1.0)) == -3
+    assert float(tx.jit(tx.grad(Scale(3.0)))(1.0)) == -3
+
+
+def test_equal_programs_are_compiled_once(monkeypatch: Any) -> None:
+    compiled: list[str] = []
+    compile_module = compilation.compile_module
+    monkeypatch.setattr(compilation, "compile_module", lambda m: compiled.append(m.name) or compile_module(m))
+    f = by_vjp(tx)
+
+    def run() -> None:
+        tx.lax.scan(lambda c, _: (f(c), None), V, None, length=2)
+        tx.grad(lambda x: tx.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0].sum())(V)
+
+    run()
+    before = len(compiled)
+    run()
+    assert before
+    assert len(compiled) == before
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def saved(f: Callable[..., Any], capsys: Any) -> list[str]:
+    tx.ad_checkpoint.print_saved_residuals(f, V)
+    return [line.split(" at ")[0] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_is_kept(capsys: Any) -> None:
+    assert saved(by_checkpoint(tx), capsys) == ["f32[3] from argument 0"]
+    assert len(saved(by_checkpoint(tx, "all"), capsys)) > 2
+    assert sorted(saved(by_checkpoint(tx, "dots"), capsys)) == [
+        "f32[3] from argument 0",
+        "f32[3] from get-tuple-element",
+    ]
+    assert saved(by_checkpoint(tx, "named"), capsys) == saved(by_checkpoint(tx, "dots"), capsys)
+    twice = lambda x: by_checkpoint(tx)(by_checkpoint(tx)(x))  # noqa: E731
+    assert len(saved(twice, capsys)) == 2
+
+
+def sines(f: Callable[..., Any], **options: Any) -> int:
+    """How many sines a compiled gradient computes."""
+    kept = tx.checkpoint(f, **options)
+    program = tx.jit(tx.value_and_grad(lambda x: kept(x).sum())).lower(V).compile()
+    return sum(kernel.source.count("sin(") for kernel in program.kernels)
+
+
+def test_what_is_computed_again_is_not_merged() -> None:
+    f = lambda x: tx.numpy.sin(tx.numpy.sin(tx.numpy.sin(x)))  # noqa: E731
+    assert sines(f) > sines(f, policy=tx.checkpoint_policies.everything_saveable)
+
+
+def test_static_arguments_of_checkpoints() -> None:
+    @functools.partial(tx.checkpoint, static_argnums=(1,), static_argnames="twice")
+    def f(x: Any, flag: bool, *, twice: bool = False) -> Any:
+        return tx.numpy.sin(x) * (2 if flag else 1) * (2 if twice else 1)
+
+    assert float(tx.grad(f)(0.0, True, twice=True)) == 4
+    assert float(tx.grad(f)(0.0, False)) == 1
+
+
+# --- linear maps ------------------------------------------------------------------------------------------------------
+
+
+def test_linearize() -> None:
+    def program(jx: Any) -> Any:
+        def f(x: Any, n: Any, p: Any) -> Any:
+            return {"y": jx.numpy.sin(x) * p["w"], "n": n}, {"aux": x}
+
+        value, derivative, aux = jx.linearize(f, V, 3, {"w": A}, has_aux=True)
+        zero = np.zeros((), jax.dtypes.float0)
+        return value, aux, derivative(V, zero, {"w": A})["y"], derivative(V, zero, {"w": 0 * A})["y"]
+
+    both_equal(program)
+    _value, derivative = tx.linearize(lambda x: x if x[0] > 0 else -x, V)  # values are there
+    np.testing.assert_allclose(tx.vmap(derivative)(A), A)
+    np.testing.assert_allclose(tx.jit(derivative)(V), V)
+    with pytest.raises(tx.errors.ShapeError, match=r"must have the shape \(3,\), but is f32\[2\]"):
+        derivative(V[:2])
+    with pytest.raises(tx.errors.ArgumentError, match="must have the structure"):
+        derivative((V,))
+
+
+def test_linear_transpose() -> None:
+    def program(jx: Any) -> Any:
+        struct = jx.ShapeDtypeStruct((3,), np.float32)
+        f = jx.linear_transpose(lambda x, y: (A @ x + y[0] * 2, {"s": jx.numpy.cumsum(y)}), struct, struct)
+        return f((V, {"s": V})), jx.jit(lambda c: jx.linear_transpose(lambda x: c * x[::-1], struct)(V))(2.0)
+
+    both_equal(program)
+    with pytest.raises(tx.errors.DifferentiationError, match="must be linear"):
+        tx.linear_transpose(tx.numpy.sin, V)
+    with pytest.raises(tx.errors.DifferentiationError, match="must be linear"):
+        tx.linear_transpose(lambda x, y: x * y, 1.0, 1.0)
+    with pytest.raises(tx.errors.DifferentiationError, match="must be floating or complex, but one is s32"):
+        tx.linear_transpose(lambda x: 2 * x, 1)
+
+
+def test_closure_convert() -> None:
+    def f(y: Any) -> Any:
+        converted, captured = tx.closure_convert(lambda x: {"r": tx.numpy.sin(x["x"]) * y}, {"x": 1.0})
+        assert len(captured) == 1
+        with pytest.raises(tx.errors.ArgumentError, match="takes arguments of the structure"):
+            converted(1.0, *captured)
+        return converted({"x": 2.0}, *captured)["r"]
+
+    np.testing.assert_allclose(tx.grad(f)(3.0), np.sin(2), rtol=1e-6)
+    np.testing.assert_allclose(tx.jit(tx.grad(f))(3.0), np.sin(2), rtol=1e-6)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def wrong_jvp(rule: Callable[..., Any]) -> Callable[[], Any]:
+    f = tx.custom_jvp(lambda x: x * 2)
+    f.defjvp(rule)
+    return lambda: tx.grad(lambda x: f(x).sum())(V)
+
+
+def wrong_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Callable[[], Any]:
+    f = tx.custom_vjp(lambda x: x * 2)
+    f.defvjp(fwd, bwd)
+    return lambda: tx.grad(lambda x: f(x).sum())(V)
+
+
+def closing_over() -> Any:
+    def outer(w: Any) -> Any:
+        f = tx.custom_jvp(lambda x: x * w)
+        f.defjvp(lambda p, t: (f(*p), t[0]))
+        return f(1.0)
+
+    return tx.grad(tx.jit(outer))(2.0)
+
+
+ERRORS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: tx.grad(tx.custom_jvp(lambda x: x))(1.0), "custom_jvp of <lambda> has no rule; define one with"),
+    (lambda: tx.grad(tx.custom_vjp(lambda x: x))(1.0), "custom_vjp of <lambda> has no rules; define them with"),
+    (lambda: tx.vmap(tx.custom_batching.custom_vmap(lambda x: x))(V), "custom_vmap of <lambda> has no rule"),
+    (wrong_jvp(lambda p, t: t[0]), r"the rule must give a pair \(result, tangent\), but gives"),
+    (wrong_jvp(lambda p, t: (p[0], (t[0], t[0]))), r"the tangent must have the structure \*, .* but has .*\(\*, \*\)"),
+    (wrong_jvp(lambda p, t: (p[0], t[0][:2])), r"the tangent must have the shape of .* f32\[3\], but is f32\[2\]"),
+    (wrong_vjp(lambda x: x, lambda r, g: (g,)), r"the forward rule must give a pair \(result, residuals\)"),
+    (wrong_vjp(lambda x: (x, None), lambda r, g: g), "the backward rule must give a tuple with a cotangent for each"),
+    (wrong_vjp(lambda x: (x, None), lambda r, g: (g, g)), "for each of the 1 arguments"),
+    (wrong_vjp(lambda x: (x, None), lambda r, g: (g[:1],)), r"the cotangent must have the shape .* but is f32\[1\]"),
+    (wrong_vjp(lambda x: (x, None), lambda r, g: ((g, g),)), "the cotangent must have the structure"),
+    (lambda: tx.custom_jvp(3), "custom_jvp takes a function, but got 3"),
+    (lambda: tx.custom_vjp(lambda x: x, nondiff_argnums=(4,))(1.0), "nondiff_argnums has 4, but the call has 1"),
+    (lambda: tx.custom_vjp(lambda x: x, nondiff_argnames="y"), "nondiff_argnames has 'y', but there is no such"),
+    (lambda: tx.custom_jvp(lambda x: x)("text"), "custom_jvp of <lambda>: argument .* which is not an array"),
+    (lambda: tx.custom_jvp(lambda x: x)(1, 2), "custom_jvp of <lambda>: too many positional arguments"),
+    (closing_over, "uses an outer value that a derivative is wanted for, but its rule gives"),
+    (lambda: tx.checkpoint(3), "checkpoint takes a function"),
+    (lambda: tx.lax.custom_root(lambda x: (x, x), 1.0, None, None), "must give what has the structure and shapes"),
+    (
+        lambda: tx.grad(lambda b: tx.lax.custom_linear_solve(lambda x: 2 * x, b, lambda mv, b: b / mv(1.0)))(1.0),
+        "needs a solver of the transposed equation; give transpose_solve",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), ERRORS, ids=[message[:40] for _, message in ERRORS])
+def test_errors(wrong: Callable[[], Any], message: str) -> None:
+    with pytest.raises(tx.errors.TinyxlaError) as caught:
+        wrong()
+    assert re.search(message, str(caught.value), re.DOTALL), str(caught.value)
+    assert "test_custom_rules.py" in str(caught.value)

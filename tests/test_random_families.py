@@ -1,0 +1,83 @@
+"""Distributions made of others, number by number against `jax.random`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla import errors, random
+
+KEY = np.array([0, 7], np.uint32)
+MEAN, COVARIANCE = np.array([1.0, 2], np.float32), np.array([[2.0, 0.5], [0.5, 1]], np.float32)
+CASES: list[tuple[str, tuple[Any, ...]]] = [
+    ("gamma", (2.5, (20,))),
+    ("gamma", (0.3, (20,))),
+    ("gamma", (np.array([0.5, 3.0], np.float32),)),
+    ("loggamma", (0.1, (20,))),
+    ("beta", (2.0, 0.5, (20,))),
+    ("dirichlet", (np.array([0.5, 1, 2], np.float32), (6,))),
+    ("chisquare", (3.0, (9,))),
+    ("f", (3.0, 4.0, (9,))),
+    ("t", (3.0, (9,))),
+    ("generalized_normal", (3.0, (9,))),
+    ("ball", (3, 2, (5,))),
+    ("ball", (2, 1, (4,))),
+    ("multivariate_normal", (MEAN, COVARIANCE, (4,))),
+    ("orthogonal", (3, (2,))),
+    ("orthogonal", (2, (), None, 4)),
+    ("maxwell", ((4,),)),
+    ("double_sided_maxwell", (1.0, 2.0, (4,))),
+    ("wald", (2.0, (9,))),
+    ("pareto", (2.0, (9,))),
+    ("rayleigh", (2.0, (9,))),
+    ("weibull_min", (1.0, 2.0, (5,))),
+    ("triangular", (0.0, 1.0, 3.0, (9,))),
+    ("geometric", (0.3, (9,))),
+    ("geometric", (np.array([0.1, 0.9], np.float32),)),
+    ("poisson", (3.0, (30,))),
+    ("poisson", (40.0, (30,))),
+    ("poisson", (np.array([0.0, 5, 100], np.float32),)),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), CASES)
+def test_numbers_are_those_of_jax(name: str, arguments: tuple[Any, ...]) -> None:
+    found = np.asarray(getattr(random, name)(KEY, *arguments))
+    expected = np.asarray(getattr(jax.random, name)(jax.random.PRNGKey(7), *arguments))
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+
+
+def test_gamma_is_differentiable_and_compiled() -> None:
+    ours = tx.jit(tx.grad(lambda a: random.gamma(KEY, a, (5,)).sum()))(2.5)
+    theirs = jax.grad(lambda a: jax.random.gamma(jax.random.PRNGKey(7), a, (5,)).sum())(2.5)
+    np.testing.assert_allclose(float(ours), float(theirs), 1e-4)
+    ours = tx.grad(lambda a: random.beta(KEY, a, 1.0, (5,)).sum())(0.5)
+    theirs = jax.grad(lambda a: jax.random.beta(jax.random.PRNGKey(7), a, 1.0, (5,)).sum())(0.5)
+    np.testing.assert_allclose(float(ours), float(theirs), 1e-4)
+
+
+@pytest.mark.parametrize("method", ["eigh", "svd"])
+def test_multivariate_normal_by_other_roots(method: str) -> None:
+    x = np.asarray(random.multivariate_normal(KEY, MEAN, COVARIANCE, (4000,), method=method))
+    np.testing.assert_allclose(x.mean(0), MEAN, atol=0.1)
+    np.testing.assert_allclose(np.cov(x.T), COVARIANCE, atol=0.15)
+
+
+def test_refusals() -> None:
+    with pytest.raises(errors.AttributeValueError, match="method must be"):
+        random.multivariate_normal(KEY, MEAN, COVARIANCE, method="lu")
+    with pytest.raises(errors.ShapeError, match=r"\(\.\.\., n, n\)"):
+        random.multivariate_normal(KEY, MEAN, np.eye(3))
+    with pytest.raises(errors.ShapeError, match="at least one dimension"):
+        random.dirichlet(KEY, 1.0)
+    with pytest.raises(errors.DTypeError, match="integers"):
+        random.poisson(KEY, 1.0, dtype="float32")
+    with pytest.raises(errors.AttributeValueError, match="threefry2x32"):
+        random.key(0, impl="rbg")
+    assert random.key_impl(random.key(0, impl="threefry2x32")) == "threefry2x32"
+    assert random.gamma(KEY, np.ones(0, np.float32)).shape == (0,)

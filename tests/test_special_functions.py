@@ -1,0 +1,197 @@
+"""`lax`'s special functions, `lax.values`, attention, and the smaller NumPy functions against JAX and SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import scipy.special
+from jax import numpy as jnp
+
+import tinyxla as tx
+from tinyxla import errors, lax
+from tinyxla import numpy as tnp
+
+ONE = ("lgamma", "digamma", "erfc", "bessel_i0e", "bessel_i1e")
+POSITIVE = np.array([0.2, 0.5, 1.0, 1.7, 3.3, 10.0, 50.0], np.float32)
+ALL = np.concatenate([POSITIVE, np.array([-2.5, -0.3, -1.0, 0.0, np.inf], np.float32)])
+A, B = np.array([0.3, 1.0, 2.5, 7.0], np.float32), np.array([0.5, 2.0, 1.0, 3.0], np.float32)
+X = np.array([0.2, 0.5, 0.7, 0.9], np.float32)
+
+
+def same(ours: Any, theirs: Any, **tolerance: float) -> None:
+    mine, yours = list(map(np.asarray, tx.tree.leaves(ours))), list(map(np.asarray, jax.tree.leaves(theirs)))
+    assert [(x.shape, x.dtype) for x in mine] == [(y.shape, y.dtype) for y in yours]
+    for x, y in zip(mine, yours, strict=True):
+        np.testing.assert_allclose(x, y, **{"rtol": 2e-4, "atol": 2e-4, **tolerance})
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_functions_of_one_argument(name: str) -> None:
+    ours, theirs = getattr(lax, name), getattr(jax.lax, name)
+    same(ours(ALL), theirs(ALL), rtol=3e-6, atol=1e-6)
+    same(tx.jit(tx.vmap(tx.grad(ours)))(POSITIVE), jax.vmap(jax.grad(theirs))(POSITIVE), rtol=2e-5, atol=1e-6)
+    second = jax.vmap(jax.grad(jax.grad(theirs)))(POSITIVE)
+    same(tx.vmap(tx.grad(tx.grad(ours)))(POSITIVE), second, rtol=5e-4, atol=1e-5)
+    assert ours(tnp.ones(2, "bfloat16")).dtype == tnp.bfloat16
+    with pytest.raises(errors.DTypeError, match=f"lax.{name}: not defined for int32"):
+        ours(np.arange(3, dtype=np.int32))
+
+
+def test_log_gamma_in_double_precision() -> None:
+    x = np.linspace(-3.7, 30, 50)
+    with tx.enable_x64():
+        np.testing.assert_allclose(np.asarray(lax.lgamma(x)), scipy.special.gammaln(x), 1e-13, 1e-13)
+        np.testing.assert_allclose(np.asarray(lax.digamma(x)), scipy.special.digamma(x), 1e-12, 1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "by"),
+    [
+        ("igamma", (A, B), (0, 1)),
+        ("igammac", (A, B), (0, 1)),
+        ("betainc", (A, B, X), 2),
+        ("zeta", (A + 1.5, B), ()),
+        ("polygamma", (np.arange(4, dtype=np.float32), B), 1),
+        ("igamma_grad_a", (A, B), ()),
+        ("random_gamma_grad", (A, B), ()),
+    ],
+)
+def test_functions_of_several_arguments(name: str, operands: tuple[Any, ...], by: Any) -> None:
+    ours, theirs = getattr(lax, name), getattr(jax.lax, name)
+    same(tx.jit(ours)(*operands), theirs(*operands), rtol=2e-5)
+    if by != ():
+        expected = jax.grad(lambda *x: theirs(*x).sum(), by)(*operands)
+        same(tx.grad(lambda *x: ours(*x).sum(), by)(*operands), expected, rtol=5e-5)
+
+
+def test_derivatives_that_jax_lacks() -> None:
+    with tx.enable_x64():
+        for function, at in ((lax.zeta, (2.5, 1.5)), (lax.betainc, (1.5, 2.0, 0.3))):
+            found = tx.grad(function)(*at)
+            step = 1e-5
+            expected = (function(at[0] + step, *at[1:]) - function(at[0] - step, *at[1:])) / (2 * step)
+            np.testing.assert_allclose(float(found), float(expected), 1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+def test_mulhi(dtype: Any) -> None:
+    limits = np.iinfo(dtype)
+    x, y = np.random.default_rng(0).integers(limits.min, limits.max, (2, 20), dtype=dtype, endpoint=True)
+    expected = [(int(a) * int(b)) >> limits.bits for a, b in zip(x, y, strict=True)]
+    with tx.enable_x64():
+        assert lax.mulhi(x, y).tolist() == expected
+    with pytest.raises(errors.DTypeError, match="mulhi"):
+        lax.mulhi(1.0, 2.0)
+
+
+def test_values_and_shapes() -> None:
+    same(lax.stack([X, A], 1), jax.lax.stack([X, A], 1))
+    same(lax.unstack(np.ones((2, 3), np.float32), 1), jax.lax.unstack(np.ones((2, 3), np.float32), 1))
+    same(lax.tile(X, [2]), jax.lax.tile(X, [2]))
+    assert (lax.dtype(1), lax.dtype(float), lax.dtype(np.float64(1))) == (np.int32, np.float32, np.float32)
+    assert lax.platform_dependent(3, default=lambda x: x + 1) == 4
+    letters = ("NHWC", "HWIO", "NHWC")
+    for name in ("conv_general_shape_tuple", "conv_transpose_shape_tuple"):
+        given = ((1, 8, 8, 3), (2, 2, 3, 4), (2, 2), "SAME", letters)
+        assert getattr(lax, name)(*given) == getattr(jax.lax, name)(*given)
+    given = ((1, 3, 8, 8), (4, 3, 2, 2), (1, 2), "VALID")
+    assert lax.conv_shape_tuple(*given[:3], "VALID") == (1, 4, 7, 4)
+    assert lax.conv_general_permutations(letters) == jax.lax.conv_general_permutations(letters)
+    with pytest.raises(errors.ShapeError, match="one number for each of 1 dimensions"):
+        lax.tile(X, [2, 2])
+    with pytest.raises(errors.ArgumentError, match="neither a default"):
+        lax.platform_dependent(3, cuda=lambda x: x)
+
+
+ATTENTION: list[dict[str, Any]] = [
+    {},
+    {"is_causal": True},
+    {"bias": np.linspace(0, 1, 120, dtype=np.float32).reshape(1, 4, 5, 6)},
+    {"mask": np.arange(60).reshape(2, 1, 5, 6) % 3 > 0},
+    {"scale": 0.3, "local_window_size": (1, 2)},
+    {"local_window_size": 1, "is_causal": True},
+    {"query_seq_lengths": np.array([3, 5]), "key_value_seq_lengths": np.array([6, 2])},
+    {"return_residual": True},
+]
+
+
+@pytest.mark.parametrize("options", ATTENTION, ids=lambda options: " ".join(options))
+def test_attention(options: dict[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    q = random.normal(size=(2, 5, 4, 8)).astype(np.float32)
+    k, v = random.normal(size=(2, 2, 6, 2, 8)).astype(np.float32)
+    expected = jax.nn.dot_product_attention(q, k, v, **options)
+    same(tx.nn.dot_product_attention(q, k, v, **options), expected, rtol=1e-4, atol=1e-5)
+
+    def loss(m: Any) -> Any:
+        return lambda *x: m.tree.leaves(m.nn.dot_product_attention(*x, **options))[0].sum()
+
+    same(tx.jit(tx.grad(loss(tx), (0, 1)))(q, k, v), jax.grad(loss(jax), (0, 1))(q, k, v), rtol=1e-3, atol=1e-4)
+
+
+def test_attention_without_batch_and_of_wrong_shapes() -> None:
+    x = np.random.default_rng(0).normal(size=(5, 2, 4)).astype(np.float32)
+    same(tx.nn.dot_product_attention(x, x, x), jax.nn.dot_product_attention(x, x, x), rtol=1e-4)
+    with pytest.raises(errors.ShapeError, match="divisor of heads"):
+        tx.nn.dot_product_attention(x, x[:, :1], x)
+
+
+def test_sparse_activations() -> None:
+    x = np.linspace(-2, 2, 10, dtype=np.float32)
+    for name in ("sparse_plus", "sparse_sigmoid"):
+        ours, theirs = getattr(tx.nn, name), getattr(jax.nn, name)
+        same(ours(x), theirs(x), rtol=1e-6)
+        same(tx.vmap(tx.grad(ours))(x), jax.vmap(jax.grad(theirs))(x), rtol=1e-6)
+
+
+# --- numpy ------------------------------------------------------------------------------------------------------------
+
+
+def test_divisors() -> None:
+    a, b = np.random.default_rng(0).integers(-50, 50, (2, 12)).astype(np.int32)
+    for name in ("gcd", "lcm"):
+        ours, expected = getattr(tnp, name), getattr(jnp, name)(a, b)
+        for f in (ours, tx.jit(ours), tx.vmap(ours)):
+            same(f(a, b), expected)
+    same(tnp.gcd(np.uint8(12), np.uint8(18)), jnp.gcd(np.uint8(12), np.uint8(18)))
+    with pytest.raises(errors.DTypeError, match="gcd"):
+        tnp.gcd(1.5, 2)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("order", ["big", "little"])
+def test_bits_of_bytes(axis: int | None, order: str) -> None:
+    random = np.random.default_rng(0)
+    bits, data = random.integers(0, 2, (3, 11)), random.integers(0, 256, (3, 4)).astype(np.uint8)
+    same(tnp.packbits(bits, axis, order), jnp.packbits(bits, axis, order))
+    for count in (None, 5, -3, 100):
+        same(tnp.unpackbits(data, axis, count, order), jnp.unpackbits(data, axis, count, order))
+
+
+def test_polynomials() -> None:
+    same(tnp.poly(np.array([1.0, 2, 3])), jnp.poly(np.array([1.0, 2, 3])))
+    p = np.array([0, 1.0, 2, -3, 0])
+    np.testing.assert_allclose(np.sort_complex(np.asarray(tnp.roots(p))), np.sort_complex(np.roots(p)), 1e-5, 1e-6)
+    given = np.array([1.0, 5, 6, 1]), np.array([1.0, 2])
+    same(tnp.polydiv(*given), jnp.polydiv(*given))
+    x = np.linspace(0, 1, 10, dtype=np.float32)
+    y = (x**2 + np.sin(7 * x) / 10).astype(np.float32)
+    same(tnp.polyfit(x, y, 2), jnp.polyfit(x, y, 2), rtol=1e-2)
+    same(tnp.polyfit(x, y, 2, cov=True), jnp.polyfit(x, y, 2, cov=True), rtol=1e-2)
+    both = np.stack([y, 2 * y], 1)
+    same(tnp.polyfit(x, both, 1, w=x + 1, cov="unscaled"), jnp.polyfit(x, both, 1, w=x + 1, cov="unscaled"), rtol=1e-2)
+
+
+def test_histograms_of_points() -> None:
+    points = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    same(tnp.histogramdd(points, 3), jnp.histogramdd(points, 3))
+    x, y = points.T
+    same(tnp.histogram2d(x, y, [3, 4], density=True), jnp.histogram2d(x, y, [3, 4], density=True))
+    options: dict[str, Any] = {"range": ((-1, 1), None), "weights": x}
+    same(tnp.histogramdd(points, (2, 3), **options), jnp.histogramdd(points, (2, 3), **options))
+    same(tnp.sort_complex(points), jnp.sort_complex(points))
+    same(tnp.mask_indices(3, tnp.triu, 1), jnp.mask_indices(3, jnp.triu, 1))
+    assert [tnp.iterable(x) for x in ([1], 1, np.ones(1), tnp.ones(()))] == [True, False, True, False]

@@ -1,0 +1,385 @@
+"""Factors of matrices and triangular systems: kernels that call SciPy's BLAS and LAPACK, one matrix after the other.
+
+Matrices are row-major here and column-major there. A triangular or Hermitian matrix is handed over as it is, which
+swaps sides and triangles; others are turned on the way in and out. A batch is cut into pieces at fixed places, which
+threads share; each piece has memory of its own for what routines need besides their arguments. What has no result is
+NaN.
+
+A call costs some 50 nanoseconds more than loops written for small matrices would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinyxla.backends.numba.axes import finished, piece_of
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
+from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.compiler.fusion import Plan, results_of
+from tinyxla.hlo import Instruction
+from tinyxla.ops.linear_algebra import TriangularSolve
+from tinyxla.shapes import Shape, element_type
+
+_PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
+_REAL = {"c64": "f32", "c128": "f64"}
+_LARGEST = 384  # rows or columns; of larger matrices, the host's threads make more
+_PIECES = 16  # of a batch
+_CALL = 300  # what a call costs, in simple operations
+_SPLIT = 2000  # work for a matrix from which on threads gain: OpenBLAS hands out its memory to one at a time
+_SIDES = 64  # of right-hand sides that are one part of the work, at least
+_UNTHREADED = 8  # rows or columns for which OpenBLAS uses no threads
+
+Place = tuple[Buffer, Index]
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """Memory that a routine asks for, of an element type: the place and the size, which are two arguments."""
+
+    type: str
+
+
+_Argument = str | float | int | Place | _Workspace  # a letter, a number of the element type, an integer, memory
+
+
+def supports(x: Instruction) -> bool:
+    shape = x.operands[0].array_shape
+    some = all(o.array_shape.size for o in x.operands)
+    return shape.element_type.name in _PREFIXES and some and max(shape.dimensions[-2:]) <= _LARGEST
+
+
+class _Matrices:
+    """Emits the kernel of one instruction, over the matrices of its first operand, or parts of their work."""
+
+    def __init__(self, x: Instruction, plan: Plan, users: Users, cost: int, parts: int = 1) -> None:
+        """`cost` is what an element of the last operand costs, in simple operations."""
+        results = results_of(x, users)
+        self.x, self.low = x, Lowering(x.op.name.replace("-", "_"), plan, results)
+        self.b = self.low.builder
+        self.kind = x.operands[0].array_shape.element_type.name
+        *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
+        self.count = math.prod(batch)
+        self.results: dict[int, Storage] = {r.attributes.index if r is not x else 0: r for r in results}
+        self.sizes = (self.rows, self.columns, *x.operands[-1].array_shape.dimensions[-2:])
+        self.parts = parts
+        work = cost * math.prod(self.sizes[2:]) // parts
+        self.work = _CALL + work
+        self.pieces = min(self.count * parts, _PIECES) if work > _SPLIT else 1
+        self.piece: Index = 0
+        self.index: Index = 0  # of the matrix
+        self.part: Index = 0
+        self._words: dict[tuple[str, float], Buffer] = {}
+        self.status: Place = self.b.scratch("s32", 1), 0
+
+    def kernel(self, body: Callable[[], None]) -> list[LoweredKernel]:
+        guarded = max(self.sizes) > _UNTHREADED
+        with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (self.piece, _):
+            _, start, stop = piece_of(self.low, self.piece, self.pieces, self.count * self.parts)
+            if guarded:
+                self.call("enter_blas")
+            with self.low.loop(start, stop, sequential=True) as (number, _):
+                self.index, self.part = self.low.split_index(number, (self.count, self.parts))
+                body()
+            if guarded:
+                self.call("leave_blas")
+        return [finished(self.low, self.pieces, self.work * -(-self.count * self.parts // self.pieces), [self.x])]
+
+    # --- memory
+
+    def matrix(self, x: Storage, written: bool = False) -> Place:
+        """Where the matrix (or vector) at hand begins in an array that has one for each."""
+        shape = x.shape if isinstance(x, Partial) else x.array_shape
+        return self.low.buffer(x, written), self.b.index("multiply", self.index, shape.size // self.count)
+
+    def result(self, number: int) -> Place:
+        return self.matrix(self.results[number], True)
+
+    def result_or_temporary(self, number: int, size: int, kind: str | None) -> Place:
+        """Where a result is made, taken or not."""
+        return self.result(number) if number in self.results else self.temporary(size, kind)
+
+    def temporary(self, size: int, kind: str | None = None) -> Place:
+        memory = Partial(Shape(element_type(kind or self.kind), (self.pieces, size)))
+        return self.low.buffer(memory, True), self.b.index("multiply", self.piece, size)
+
+    def load(self, place: Place, offset: Index) -> Value:
+        return self.b.load(place[0], self.b.index("add", place[1], offset))
+
+    def store(self, place: Place, offset: Index, value: Operand) -> None:
+        self.b.store(place[0], self.b.index("add", place[1], offset), value)
+
+    def at(self, row: Index, pitch: int, column: Index) -> Index:
+        return self.b.index("add", self.b.index("multiply", row, pitch), column)
+
+    def nan(self, place: Place) -> Literal:
+        kind = place[0].type
+        return Literal(kind, complex(math.nan, math.nan) if kind in _REAL else math.nan)
+
+    def turn(self, rows: int, columns: int, source: Place, source_pitch: int, target: Place, target_pitch: int) -> None:
+        """Copy what is at (row, column) of the target from (column, row) of the source."""
+        with self.low.loop(0, rows) as (row, _), self.low.loop(0, columns) as (column, _):
+            self.store(
+                target, self.at(row, target_pitch, column), self.load(source, self.at(column, source_pitch, row))
+            )
+
+    def turned_operand(self, size: int) -> Place:
+        """A copy of the operand's matrix, column-major."""
+        copy = self.temporary(size)
+        self.turn(self.columns, self.rows, self.matrix(self.x.operands[0]), self.columns, copy, self.rows)
+        return copy
+
+    def spoil(self, place: Place, size: int, failed: Operand) -> None:
+        """NaN for what has no result."""
+        with self.low.loop(0, self.times(failed, size)) as (k, _):
+            self.store(place, k, self.nan(place))
+
+    def times(self, condition: Operand, count: int) -> Index:
+        """As many iterations if the condition holds, else none."""
+        return self.b.compute("select", INDEX, condition, Literal(INDEX, count), Literal(INDEX, 0))
+
+    # --- calls
+
+    def call(self, routine: str, *arguments: _Argument) -> None:
+        from tinyxla.backends.numba.blas import provide_routine  # here, since SciPy takes long to load
+
+        provide_routine(routine)
+        sizes = iter(_asked(routine, arguments) if any(isinstance(a, _Workspace) for a in arguments) else ())
+        places: list[Place] = []
+        for argument in arguments:
+            if isinstance(argument, _Workspace):
+                size = next(sizes)
+                places += [self.temporary(size, argument.type), self._word("s32", size)]
+            elif isinstance(argument, tuple):
+                places.append(argument)
+            elif isinstance(argument, str):
+                places.append(self._word("u8", ord(argument)))
+            else:
+                places.append(self._word(self.kind if isinstance(argument, float) else "s32", argument))
+        self.b.call(routine, *places)
+
+    def _word(self, kind: str, value: float) -> Place:
+        """Memory that holds a number."""
+        word = self._words.get((kind, value))
+        if word is None:
+            word = self._words[kind, value] = self.b.scratch(kind, 1)
+        self.b.store(word, 0, Literal(kind, value))
+        return word, 0
+
+    def failed(self) -> Operand:
+        """Whether the last call says so."""
+        zero_status = Literal("s32", 0)
+        return self.b.compute(
+            "compare", "pred", self.b.load(*self.status), zero_status, direction="NE", compare_type="SIGNED"
+        )
+
+
+def _asked(routine: str, arguments: Sequence[_Argument]) -> list[int]:
+    """How large a routine wants its workspaces: that is what it says if it is told that they have -1 elements."""
+    from tinyxla.backends.numba import blas
+
+    given: list[Any] = []
+    asked: list[tuple[Any, str]] = []
+    for argument in arguments:
+        if isinstance(argument, _Workspace):
+            number = {"s32": ctypes.c_int32, "f32": ctypes.c_float, "c64": ctypes.c_float}.get(
+                argument.type, ctypes.c_double
+            )
+            asked.append(((number * 2)(), argument.type))
+            given += [asked[-1][0], ctypes.c_int32(-1)]
+        elif isinstance(argument, str):
+            given.append(ctypes.c_char(argument.encode()))
+        elif isinstance(argument, int):
+            given.append(ctypes.c_int32(argument))
+        else:
+            given.append((ctypes.c_double * 4)())
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(blas.routine(routine))
+    function(*(ctypes.addressof(x) for x in given))
+    return [max(1, math.ceil(memory[0])) for memory, _ in asked]
+
+
+# --- the ops ----------------------------------------------------------------------------------------------------------
+
+
+def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """In place; the other triangle becomes zero."""
+    m, lower = _Matrices(x, plan, users, 20), x.attributes.lower
+    n = m.rows
+
+    def fill(rows: Index, inside: bool, value: Operand) -> None:
+        """The triangle with the diagonal, or what is outside of it."""
+        with m.low.loop(0, rows, sequential=True) as (row, _):
+            start, stop = m.b.index("add", row, int(not inside)), m.b.index("add", row, int(inside))
+            with m.low.loop(*((0, stop) if inside == lower else (start, n))) as (column, _):
+                m.store(m.matrix(x, True), m.at(row, n, column), value)
+
+    def body() -> None:
+        m.call(_PREFIXES[m.kind] + "potrf", "U" if lower else "L", n, m.matrix(x, True), n, m.status)
+        fill(n, False, zero(x.array_shape))
+        fill(m.times(m.failed(), n), True, m.nan(m.matrix(x, True)))
+
+    return m.kernel(body)
+
+
+def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """In place of the right-hand sides; of these some at a time, if there are many."""
+    options = TriangularSolve(*x.attributes)
+    *_, rows, columns = x.array_shape.dimensions
+    sides = columns if options.left_side else rows
+    parts = max(k for k in range(1, _PIECES + 1) if sides % k == 0 and (k == 1 or sides // k >= _SIDES))
+    m = _Matrices(x, plan, users, 20, parts)
+    some = sides // parts
+
+    def body() -> None:
+        solved, start = m.matrix(x, True)
+        first = m.b.index("multiply", m.part, some if options.left_side else some * columns)
+        m.call(
+            _PREFIXES[m.kind] + "trsm",
+            "R" if options.left_side else "L",
+            "U" if options.lower else "L",
+            {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}[options.transpose_a],
+            "U" if options.unit_diagonal else "N",
+            *((some, rows) if options.left_side else (columns, some)),
+            1.0,
+            m.matrix(x.operands[0]),
+            m.rows,
+            (solved, m.b.index("add", start, first)),
+            columns,
+        )
+
+    return m.kernel(body)
+
+
+def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    m = _Matrices(x, plan, users, 30)
+    steps = min(m.rows, m.columns)
+
+    def body() -> None:
+        copy, pivots = m.turned_operand(m.rows * m.columns), m.temporary(steps, "s32")
+        m.call(_PREFIXES[m.kind] + "getrf", m.rows, m.columns, copy, m.rows, pivots, m.status)
+        if 0 in m.results:
+            m.turn(m.rows, m.columns, copy, m.rows, m.result(0), m.columns)
+
+        def pivot(k: Index) -> Operand:
+            return m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
+
+        if 1 in m.results:
+            with m.low.loop(0, steps) as (k, _):
+                m.store(m.result(1), k, pivot(k))
+        if 2 in m.results:
+            _permute(m.low, m.result(2), m.rows, steps, pivot)
+
+    return m.kernel(body)
+
+
+def supports_permutation(x: Instruction) -> bool:
+    return True
+
+
+def permutation(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    (pivots,) = x.operands
+    *batch, size = x.array_shape.dimensions
+    steps = pivots.array_shape.dimensions[-1]
+    low = Lowering("permutation", plan, [x])
+    with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
+        order = low.buffer(x, True), low.builder.index("multiply", index, size)
+        place = low.builder.index("multiply", index, steps)
+        _permute(
+            low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.index("add", place, k)))
+        )
+    return [finished(low, math.prod(batch) if size else 0, size + 4 * steps, [x])]
+
+
+def _permute(low: Lowering, order: Place, size: int, steps: int, pivot: Callable[[Index], Operand]) -> None:
+    """The order in which rows stand after they have been exchanged. A pivot is moved to one of the rows."""
+    b, (buffer, start) = low.builder, order
+    with low.loop(0, size) as (k, _):
+        b.store(buffer, b.index("add", start, k), b.compute("convert", "s32", k))
+    with low.loop(0, steps, sequential=True) as (k, _):
+        row = b.compute(
+            "clamp", INDEX, Literal(INDEX, 0), b.compute("convert", INDEX, pivot(k)), Literal(INDEX, size - 1)
+        )
+        here, there = b.index("add", start, k), b.index("add", start, row)
+        value, other = b.load(buffer, here), b.load(buffer, there)
+        b.store(buffer, here, other)
+        b.store(buffer, there, value)
+
+
+def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    m = _Matrices(x, plan, users, 60)
+    steps = min(m.rows, m.columns)
+    inner = m.rows if x.attributes.full_matrices else steps
+    prefix, of_type = _PREFIXES[m.kind], _Workspace(m.kind)
+    orthogonal = prefix + ("ungqr" if m.kind in _REAL else "orgqr")
+
+    def body() -> None:
+        copy, factors = m.turned_operand(m.rows * max(m.columns, inner)), m.temporary(steps)
+        m.call(prefix + "geqrf", m.rows, m.columns, copy, m.rows, factors, of_type, m.status)
+        if 1 in m.results:
+            upper = m.result(1)
+            with m.low.loop(0, inner, sequential=True) as (row, _):
+                with m.low.loop(0, m.b.index("minimum", row, m.columns)) as (column, _):
+                    m.store(upper, m.at(row, m.columns, column), zero(x.operands[0].array_shape))
+                with m.low.loop(row, m.columns) as (column, _):
+                    m.store(upper, m.at(row, m.columns, column), m.load(copy, m.at(column, m.rows, row)))
+        if 0 in m.results:
+            m.call(orthogonal, m.rows, inner, steps, copy, m.rows, factors, of_type, m.status)
+            m.turn(m.rows, inner, copy, m.rows, m.result(0), inner)
+
+    return m.kernel(body)
+
+
+def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    m = _Matrices(x, plan, users, 600)
+    n, real = m.rows, _REAL.get(m.kind)
+    workspaces = [_Workspace(kind) for kind in (m.kind, *((real,) if real else ()), "s32")]
+    routine = _PREFIXES[m.kind] + ("heevd" if real else "syevd")
+
+    def body() -> None:
+        copy, values = m.turned_operand(n * n), m.result_or_temporary(1, n, real)
+        letters = "V" if 0 in m.results else "N", "L" if x.attributes.lower else "U"
+        m.call(routine, *letters, n, copy, n, values, *workspaces, m.status)
+        failed = m.failed()
+        m.spoil(values, n, failed)
+        if 0 in m.results:
+            m.turn(n, n, copy, n, m.result(0), n)
+            m.spoil(m.result(0), n * n, failed)
+
+    return m.kernel(body)
+
+
+def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    m = _Matrices(x, plan, users, 1000)
+    rows, columns, full, real = m.rows, m.columns, x.attributes.full_matrices, _REAL.get(m.kind)
+    k, longest = min(rows, columns), max(rows, columns)
+    left, right = (rows, columns) if full else (k, k)
+    vectors = 0 in m.results or 2 in m.results
+    rotations = max(5 * k * k + 7 * k, 2 * longest * k + 2 * k * k + k)  # that many numbers, says LAPACK's manual
+
+    def body() -> None:
+        copy, values = m.turned_operand(rows * columns), m.result_or_temporary(1, k, real)
+        with m.low.loop(0, rows * columns) as (place, _):  # NaN for infinities, with which LAPACK would not end
+            element = m.load(copy, place)
+            none = m.b.compute("subtract", m.kind, element, element)
+            m.store(copy, place, m.b.compute("add", m.kind, element, none))
+        u, vh = m.temporary(rows * left), m.temporary(right * columns)
+        m.call(
+            _PREFIXES[m.kind] + "gesdd",
+            "N" if not vectors else "A" if full else "S",
+            *(rows, columns, copy, rows, values, u, rows, vh, right),
+            _Workspace(m.kind),
+            *((m.temporary(rotations, real),) if real else ()),
+            m.temporary(8 * k, "s32"),
+            m.status,
+        )
+        failed = m.failed()
+        m.spoil(values, k, failed)
+        for number, found, size, pitch in ((0, u, rows, left), (2, vh, right, columns)):
+            if number in m.results:
+                m.turn(size, pitch, found, size, m.result(number), pitch)
+                m.spoil(m.result(number), size * pitch, failed)
+
+    return m.kernel(body)

@@ -1,0 +1,91 @@
+"""What `checkpoint` can be told to keep of the way there, for the way back.
+
+A policy is asked of each operation: `policy(op, *shapes, **attributes)` says whether to keep its result. Names and
+meanings are those of `jax.checkpoint_policies`. There is one memory here, so what "offload" moves to another one is
+kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyxla.ops.named import checkpoint_name
+
+Policy = Callable[..., bool]
+
+
+def everything_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
+    """Keep all, as without a checkpoint."""
+    return True
+
+
+def nothing_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
+    """Keep the arguments alone, as without a policy."""
+    return False
+
+
+def dots_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
+    """Keep the results of products of matrices and of convolutions."""
+    return op.name in ("dot", "convolution")
+
+
+def dots_with_no_batch_dims_saveable(op: Any, *shapes: Any, **attributes: Any) -> bool:
+    """Keep the results of products without batch dimensions, as those with the weights of layers are."""
+    return op.name == "dot" and not attributes["lhs_batch_dims"]
+
+
+checkpoint_dots = dots_saveable
+checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
+    """`dots_with_no_batch_dims_saveable`."""
+    return dots_with_no_batch_dims_saveable
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
+    """Keep what `checkpoint_name` gives one of these names."""
+
+    def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
+        return op is checkpoint_name and attributes["name"] in names_which_can_be_saved
+
+    return policy
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Policy:
+    """Keep what has a name, but for these names."""
+
+    def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
+        return op is checkpoint_name and attributes["name"] not in names_not_to_save
+
+    return policy
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
+    """Keep all but what has one of these names."""
+
+    def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
+        return op is not checkpoint_name or attributes["name"] not in names_not_to_save
+
+    return policy
+
+
+def save_and_offload_only_these_names(
+    *,
+    names_which_can_be_saved: Sequence[str],
+    names_which_can_be_offloaded: Sequence[str],
+    offload_src: str,
+    offload_dst: str,
+) -> Policy:
+    """Keep what has one of the names of either list."""
+    return save_only_these_names(*names_which_can_be_saved, *names_which_can_be_offloaded)
+
+
+def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
+    """Keep what either policy keeps."""
+
+    def policy(op: Any, *shapes: Any, **attributes: Any) -> bool:
+        return policy_1(op, *shapes, **attributes) or policy_2(op, *shapes, **attributes)
+
+    return policy

@@ -1,0 +1,138 @@
+"""Context managers: options for a block of code, names for what is recorded in it, and values computed at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tinyxla.errors import ArgumentError
+from tinyxla.tracing.core import state
+from tinyxla.tracing.options import setting
+
+Context = AbstractContextManager[None]
+
+
+def disable_jit(disable: bool = True) -> Context:
+    """Compiled functions run as plain Python inside, and loops and branches as Python's: values can be looked at.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.disable_jit():
+        ...     tx.jit(lambda x: x + 1 if x > 0 else x)(tx.numpy.float32(2))
+        Array(3., dtype=float32)
+    """
+    return setting("disable_jit", disable)
+
+
+def enable_x64(new_val: bool = True) -> Context:
+    """Inside, 64-bit NumPy inputs and defaults stay 64-bit (or, with False, become 32-bit).
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.enable_x64():
+        ...     tx.numpy.arange(2.0).dtype
+        dtype('float64')
+    """
+    return setting("enable_x64", new_val)
+
+
+def debug_nans(new_val: bool = True) -> Context:
+    """Inside, an operation that makes a NaN of operands without one is an error that names it and the user's line.
+
+    Results of compiled functions are looked at when they return; only where one has a NaN the program runs once more,
+    op by op, to find where it arose. What is NaN in the arguments, or as a constant, is let through.
+
+    Raises:
+        NonFiniteError: (a FloatingPointError) there is a NaN.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> try:
+        ...     with tx.debug_nans():
+        ...         tx.jit(lambda x: tx.numpy.log(x) + 1)(-1.0)
+        ... except FloatingPointError as error:
+        ...     print(str(error).splitlines()[0])
+        log: the result has a NaN, while no operand has any.
+    """
+    return setting("debug_nans", new_val)
+
+
+def debug_infs(new_val: bool = True) -> Context:
+    """As `debug_nans`, for infinities."""
+    return setting("debug_infs", new_val)
+
+
+def numpy_dtype_promotion(new_val: str = "standard") -> Context:
+    """With "strict", operations on arrays of different element types are errors inside; Python numbers still adapt.
+
+    Raises:
+        PromotionError: the types differ.
+    """
+    return setting("numpy_dtype_promotion", new_val)
+
+
+def numpy_rank_promotion(new_val: str = "allow") -> Context:
+    """What to do inside where arrays of different ranks broadcast (scalars may always): "allow", "warn" or "raise"."""
+    return setting("numpy_rank_promotion", new_val)
+
+
+@contextmanager
+def without_effect(new_val: Any = None) -> Generator[None]:
+    """A context for an option of JAX that has no meaning here: there is one platform, one kind of key, products are
+    exact, and a leaked tracer is found where it is used."""
+    yield
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Generator[None]:
+    """Inside, operations on concrete values are computed at once, also while a function is traced: their results can be
+    looked at by Python and enter the graph as constants.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.jit
+        ... def f(x):
+        ...     with tx.ensure_compile_time_eval():
+        ...         n = int(tx.numpy.ones(3).sum())
+        ...     return x * n
+        >>> f(2.0)
+        Array(6., dtype=float32, weak_type=True)
+    """
+    outer, state.staging = state.staging, None
+    try:
+        yield
+    finally:
+        state.staging = outer
+
+
+@contextmanager
+def named_scope(name: str) -> Generator[None]:
+    """A name for what is recorded inside; also a decorator. Names nest, and stay through transformations.
+
+    Instructions carry it with the user's line: in `jit(f).lower(x).as_text(debug_info=True)` as part of `op_name`, in
+    the plan of the compiled program beside each kernel's line.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.jit
+        ... @tx.named_scope("layer")
+        ... def f(x):
+        ...     return tx.numpy.sin(x)
+        >>> "layer/sine" in f.lower(1.0).as_text(debug_info=True)
+        True
+    """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"named_scope takes a string, but got {name!r} of type {type(name).__name__}.")
+    outer = state.scope
+    state.scope = f"{outer}/{name}" if outer else name
+    try:
+        yield
+    finally:
+        state.scope = outer
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """The function inside a `named_scope`, by default of its own name."""
+    return functools.wraps(fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))

@@ -1,0 +1,85 @@
+"""Functions whose batching the user gives: `custom_vmap` and `sequential_vmap`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyxla.custom_derivatives import BoundCall, CustomFunction
+from tinyxla.errors import ArgumentError
+from tinyxla.lax.control_flow import map_
+from tinyxla.tracing import pytrees
+from tinyxla.transforms.custom import CustomVmap, Values
+
+Function = Callable[..., Any]
+
+
+class custom_vmap(CustomFunction):
+    """A function that says itself what it is under `vmap`.
+
+    The rule is set by `def_vmap` (also a decorator): `rule(axis_size, in_batched, *args)` gets the arguments, those
+    that are mapped with the mapped axis first, and for each a pytree of bools that says which of its leaves are mapped;
+    it gives the results of all examples and the like pytree of bools for them. Derivatives are those of the function.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.custom_batching.custom_vmap
+        ... def f(x):
+        ...     return x + 1
+        >>> @f.def_vmap
+        ... def rule(axis_size, in_batched, x):
+        ...     return 10 * x, True
+        >>> tx.vmap(f)(tx.numpy.array([1.0, 2.0]))
+        Array([10., 20.], dtype=float32)
+    """
+
+    what = "custom_vmap"
+
+    def __init__(self, fun: Function) -> None:
+        super().__init__(fun)
+        self._vmap: Function | None = None
+
+    def def_vmap(self, vmap_rule: Function) -> Function:
+        """Set the rule."""
+        self._vmap = vmap_rule
+        return vmap_rule
+
+    def _rule(self, call: BoundCall, leaves: Values) -> CustomVmap:
+        def rule(size: int, values: Values, mapped: Sequence[bool]) -> tuple[Values, Sequence[bool]]:
+            if self._vmap is None:
+                raise ArgumentError(f"{self} has no rule; define one with {self.__name__}.def_vmap.")
+            pair = self._vmap(size, list(pytrees.unflatten(call.tree, mapped)), *pytrees.unflatten(call.tree, values))
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+                raise ArgumentError(f"{self}: the rule must give a pair (results, batched), but gives {pair!r}.")
+            result, over = pair  # pyright: ignore[reportUnknownVariableType]
+            outputs = call.outputs(result)
+            return outputs, pytrees.broadcast_prefix(over, result, f"{self}: what the rule says is batched")
+
+        return CustomVmap(self.__name__, (call.key, self._vmap), len(leaves), call.function, rule)
+
+
+def sequential_vmap(f: Function) -> Function:
+    """A function that under `vmap` runs for one example after the other, by `lax.map`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.vmap(tx.custom_batching.sequential_vmap(lambda x: x * x))(tx.numpy.array([1.0, 2.0]))
+        Array([1., 4.], dtype=float32)
+    """
+    found = custom_vmap(f)
+
+    @found.def_vmap
+    def rule(axis_size: int, in_batched: Sequence[Any], *args: Any) -> tuple[Any, Any]:
+        leaves, tree = pytrees.flatten(args)
+        mapped = pytrees.leaves(in_batched)
+
+        def one(rows: Sequence[Any]) -> Any:
+            given = iter(rows)
+            whole = [next(given) if m else x for x, m in zip(leaves, mapped, strict=True)]
+            return found(*pytrees.unflatten(tree, whole))
+
+        result = map_(one, [x for x, m in zip(leaves, mapped, strict=True) if m])
+        return result, True
+
+    return functools.wraps(f)(found)

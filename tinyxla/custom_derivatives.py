@@ -1,0 +1,456 @@
+"""Functions whose derivatives the user gives: `custom_jvp`, `custom_vjp`, `custom_gradient`, `closure_convert`.
+
+The function runs for its value; where a derivative is wanted, the user's rule runs in its place. Rules are made of the
+same operations as everything else, so that they have derivatives, are batched and compiled. Outside `jit` rules see
+concrete values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.api import ShapeDtypeStruct, arrays_of, as_integers, trace_tree
+from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.ops import elementwise, movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import float0
+from tinyxla.transforms.computations import run
+from tinyxla.transforms.custom import CustomJvp, CustomVjp, Values, apply
+from tinyxla.transforms.reverse import is_inexact, zeros_like
+
+Function = Callable[..., Any]
+
+
+class SymbolicZero:
+    """A derivative that is zero whatever the values are; `shape` and `dtype` are those of what it belongs to."""
+
+    def __init__(self, x: Any) -> None:
+        self.aval = ShapeDtypeStruct(x.shape, x.dtype)
+        self.shape: tuple[int, ...] = tuple(x.shape)
+        self.dtype = x.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape))
+
+    def instantiate(self) -> Any:
+        """An array of zeros."""
+        return movement.full(0, self.dtype, self.shape)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({Shape.of(self)})"
+
+
+class CustomVJPPrimal:
+    """An argument of a forward rule with `symbolic_zeros`: its `value`, and whether a derivative by it is wanted."""
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value = value
+        self.perturbed = perturbed
+
+
+class _Identity:
+    """Stands for an object that cannot be hashed: equal to itself alone."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+def hashable(value: Any) -> Any:
+    """A key for a Python value: equal for equal ones of the same type, as far as that can be told."""
+    try:
+        hash(value)
+    except TypeError:
+        return _Identity(value)
+    return type(value), value
+
+
+class CustomFunction:
+    """A function with a rule of its own, called with some arguments that the rule is about and others that are just
+    handed on."""
+
+    what: str
+
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
+    ) -> None:
+        if not callable(fun):
+            raise ArgumentError(f"{self.what} takes a function, but got {fun!r}.")
+        functools.update_wrapper(self, fun)
+        self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
+        self.fun = fun
+        try:
+            self._signature = inspect.signature(fun)
+        except (TypeError, ValueError):
+            self._signature = None
+        names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else tuple(nondiff_argnames)
+        parameters = list(self._signature.parameters) if self._signature else []
+        for name in names:
+            if name not in parameters:
+                raise ArgumentError(f"{self}: nondiff_argnames has {name!r}, but there is no such parameter.")
+        numbers = as_integers(nondiff_argnums, f"{self}: nondiff_argnums")
+        self._fixed = tuple(sorted({*numbers, *map(parameters.index, names)}))
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.__name__}"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """All arguments by position, with defaults."""
+        if self._signature is None:
+            if kwargs:
+                raise ArgumentError(f"{self}: pass arguments by position, since its parameters are not known by name.")
+            return args
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self}: {error}.") from None
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise ArgumentError(
+                f"{self}: the function must take its arguments by position, since rules do, but {list(bound.kwargs)} "
+                "can only be passed by name; bind them by functools.partial or make them positional."
+            )
+        return bound.args
+
+    def _parts(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[int, ...]]:
+        """Arguments that are handed on, the others, and the places of the first."""
+        fixed = tuple(sorted({n % len(args) if -len(args) <= n < len(args) else n for n in self._fixed}))
+        if fixed and fixed[-1] >= len(args):
+            raise ArgumentError(f"{self}: nondiff_argnums has {fixed[-1]}, but the call has {len(args)} arguments.")
+        return (
+            tuple(args[n] for n in fixed),
+            tuple(x for n, x in enumerate(args) if n not in fixed),
+            fixed,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
+        leaves, tree = arrays_of(others, f"{self}: argument ")
+        call = BoundCall(self, handed_on, fixed, tree)
+        outputs = apply(self._rule(call, leaves), *leaves)
+        return pytrees.unflatten(call.result_tree, outputs)
+
+    def _rule(self, call: BoundCall, leaves: Values) -> Any:
+        """What a call is for transformations."""
+        raise NotImplementedError
+
+
+class BoundCall:
+    """One call: functions of pytrees as functions of leaves."""
+
+    result_tree: pytrees.TreeDef  # known when the function or a rule has run
+
+    def __init__(
+        self, of: CustomFunction, handed_on: tuple[Any, ...], fixed: tuple[int, ...], tree: pytrees.TreeDef
+    ) -> None:
+        self.of = of
+        self.handed_on = handed_on
+        self.fixed = fixed
+        self.tree = tree
+        self.key = (of, tree, tuple(map(hashable, handed_on)))
+
+    def whole(self, others: Sequence[Any]) -> list[Any]:
+        """All arguments, in the function's order."""
+        found = list(others)
+        for n, x in zip(self.fixed, self.handed_on, strict=True):
+            found.insert(n, x)
+        return found
+
+    def function(self, *leaves: Any) -> list[Array]:
+        return self.outputs(self.of.fun(*self.whole(pytrees.unflatten(self.tree, leaves))))
+
+    def outputs(self, result: Any) -> list[Array]:
+        """The leaves of a result."""
+        found, self.result_tree = arrays_of(result, f"{self.of}: the result")
+        return found
+
+    def derivatives(self, what: str, given: Any, tree: pytrees.TreeDef, templates: Values) -> list[Any]:
+        """The leaves of a tangent or cotangent that a rule gives for `templates`, in their types; None for zero."""
+        leaves, found = pytrees.flatten(given, is_leaf=_is_zero)
+        if found != tree:
+            try:
+                leaves = pytrees.broadcast_prefix(given, pytrees.unflatten(tree, templates), what)
+            except ArgumentError:
+                raise DifferentiationError(
+                    f"{self.of}: {what} must have the structure {pytrees.structure_text(tree)}, where * stands for an "
+                    f"array, but has the structure {pytrees.structure_text(pytrees.flatten(given)[1])}."
+                ) from None
+        return [self._typed(what, x, template) for x, template in zip(leaves, templates, strict=True)]
+
+    def _typed(self, what: str, x: Any, template: Any) -> Any:
+        if _is_zero(x) or not is_inexact(template) or getattr(x, "dtype", None) == float0:
+            return None
+        (value,), _ = arrays_of(x, f"{self.of}: {what}")
+        if value.shape != template.shape:
+            raise ShapeError(
+                f"{self.of}: {what} must have the shape of what it belongs to, {Shape.of(template)}, but is "
+                f"{Shape.of(value)}."
+            )
+        if value.dtype != template.dtype:
+            return elementwise.convert(value, new_element_type=element_type(template.dtype))
+        return value
+
+
+def _described(values: Values) -> list[ShapeDtypeStruct]:
+    return [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
+
+
+def _is_zero(x: Any) -> bool:
+    return x is None or isinstance(x, SymbolicZero)
+
+
+def _full(derivative: Any, x: Any, symbolic: bool) -> Any:
+    """What a rule is given for a derivative: zeros have an array of their own unless it takes them as such."""
+    if derivative is not None and is_inexact(x):
+        return derivative
+    if symbolic:
+        return SymbolicZero(x)
+    return zeros_like(x) if is_inexact(x) else np.zeros(x.shape, float0)
+
+
+# --- forward ----------------------------------------------------------------------------------------------------------
+
+
+class custom_jvp(CustomFunction):
+    """A function whose derivatives, in both modes, are what a rule says.
+
+    Args:
+        fun: of pytrees of arrays.
+        nondiff_argnums: positions of arguments that are no arrays, or that there are no derivatives by. The rule gets
+            them first.
+        nondiff_argnames: the same by name.
+
+    The rule is set by `defjvp` (also a decorator): `jvp(*nondiff, primals, tangents)` takes the other arguments and
+    their tangents as tuples and gives `(result, tangent)`. It must be linear in the tangents: reverse mode transposes
+    it. Or by `defjvps`, with a function `(tangent, result, *primals)` for each argument (None where the derivative is
+    zero), whose results are added.
+
+    Raises:
+        DifferentiationError: there is no rule, or it gives something else.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.custom_jvp
+        ... def log1pexp(x):
+        ...     return tx.numpy.log(1 + tx.numpy.exp(x))
+        >>> @log1pexp.defjvp
+        ... def log1pexp_jvp(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return log1pexp(x), (1 - 1 / (1 + tx.numpy.exp(x))) * t
+        >>> tx.grad(log1pexp)(100.0)
+        Array(1., dtype=float32, weak_type=True)
+    """
+
+    what = "custom_jvp"
+
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
+    ) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self._jvp: Function | None = None
+        self._symbolic = False
+
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
+        """Set the rule. With `symbolic_zeros` tangents that are zero for sure are `SymbolicZero` objects."""
+        self._jvp = jvp
+        self._symbolic = symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Function | None) -> None:
+        """Set the rule by a function for each argument."""
+        if self._fixed:
+            raise ArgumentError(f"{self}: defjvps takes no nondiff_argnums; use defjvp.")
+
+        def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            result = self(*primals)
+            parts = [f(t, result, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None]
+            zeros = pytrees.map_tree(zeros_like, result)
+            return result, pytrees.map_tree(lambda *x: functools.reduce(elementwise.add, x), *parts) if parts else zeros
+
+        self.defjvp(jvp)
+
+    def _rule(self, call: BoundCall, leaves: Values) -> CustomJvp:
+        def push(values: Values, tangents: Values) -> tuple[Values, Values]:
+            if self._jvp is None:
+                raise DifferentiationError(f"{self} has no rule; define one with {self.__name__}.defjvp.")
+            given = [_full(t, x, self._symbolic) for t, x in zip(tangents, values, strict=True)]
+            pair = self._jvp(*call.handed_on, pytrees.unflatten(call.tree, values), pytrees.unflatten(call.tree, given))
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+                raise DifferentiationError(f"{self}: the rule must give a pair (result, tangent), but gives {pair!r}.")
+            result, tangent = pair  # pyright: ignore[reportUnknownVariableType]
+            outputs = call.outputs(result)
+            return outputs, call.derivatives("the tangent", tangent, call.result_tree, outputs)
+
+        return CustomJvp(self.__name__, (call.key, self._jvp), len(leaves), call.function, push)
+
+
+# --- reverse ----------------------------------------------------------------------------------------------------------
+
+
+class custom_vjp(CustomFunction):
+    """A function whose derivatives are what two rules say: one that keeps what the way back needs, and the way back.
+
+    Args:
+        fun: of pytrees of arrays.
+        nondiff_argnums: positions of arguments that are no arrays, or that there are no derivatives by.
+        nondiff_argnames: the same by name.
+
+    The rules are set by `defvjp(fwd, bwd)`: `fwd(*args)` takes all arguments and gives `(result, residuals)`;
+    `bwd(*nondiff, residuals, cotangent)` gives a tuple with a cotangent for each of the other arguments (None for
+    zero). It must be linear in the cotangent: forward mode transposes it.
+
+    Raises:
+        DifferentiationError: there are no rules, or they give something else.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.custom_vjp
+        ... def clipped(x):
+        ...     return x
+        >>> clipped.defvjp(lambda x: (x, None), lambda _, g: (tx.numpy.clip(g, -1, 1),))
+        >>> tx.grad(lambda x: 5 * clipped(x))(2.0)
+        Array(1., dtype=float32, weak_type=True)
+    """
+
+    what = "custom_vjp"
+
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
+    ) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self._rules: tuple[Function, Function] | None = None
+        self._symbolic = False
+
+    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+        """Set the rules.
+
+        With `symbolic_zeros`, `fwd` gets `CustomVJPPrimal` objects. `optimize_remat` is accepted for JAX's sake:
+        nothing is computed twice here.
+        """
+        self._rules = (fwd, bwd)
+        self._symbolic = symbolic_zeros
+
+    def _rule(self, call: BoundCall, leaves: Values) -> CustomVjp:
+        def there(wanted: Sequence[bool], values: Values) -> tuple[Values, Values, Any]:
+            if self._rules is None:
+                raise DifferentiationError(f"{self} has no rules; define them with {self.__name__}.defvjp.")
+            given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
+            pair = self._rules[0](*call.whole(pytrees.unflatten(call.tree, given)))
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+                raise DifferentiationError(
+                    f"{self}: the forward rule must give a pair (result, residuals), but gives {pair!r}."
+                )
+            result, residuals = pair  # pyright: ignore[reportUnknownVariableType]
+            outputs = call.outputs(result)
+            kept, tree = pytrees.flatten(residuals)
+            return outputs, kept, (tree, _described(outputs), _described(values))
+
+        def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
+            assert self._rules is not None
+            tree, outputs, values = rest
+            seeds = [_full(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
+            found = self._rules[1](
+                *call.handed_on, pytrees.unflatten(tree, residuals), pytrees.unflatten(call.result_tree, seeds)
+            )
+            if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):  # pyright: ignore[reportUnknownArgumentType]
+                raise DifferentiationError(
+                    f"{self}: the backward rule must give a tuple with a cotangent for each of the "
+                    f"{len(call.tree.children())} arguments that there are derivatives by, but gives {found!r}."
+                )
+            return call.derivatives("the cotangent", tuple(found), call.tree, values)  # pyright: ignore[reportUnknownArgumentType]
+
+        return CustomVjp(self.__name__, (call.key, self._rules), len(leaves), call.function, there, back)
+
+
+def custom_gradient(fun: Function) -> Function:
+    """A function that gives its result together with how to go back.
+
+    Args:
+        fun: of pytrees of arrays; gives `(result, pullback)`, where `pullback(cotangent)` is the cotangent of the
+            argument, or a tuple of those of several.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> @tx.custom_gradient
+        ... def f(x):
+        ...     return x**2, lambda g: 10 * g * x
+        >>> tx.grad(f)(3.0)
+        Array(30., dtype=float32, weak_type=True)
+    """
+
+    @custom_vjp
+    @functools.wraps(fun)
+    def wrapped(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    def fwd(*args: Any) -> Any:
+        result, pullback = fun(*args)
+        converted, captured = closure_convert(pullback, result)
+        return result, (converted, captured, len(args))
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        converted, captured, count = residuals
+        found = converted(cotangent, *captured)
+        return found if isinstance(found, (tuple, list)) and len(found) == count else (found,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    wrapped.defvjp(fwd, bwd)
+    return wrapped
+
+
+def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[Any]]:
+    """A function without what it captures from around it, and that: arrays which transformations are at work on.
+
+    Args:
+        fun: of pytrees of arrays.
+        example_args: arguments of the shapes that it will be called with.
+
+    Returns:
+        `(converted, captured)`: `converted(*args, *captured)` is `fun(*args)`, and does not use tracers of a function
+        that may have ended by then.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> def f(y):
+        ...     g, captured = tx.closure_convert(lambda x: x * y, 1.0)
+        ...     return g(2.0, *captured)
+        >>> tx.grad(f)(3.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+    made, captured, weak, tree = trace_tree(fun, example_args, {})
+    _, args_tree = pytrees.flatten(example_args)
+
+    @functools.wraps(fun)
+    def converted(*args: Any) -> Any:
+        own = len(args) - len(captured)
+        leaves, found = arrays_of(args[:own], "The converted function: argument ")
+        if found != args_tree:
+            raise ArgumentError(
+                f"The converted function takes arguments of the structure {pytrees.structure_text(args_tree)} and the "
+                f"{len(captured)} captured values, but got {pytrees.structure_text(found)}."
+            )
+        outputs = run(made, [*leaves, *args[own:]])
+        return pytrees.unflatten(tree, [x.with_weak_type(w) for x, w in zip(outputs, weak, strict=True)])
+
+    return converted, list(captured)

@@ -1,0 +1,88 @@
+"""What there is to run on: one process with one device, the CPU. Threads are its own matter."""
+
+from __future__ import annotations
+
+import platform as _machine
+import sys
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from tinyxla.contexts import without_effect
+from tinyxla.errors import ArgumentError
+from tinyxla.tracing.device import CPU, Device
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """The devices of a platform: one CPU.
+
+    Raises:
+        ArgumentError: a platform that is not "cpu".
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.devices()
+        [CpuDevice(id=0)]
+    """
+    if backend not in (None, "cpu"):
+        raise ArgumentError(f"devices: the only platform is 'cpu', but got {backend!r}.")
+    return [CPU]
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> Any:
+    """The devices of this process: those of `devices`."""
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """The number of devices."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices of this process."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The platform that computes: "cpu"."""
+    return CPU.platform
+
+
+def default_device(new_val: Any = None) -> AbstractContextManager[None]:
+    """A context in which arrays go to a device: there is one, so to that."""
+    return without_effect(new_val)
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process among those that compute together: 0."""
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """The number of processes that compute together: 1."""
+    return 1
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of the processes that compute together."""
+    return [0]
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Print what one should know to understand a report of an error: versions, and the machine."""
+    import tinyxla
+
+    lines = [
+        f"tinyxla: {tinyxla.__version__}",
+        f"numpy: {np.__version__}",
+        f"python: {sys.version}",
+        f"devices: {devices()}",
+        f"platform: {_machine.platform()}",
+    ]
+    text = "\n".join(lines)
+    if return_string:
+        return text
+    print(text)
+    return None

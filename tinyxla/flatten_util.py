@@ -1,0 +1,52 @@
+"""Pytrees of arrays as one vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.api import arrays_of
+from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.numpy.arguments import cast
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import as_array
+
+
+def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
+    """The leaves of a pytree after one another in one vector, and the way back.
+
+    Args:
+        pytree: of arrays and numbers. The vector has the type that they have in common.
+
+    Returns:
+        `(vector, unravel)`; `unravel` makes of a vector of this length a pytree with the shapes and types of the first.
+
+    Example:
+        >>> from tinyxla.flatten_util import ravel_pytree
+        >>> vector, unravel = ravel_pytree({"a": 1.0, "b": [2.0, 3.0]})
+        >>> vector, unravel(2 * vector)["a"]
+        (Array([1., 2., 3.], dtype=float32), Array(2., dtype=float32))
+    """
+    leaves, treedef = arrays_of(pytree, "ravel_pytree: the leaf")
+    shapes, types = [x.shape for x in leaves], [x.dtype for x in leaves]
+    common = tnp.result_type(*types) if types else np.dtype(np.float32)
+    parts = [cast(x, common, False).ravel() for x in leaves]
+    vector = tnp.concatenate(parts) if parts else tnp.zeros(0, common)
+    bounds = list(accumulate(map(math.prod, shapes), initial=0))
+
+    def unravel(flat: Any) -> Any:
+        given = as_array(flat, "unravel")
+        if given.shape != vector.shape:
+            raise ShapeError(f"unravel takes a vector of shape {vector.shape}, but got the shape {given.shape}.")
+        if given.dtype != common:
+            raise DTypeError(f"unravel takes a vector of {common.name}, but got {given.dtype.name}; convert it.")
+        whole = zip(pairwise(bounds), shapes, types, strict=True)
+        return pytrees.unflatten(treedef, [cast(given[a:b].reshape(s), t, False) for (a, b), s, t in whole])
+
+    return vector, unravel

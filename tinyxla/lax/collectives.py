@@ -1,0 +1,434 @@
+"""Communication between the examples of a mapped function, over the axis that `vmap(..., axis_name="i")` names.
+
+An axis is given by its name or by a tuple of names, which stand for one axis with the last name running fastest. A
+number among the names of a reduction is a dimension of the operand. All functions take pytrees of arrays, and
+`axis_index_groups`: tuples of lanes, all of one length, which together are all lanes; each talks to its own group only.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.api import arrays_of
+from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, ShapeError
+from tinyxla.numpy.arguments import cast
+from tinyxla.numpy.selection import take
+from tinyxla.ops import collectives, movement, reduction
+from tinyxla.ops.op import OWN
+from tinyxla.shapes import Shape
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import state
+
+Groups = Sequence[Sequence[int]] | None
+Axis = dict[str, Any]  # the name and size of one axis, as the ops take them
+
+
+# --- axes -------------------------------------------------------------------------------------------------------------
+
+
+def _axes(what: str, axis_name: Any) -> list[Axis]:
+    """The axes that are named; an error for one that is not there."""
+    found: list[Axis] = []
+    for name in axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,):  # pyright: ignore[reportUnknownVariableType]
+        try:
+            _, size = state.axes[name]
+        except (KeyError, TypeError):
+            there = [f"{other!r} (size {size})" for other, (_, size) in state.axes.items() if other is not OWN]
+            listed = f"the axes here are {', '.join(there)}" if there else "no axis has a name here"
+            raise AxisNameError(
+                f"{what}: there is no axis named {name!r}; {listed}. Call it inside a function that is mapped with "
+                f"vmap(..., axis_name={name!r})."
+            ) from None
+        found.append({"axis_name": name, "axis_size": size})
+    return found
+
+
+def _count(axes: Sequence[Axis]) -> int:
+    return math.prod(axis["axis_size"] for axis in axes)
+
+
+def axis_size(axis_name: Hashable) -> int:
+    """The number of examples along a named axis, a Python integer.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: x * axis_size("i"), axis_name="i")(np.array([1, 2]))
+    Array([2, 4], dtype=int32)
+    """
+    return _count(_axes("lax.axis_size", axis_name))
+
+
+def axis_index(axis_name: Hashable) -> Array:
+    """The number of the example along a named axis.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: x + axis_index("i"), axis_name="i")(np.array([10, 10]))
+    Array([10, 11], dtype=int32)
+    """
+    return _index(_axes("lax.axis_index", axis_name))
+
+
+def _index(axes: Sequence[Axis]) -> Any:
+    number: Any = ConcreteArray(np.zeros((), np.int32))
+    for k, axis in enumerate(axes):
+        own: Any = collectives.named_index(**axis)
+        number = own if k == 0 else number * np.int32(axis["axis_size"]) + own
+    return number
+
+
+class _Group:
+    """The lanes that talk to one another: those along axes, or groups of these."""
+
+    def __init__(self, what: str, axis_name: Any, groups: Groups) -> None:
+        self.what = what
+        self.axes = _axes(what, axis_name)
+        self.size = _count(self.axes)
+        self.members = None
+        if groups is not None:
+            members = [[operator.index(lane) for lane in group] for group in groups]
+            lengths = {len(group) for group in members}
+            if sorted(lane for group in members for lane in group) != list(range(self.size)) or len(lengths) > 1:
+                names = " and ".join(repr(axis["axis_name"]) for axis in self.axes)
+                raise AttributeValueError(
+                    f"{what}: axis_index_groups must have each of the {self.size} lanes of {names} once, in groups of "
+                    f"one length, but is {groups!r}."
+                )
+            self.members = np.array(members, np.int32).reshape(len(members), -1)
+            self.size = self.members.shape[1]
+
+    @property
+    def single(self) -> Axis | None:
+        """The one axis that this is."""
+        return self.axes[0] if len(self.axes) == 1 and self.members is None else None
+
+    def gathered(self, x: Any) -> Any:
+        """The values of all lanes of the group, along a new first dimension."""
+        whole = x
+        for axis in reversed(self.axes):
+            whole = collectives.named_all_gather(whole, **axis, all_gather_dimension=0)
+        whole = movement.reshape_to(whole, (_count(self.axes), *x.shape))
+        if self.members is None:
+            return whole
+        own = np.empty((_count(self.axes), self.size), np.int32)  # for each lane, those of its group
+        own[self.members] = self.members[:, None, :]
+        return _rows(whole, _rows(own, _index(self.axes)))
+
+    def position(self) -> Any:
+        """The number of the lane in its group."""
+        number = _index(self.axes)
+        if self.members is None:
+            return number
+        places = np.empty(_count(self.axes), np.int32)
+        places[self.members] = np.arange(self.size)
+        return _rows(places, number)
+
+
+def _rows(x: Any, places: Any, axis: int = 0) -> Any:
+    return take(x, places, axis, mode="clip")
+
+
+def _merged(x: Any, dimension: int) -> Any:
+    """A dimension and the one after it as one."""
+    before, after = x.shape[:dimension], x.shape[dimension + 2 :]
+    return movement.reshape_to(x, (*before, x.shape[dimension] * x.shape[dimension + 1], *after))
+
+
+def _split(what: str, x: Any, dimension: int, group: _Group, tiled: bool) -> Any:
+    """A dimension with an element for each lane: of x as it is, or if it is `tiled` as many as lanes go into it."""
+    length = x.shape[dimension]
+    if not tiled and length != group.size:
+        raise ShapeError(
+            f"{what}: dimension {dimension} of {Shape.of(x)} must have an element for each of the {group.size} lanes; "
+            "with tiled=True it may have several."
+        )
+    if not tiled:
+        return x
+    if length % max(group.size, 1):
+        raise ShapeError(
+            f"{what}: the size of dimension {dimension} of {Shape.of(x)} must be a multiple of the {group.size} lanes."
+        )
+    each = length // max(group.size, 1)
+    return movement.reshape_to(x, (*x.shape[:dimension], group.size, each, *x.shape[dimension + 1 :]))
+
+
+def _mapped(what: str, function: Callable[[Any], Any], tree: Any) -> Any:
+    leaves, treedef = arrays_of(tree, f"{what}: the operand")
+    return pytrees.unflatten(treedef, [function(x) for x in leaves])
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+
+_REDUCERS = {"add": reduction.reduce_sum, "maximum": reduction.reduce_max, "minimum": reduction.reduce_min}
+
+
+def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -> Any:
+    names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)  # pyright: ignore[reportUnknownVariableType]
+    dimensions = [name for name in names if isinstance(name, int)]  # pyright: ignore[reportUnknownVariableType]
+    group = _Group(what, tuple(name for name in names if not isinstance(name, int)), groups)  # pyright: ignore[reportUnknownVariableType]
+    reduce = _REDUCERS[combiner]
+
+    def leaf(x: Any) -> Any:
+        if combiner == "add" and x.dtype == np.bool_:
+            x = cast(x, np.dtype(np.int32))
+        x = reduce(x, tuple(canonical_axis(d, x.ndim, what) for d in dimensions))
+        if group.members is not None:
+            return reduce(group.gathered(x), (0,))
+        for axis in group.axes:
+            x = collectives.named_all_reduce(x, **axis, combiner=combiner)
+        return x
+
+    return _mapped(what, leaf, x)
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The sum over the examples along a named axis: the same for all of them.
+
+    Args:
+        x: a pytree of arrays. Of a Python number it is a Python number, so `psum(1, name)` is the size of the axis.
+        axis_name: a name, or several; a number among them is a dimension of x.
+        axis_index_groups: lanes that are summed together, instead of all.
+
+    Raises:
+        AxisNameError: there is no such axis.
+
+    The derivative, too, is one of all examples together: the cotangent is the sum of all examples' cotangents.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float32)
+    """
+    if isinstance(x, (bool, int, float, complex)):
+        return x * _Group("lax.psum", axis_name, axis_index_groups).size
+    return _reduced("lax.psum", "add", x, axis_name, axis_index_groups)
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The mean over the examples along a named axis; arguments as for `psum`.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([-1.,  1.], dtype=float32)
+    """
+    count = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    return pytrees.map_tree(lambda t: t / count, total)
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The largest over the examples along a named axis; arguments as for `psum`. Examples that tie for it share its
+    derivative.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([3., 3.], dtype=float32)
+    """
+    return _reduced("lax.pmax", "maximum", x, axis_name, axis_index_groups)
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The smallest over the examples along a named axis; arguments as for `psum`.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: pmin(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([1., 1.], dtype=float32)
+    """
+    return _reduced("lax.pmin", "minimum", x, axis_name, axis_index_groups)
+
+
+# --- gathering and scattering -----------------------------------------------------------------------------------------
+
+
+def all_gather(
+    x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
+) -> Any:
+    """The values of all examples along a named axis: the same for all of them.
+
+    Args:
+        x: a pytree of arrays.
+        axis_name: a name, or several.
+        axis_index_groups: lanes that are gathered together, instead of all.
+        axis: where in the result the examples run.
+        tiled: along a dimension of x, one example after the other, instead of a new dimension.
+        to: accepted for JAX's sake; there is nothing to be said of how results are placed on devices.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([[1., 3.],
+           [1., 3.]], dtype=float32)
+    """
+    what = "lax.all_gather"
+    group = _Group(what, axis_name, axis_index_groups)
+    if to not in ("varying", "invarying", "reduced"):
+        raise AttributeValueError(f"{what}: to must be 'varying', 'invarying' or 'reduced', but is {to!r}.")
+
+    def leaf(x: Any) -> Any:
+        at = canonical_axis(axis, x.ndim + (not tiled), f"{what}: axis")
+        if group.single is not None:
+            found = collectives.named_all_gather(x, **group.single, all_gather_dimension=at)
+        else:
+            found = movement.move_axis(group.gathered(x), 0, at)
+        return _merged(found, at) if tiled else found
+
+    return _mapped(what, leaf, x)
+
+
+def psum_scatter(
+    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
+) -> Any:
+    """Of the sum over the examples along a named axis, the part of each example.
+
+    Args:
+        x: a pytree of arrays.
+        axis_name: a name, or several.
+        scatter_dimension: the dimension that is divided among the examples. It has an element for each, and goes.
+        axis_index_groups: lanes that are summed together, and share the sum, instead of all.
+        tiled: the dimension has as many elements for each example, and stays.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 3.0], [5.0, 7.0]]))
+    Array([ 6., 10.], dtype=float32)
+    """
+    what = "lax.psum_scatter"
+    group = _Group(what, axis_name, axis_index_groups)
+
+    def leaf(x: Any) -> Any:
+        at = canonical_axis(scatter_dimension, x.ndim, f"{what}: scatter_dimension")
+        parts = _split(what, x, at, group, tiled)
+        if group.single is not None:
+            return collectives.sum_scattered(parts, at, **group.single)
+        return _rows(reduction.reduce_sum(group.gathered(parts), (0,)), group.position(), at)
+
+    return _mapped(what, leaf, x)
+
+
+def all_to_all(
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Groups = None,
+    tiled: bool = False,
+) -> Any:
+    """Each example hands each other one a part of its array, and puts together what it gets.
+
+    Args:
+        x: a pytree of arrays.
+        axis_name: a name, or several.
+        split_axis: the dimension that is divided among the examples. It has an element for each, and goes.
+        concat_axis: where in the result what comes from the examples runs, in a new dimension.
+        axis_index_groups: lanes that exchange among themselves, instead of all.
+        tiled: both are dimensions that x has and the result has, with several elements for each example.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+    what = "lax.all_to_all"
+    group = _Group(what, axis_name, axis_index_groups)
+
+    def leaf(x: Any) -> Any:
+        split = canonical_axis(split_axis, x.ndim, f"{what}: split_axis")
+        concat = canonical_axis(concat_axis, x.ndim, f"{what}: concat_axis")
+        parts = _split(what, x, split, group, tiled)
+        if group.single is not None:
+            found = collectives.named_all_to_all(parts, **group.single, split_dimension=split, concat_dimension=concat)
+        else:
+            own = _rows(group.gathered(parts), group.position(), split + 1)
+            found = movement.move_axis(own, 0, concat)
+        return _merged(found, concat) if tiled else found
+
+    return _mapped(what, leaf, x)
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:
+    """A dimension of an array, with an element for each example, exchanged with the named axis.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(np.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+# --- handing on -------------------------------------------------------------------------------------------------------
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Examples hand their values to others along a named axis.
+
+    Args:
+        x: a pytree of arrays.
+        axis_name: a name, or several.
+        perm: pairs of the number of an example and of the one that gets its value; one that gets none has zeros.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(np.array([1, 2, 3]))
+    Array([0, 1, 2], dtype=int32)
+    """
+    what = "lax.ppermute"
+    group = _Group(what, axis_name, None)
+    try:
+        pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what}: perm must have pairs (source, target) of integers, but is {perm!r}.") from None
+    for lanes in zip(*pairs, strict=True):
+        if len(set(lanes)) < len(lanes) or not all(0 <= lane < group.size for lane in lanes):
+            raise AttributeValueError(
+                f"{what}: perm must have each source and each target once, from 0 to {group.size - 1}, but is {perm!r}."
+            )
+
+    def leaf(x: Any) -> Any:
+        if group.single is not None:
+            return collectives.named_permute(x, **group.single, source_target_pairs=pairs)
+        sources = np.full(group.size, group.size, np.int32)
+        for source, target in pairs:
+            sources[target] = source
+        whole = group.gathered(x)
+        zeros = movement.full(0, x.dtype, (1, *x.shape))
+        return _rows(movement.concatenate(whole, zeros, dimension=0), _rows(sources, group.position()))
+
+    return _mapped(what, leaf, x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Example k gets the value of example `perm[k]` along a named axis.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1, 2, 3]))
+    Array([3, 1, 2], dtype=int32)
+    """
+    size = _Group("lax.pshuffle", axis_name, None).size
+    if sorted(perm) != list(range(size)):
+        raise AttributeValueError(
+            f"lax.pshuffle: perm must have each number from 0 to {size - 1} once, but is {perm!r}; for others use "
+            "lax.ppermute."
+        )
+    return ppermute(x, axis_name, [(source, target) for target, source in enumerate(perm)])
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """The value of one example along a named axis, for all of them.
+
+    >>> import tinyxla as tx
+    >>> tx.vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1, 2, 3]))
+    Array([2, 2, 2], dtype=int32)
+    """
+    what = "lax.pbroadcast"
+    group = _Group(what, axis_name, None)
+    if not 0 <= source < group.size:
+        raise AttributeValueError(f"{what}: source must be from 0 to {group.size - 1}, but is {source!r}.")
+
+    def leaf(x: Any) -> Any:
+        return movement.reshape_to(movement.slice_axis(group.gathered(x), 0, source, source + 1), x.shape)
+
+    return _mapped(what, leaf, x)

@@ -1,0 +1,233 @@
+"""Solutions of equations, with the derivatives that the equations give: the way there is never differentiated.
+
+Source: the implicit function theorem; Christianson, "Reverse accumulation and attractive fixed points", 1994.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tinyxla.api import arrays_of, trace_tree
+from tinyxla.custom_derivatives import hashable
+from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.hlo import Computation
+from tinyxla.lax.elementwise import stop_gradient
+from tinyxla.linearization import linearize
+from tinyxla.ops import elementwise
+from tinyxla.shapes import Shape
+from tinyxla.tracing import pytrees
+from tinyxla.transforms import jvp, vjp
+from tinyxla.transforms.computations import run
+from tinyxla.transforms.custom import Implicit, Values, apply
+from tinyxla.transforms.reverse import zeros_like
+
+Function = Callable[..., Any]
+
+
+class _Equation:
+    """A function of a pytree, which it gives the like of, and of what it captured: of leaves and captured values."""
+
+    def __init__(self, what: str, function: Function, example: Any) -> None:
+        self.leaves, self.tree = arrays_of(example, f"{what}: argument ")
+        made, captured, _, tree = trace_tree(function, (pytrees.unflatten(self.tree, self.leaves),), {})
+        self.computation: Computation = made
+        self.captured: list[Any] = captured
+        shapes = [Shape.of(x) for x in self.leaves]
+        found = [x.array_shape for x in made.outputs]
+        if tree != self.tree or [x.dimensions for x in shapes] != [x.dimensions for x in found]:
+            raise ShapeError(
+                f"{what}: the function must give what has the structure and shapes of its argument, "
+                f"{pytrees.structure_text(self.tree)} of {shapes}, but gives {pytrees.structure_text(tree)} of {found}."
+            )
+
+    def __call__(self, leaves: Values, captured: Values) -> list[Any]:
+        return list(run(self.computation, [*leaves, *captured]))
+
+    def at(self, captured: Values) -> Function:
+        """The function of pytrees, for values of what it captured."""
+
+        def function(x: Any) -> Any:
+            leaves, _ = arrays_of(x, "The function: argument ")
+            return pytrees.unflatten(self.tree, self(leaves, captured))
+
+        return function
+
+    def solved(self, what: str, solution: Any, has_aux: bool) -> tuple[list[Any], list[Any], pytrees.TreeDef | None]:
+        """The leaves of what a solver gives, those of what it gives besides, and the latter's structure."""
+        aux_leaves: list[Any] = []
+        aux_tree = None
+        if has_aux:
+            if not isinstance(solution, tuple) or len(solution) != 2:  # pyright: ignore[reportUnknownArgumentType]
+                raise ArgumentError(f"{what}: with has_aux=True the solver must give a pair, but gives {solution!r}.")
+            solution, aux = solution  # pyright: ignore[reportUnknownVariableType]
+            aux_leaves, aux_tree = arrays_of(aux, f"{what}: what the solver gives besides")
+        leaves, tree = arrays_of(solution, f"{what}: the solution")
+        if tree != self.tree:
+            raise ArgumentError(
+                f"{what}: the solution must have the structure {pytrees.structure_text(self.tree)}, but has "
+                f"{pytrees.structure_text(tree)}."
+            )
+        return leaves, aux_leaves, aux_tree
+
+
+def custom_root(
+    f: Function, initial_guess: Any, solve: Function, tangent_solve: Function, has_aux: bool = False
+) -> Any:
+    """An x with f(x) = 0, with derivatives by what f captures that follow from the equation.
+
+    Args:
+        f: of a pytree of arrays; gives the like.
+        initial_guess: where to start.
+        solve: `solve(f, initial_guess)` gives x.
+        tangent_solve: `tangent_solve(g, y)` gives the x with g(x) = y for a linear g: `lambda g, y: y / g(1.0)` for
+            numbers. Reverse mode transposes it.
+        has_aux: `solve` gives `(x, auxiliary)`, of which there are no derivatives.
+
+    Returns:
+        What `solve` gives.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> def newton(f, x):
+        ...     return tx.lax.fori_loop(0, 10, lambda _, x: x - f(x) / tx.grad(f)(x), x)
+        >>> def root(a):
+        ...     return custom_root(lambda x: x**2 - a, 1.0, newton, lambda g, y: y / g(1.0))
+        >>> tx.grad(root)(4.0)
+        Array(0.25, dtype=float32, weak_type=True)
+    """
+    what = "lax.custom_root"
+    equation = _Equation(what, f, initial_guess)
+    count = len(equation.leaves)
+    box: dict[str, Any] = {}
+
+    def solution(*values: Any) -> list[Any]:
+        guess = pytrees.unflatten(equation.tree, values[:count])
+        found, aux, box["aux"] = equation.solved(what, solve(equation.at(values[count:]), guess), has_aux)
+        return [*found, *aux]
+
+    def push(values: Values, outputs: Values, tangents: Values) -> Values:
+        x, captured = outputs[:count], values[count:]
+        _, residual = jvp(lambda *c: equation(x, c), captured, tangents[count:])
+        if all(r is None for r in residual):
+            return [None] * len(outputs)
+        right = [zeros_like(v) if r is None else elementwise.neg(r) for v, r in zip(x, residual, strict=True)]
+        _, derivative = linearize(equation.at(captured), pytrees.unflatten(equation.tree, x))
+        found = tangent_solve(derivative, pytrees.unflatten(equation.tree, right))
+        moves, _, _ = equation.solved(f"{what}: tangent_solve", found, False)
+        return [*moves, *(None for _ in outputs[count:])]
+
+    values = [*stop_gradient(equation.leaves), *equation.captured]
+    key = (hashable(f), hashable(solve), hashable(tangent_solve), equation.computation)
+    outputs = apply(Implicit("custom_root", key, len(values), solution, push), *values)
+    x = pytrees.unflatten(equation.tree, outputs[:count])
+    return (x, pytrees.unflatten(box["aux"], outputs[count:])) if has_aux else x
+
+
+# --- linear equations -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _System:
+    """A linear equation A x = b, as a function of the leaves of b and of what A captures; or the one with A's
+    transpose."""
+
+    what: str
+    equation: _Equation
+    solve: Function
+    transpose_solve: Function | None
+    has_aux: bool
+    box: dict[str, Any]
+    transposed: bool = False
+
+    def product(self, x: Values, captured: Values) -> list[Any]:
+        """A x."""
+        if not self.transposed:
+            return self.equation(x, captured)
+        _, transpose = vjp(lambda *v: self.equation(v, captured), [zeros_like(v) for v in x])
+        return _filled(transpose(x), x)
+
+    def solution(self, *values: Any) -> list[Any]:
+        count, tree = len(self.equation.leaves), self.equation.tree
+        solve = self.transpose_solve if self.transposed else self.solve
+        if solve is None:
+            raise DifferentiationError(
+                f"{self.what}: a derivative in reverse mode needs a solver of the transposed equation; give "
+                "transpose_solve, or symmetric=True."
+            )
+
+        def matvec(x: Any) -> Any:
+            leaves, _ = arrays_of(x, f"{self.what}: the argument of matvec")
+            return pytrees.unflatten(tree, self.product(leaves, values[count:]))
+
+        found = solve(matvec, pytrees.unflatten(tree, values[:count]))
+        x, aux, self.box["aux"] = self.equation.solved(self.what, found, self.has_aux)
+        return [*x, *aux]
+
+    def pull(self, values: Values, outputs: Values, cotangents: Values) -> Values:
+        count = len(self.equation.leaves)
+        x, captured = outputs[:count], values[count:]
+        other = replace(self, transposed=not self.transposed, box={})
+        y = apply(other.rule(len(values)), *_filled(cotangents[:count], x), *captured)[:count]
+        _, transpose = vjp(lambda *c: self.product(x, c), captured)
+        return [*y, *transpose([elementwise.neg(v) for v in y])]
+
+    def push(self, values: Values, outputs: Values, tangents: Values) -> Values:
+        count = len(self.equation.leaves)
+        x, captured = outputs[:count], values[count:]
+        _, change = jvp(lambda *c: self.product(x, c), captured, tangents[count:])
+        right = [
+            b if c is None else elementwise.sub(b, c) for b, c in zip(_filled(tangents[:count], x), change, strict=True)
+        ]
+        return [*apply(self.rule(len(values)), *right, *captured)[:count], *(None for _ in outputs[count:])]
+
+    def rule(self, count: int) -> Implicit:
+        functions = (hashable(self.solve), hashable(self.transpose_solve))
+        key = (*functions, self.transposed, self.equation.computation)
+        return Implicit("custom_linear_solve", key, count, self.solution, self.push, self.pull)
+
+
+def _filled(derivatives: Values, like: Values) -> list[Any]:
+    return [zeros_like(x) if d is None else d for d, x in zip(derivatives, like, strict=True)]
+
+
+def custom_linear_solve(
+    matvec: Function,
+    b: Any,
+    solve: Function,
+    transpose_solve: Function | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """The x with A x = b for a linear function A, with derivatives by b and by what A captures.
+
+    Args:
+        matvec: A, of a pytree of arrays; gives the like.
+        b: the right side, a pytree of arrays.
+        solve: `solve(matvec, b)` gives x.
+        transpose_solve: the same for the transpose of A, `transpose_solve(vecmat, b)`; reverse mode needs it.
+        symmetric: A is its own transpose, and `solve` solves both.
+        has_aux: the solvers give `(x, auxiliary)`, of which there are no derivatives.
+
+    Returns:
+        What `solve` gives.
+
+    Raises:
+        DifferentiationError: a derivative in reverse mode without `transpose_solve`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> def x(a):
+        ...     return custom_linear_solve(lambda x: a * x, 6.0, lambda mv, b: b / mv(1.0), symmetric=True)
+        >>> tx.value_and_grad(x)(2.0)
+        (Array(3., dtype=float32, weak_type=True), Array(-1.5, dtype=float32, weak_type=True))
+    """
+    what = "lax.custom_linear_solve"
+    equation = _Equation(what, matvec, b)
+    count = len(equation.leaves)
+    system = _System(what, equation, solve, solve if symmetric else transpose_solve, has_aux, {})
+    values = [*equation.leaves, *equation.captured]
+    outputs = apply(system.rule(len(values)), *values)
+    x = pytrees.unflatten(equation.tree, outputs[:count])
+    return (x, pytrees.unflatten(system.box["aux"], outputs[count:])) if has_aux else x

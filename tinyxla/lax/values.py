@@ -1,0 +1,183 @@
+"""Functions of `jax.lax` that make, stack and name values, or speak of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.api import ShapeDtypeStruct, eval_shape
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
+from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
+from tinyxla.lax.movement import full
+from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
+from tinyxla.numpy.arguments import array_of, python_dtype
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import as_array, default_dtype
+
+Sizes = Sequence[int]
+
+
+def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
+    """An array whose elements nobody has asked for: zeros.
+
+    >>> empty((2,), "int32")
+    Array([0, 0], dtype=int32)
+    """
+    return full(shape, 0, dtype)
+
+
+def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
+    """Arrays of one shape and type along a new axis.
+
+    >>> stack([np.zeros(2), np.ones(2)]).shape
+    (2, 2)
+    """
+    return tnp.stack(of_one_type("lax.stack", *operands), axis)
+
+
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
+    """The slices of an array along an axis, without it."""
+    return tuple(tnp.unstack(array_of(x, "lax.unstack"), axis=axis))
+
+
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
+    """The array several times along each of its dimensions.
+
+    >>> tile(np.arange(2), [2])
+    Array([0, 1, 0, 1], dtype=int32)
+    """
+    x = array_of(operand, "lax.tile")
+    if len(reps) != x.ndim:
+        raise ShapeError(f"lax.tile: reps must have one number for each of {x.ndim} dimensions, but is {tuple(reps)}.")
+    return tnp.tile(x, tuple(reps))
+
+
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
+    """The first array, stretched to the shape of the second."""
+    return tnp.broadcast_to(array_of(arr, "lax.broadcast_like"), array_of(like_arr, "lax.broadcast_like").shape)
+
+
+def dtype(x: Any) -> np.dtype[Any]:
+    """The element type of a value, or of a type.
+
+    >>> dtype(1.0), dtype("int8")
+    (dtype('float32'), dtype('int8'))
+    """
+    if isinstance(x, (type, str, np.dtype)):
+        return default_dtype(python_dtype(x))
+    found = getattr(x, "dtype", None)
+    return default_dtype(python_dtype(found)) if found is not None else as_array(x, "lax.dtype").dtype
+
+
+def stage(x: ArrayLike, /) -> Array:
+    """The value as an array."""
+    return array_of(x, "lax.stage")
+
+
+def shape_as_value(shape: Sizes) -> Array:
+    """A shape as an array of integers."""
+    return tnp.asarray(tuple(shape), int)
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The value: there is one device, so there is nothing to place."""
+    return x
+
+
+def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
+    """What the function for the platform "cpu" gives, or the default.
+
+    >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
+    2.0
+    """
+    chosen = per_platform.get("cpu", default)
+    if chosen is None:
+        raise ArgumentError(
+            f"lax.platform_dependent: there is neither a default nor a function for 'cpu', but for {[*per_platform]}."
+        )
+    return chosen(*args)
+
+
+def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The upper half of the bits of the product of integers.
+
+    >>> mulhi(np.int32(1 << 30), np.int32(8))
+    Array(2, dtype=int32)
+    """
+    a, b = of_one_shape("lax.mulhi", of_one_type("lax.mulhi", x, y))
+    kind = element_type(a.dtype)
+    if not kind.is_integer or kind.bits < 8:
+        raise DTypeError(f"lax.mulhi: not defined for {a.dtype.name}; the operands must be integers of 8 bits or more.")
+    if kind.bits < 64:
+        wide = np.dtype("int64" if kind.kind == "signed" else "uint64")
+        return ((a.astype(wide) * b.astype(wide)) >> wide.type(kind.bits)).astype(a.dtype)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    (a1, a0), (b1, b0) = (((v >> half), v & low) for v in (a.astype(np.uint64), b.astype(np.uint64)))
+    middle = a1 * b0 + ((a0 * b0) >> half)
+    upper = a1 * b1 + (middle >> half) + (((middle & low) + a0 * b1) >> half)
+    found = upper.astype(a.dtype)
+    return found - tnp.where(a < 0, b, 0) - tnp.where(b < 0, a, 0) if kind.kind == "signed" else found
+
+
+# --- shapes of convolutions -------------------------------------------------------------------------------------------
+
+
+def _shape_of(function: Callable[..., Array], *shapes: Sizes) -> tuple[int, ...]:
+    return eval_shape(function, *(ShapeDtypeStruct(tuple(s), np.float32) for s in shapes)).shape
+
+
+def conv_general_shape_tuple(
+    lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
+) -> tuple[int, ...]:
+    """The shape of what `conv_general_dilated` gives for operands of these shapes.
+
+    >>> conv_general_shape_tuple((1, 3, 8, 8), (4, 3, 2, 2), (2, 2), "SAME", ("NCHW", "OIHW", "NCHW"))
+    (1, 4, 4, 4)
+    """
+    return _shape_of(
+        lambda x, k: conv_general_dilated(x, k, window_strides, padding, dimension_numbers=dimension_numbers),
+        lhs_shape,
+        rhs_shape,
+    )
+
+
+def conv_shape_tuple(
+    lhs_shape: Sizes, rhs_shape: Sizes, strides: Sizes, pads: Any, batch_group_count: int = 1
+) -> tuple[int, ...]:
+    """The same with batch and feature first."""
+    return _shape_of(
+        lambda x, k: conv_general_dilated(x, k, strides, pads, batch_group_count=batch_group_count),
+        lhs_shape,
+        rhs_shape,
+    )
+
+
+def conv_transpose_shape_tuple(
+    lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
+) -> tuple[int, ...]:
+    """The shape of what `conv_transpose` gives for operands of these shapes."""
+    return _shape_of(
+        lambda x, k: conv_transpose(x, k, window_strides, padding, dimension_numbers=dimension_numbers),
+        lhs_shape,
+        rhs_shape,
+    )
+
+
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The transpositions that bring operands and result, named by letters, to the order batch, feature, spatial ones.
+
+    >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    """
+    spatial = [letter for letter in dimension_numbers[1] if letter not in "OI"]
+    orders = [("N", "C", *spatial), ("O", "I", *spatial), ("N", "C", *spatial)]
+    for order, names in zip(orders, dimension_numbers, strict=True):
+        if sorted(order) != sorted(names):
+            raise ArgumentError(
+                f"lax.conv_general_permutations: {names!r} must have each of the letters {''.join(order)} once."
+            )
+    return tuple(tuple(map(names.index, order)) for order, names in zip(orders, dimension_numbers, strict=True))

@@ -1,0 +1,164 @@
+"""Linear maps: a function's derivative as one, and a linear function's transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyxla.api import ShapeDtypeStruct, arrays_of, lowered, trace_tree
+from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import elementwise, movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import trace
+from tinyxla.tracing.promotion import float0
+from tinyxla.transforms import vjp as vjp_flat
+from tinyxla.transforms.computations import chosen, inexact, reverse, run, spread, subgraph
+from tinyxla.transforms.reverse import is_inexact
+
+Function = Callable[..., Any]
+
+
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function, and its derivative there as a linear function of tangents.
+
+    The derivative holds what it needs of the function's values, so that applying it to many tangents computes these
+    once.
+
+    Args:
+        fun: of pytrees of arrays.
+        primals: its arguments.
+        has_aux: the function gives `(result, auxiliary)`.
+
+    Returns:
+        `(result, derivative)`, or `(result, derivative, auxiliary)`; `derivative(*tangents)` takes tangents structured
+        and shaped as the arguments, and gives one structured as the result.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> y, derivative = tx.linearize(tx.numpy.sin, 0.0)
+        >>> derivative(2.0)
+        Array(2., dtype=float32)
+    """
+    name = getattr(fun, "__name__", type(fun).__name__)
+    inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ")
+    found: dict[str, Any] = {}
+
+    def flat(*leaves: Any) -> list[Any]:
+        result = fun(*pytrees.unflatten(treedef, leaves))
+        if has_aux:
+            result, found["aux"] = result
+        outputs, found["tree"] = arrays_of(result, f"linearize of {name}: the result")
+        return outputs
+
+    values, pullback = vjp_flat(flat, inputs)
+    tree = found["tree"]
+    seeded = [is_inexact(x) for x in values]
+
+    def back(*cotangents: Any) -> list[Any]:
+        whole = pullback(spread(cotangents, seeded))
+        found["flows"] = [c is not None for c in whole]
+        return chosen(whole, found["flows"])
+
+    # The way back has been recorded, with what it needs of the values. Its transpose is the derivative.
+    shapes = [Shape.of(x) for x in chosen(values, seeded)]
+    made, captured, _ = trace(back, shapes, name, what=f"the derivative of {name}", staging=False)
+    forth = _reversed(made, len(shapes))
+    zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
+
+    def derivative(*tangents: Any) -> Any:
+        given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent")
+        moves = iter(run(forth, [*zeros, *captured, *chosen(given, found["flows"])])[len(made.outputs) :])
+        leaves = [
+            next(moves) if moving else np.zeros(x.shape, float0) for x, moving in zip(outputs, seeded, strict=True)
+        ]
+        return pytrees.unflatten(tree, leaves)
+
+    outputs = [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
+    result = pytrees.unflatten(tree, values)
+    return (result, derivative, lowered(found["aux"])) if has_aux else (result, derivative)
+
+
+def _reversed(made: Computation, count: int) -> Computation:
+    """From the parameters and cotangents of the results: the results and cotangents of the first parameters."""
+    return reverse(made, tuple(k < count for k in range(len(made.parameters))), inexact(made), True).both
+
+
+def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str) -> list[Any]:
+    """The leaves of tangents or cotangents, in the types of what they belong to."""
+    leaves, tree = pytrees.flatten(given)
+    if tree != treedef:
+        raise ArgumentError(
+            f"{what} must have the structure {pytrees.structure_text(treedef)}, where * stands for an array, but has "
+            f"{pytrees.structure_text(tree)}."
+        )
+    found: list[Any] = []
+    for leaf, template in zip(leaves, templates, strict=True):
+        if not is_inexact(template):
+            found.append(None)
+            continue
+        (x,), _ = arrays_of(leaf, what)
+        if x.shape != template.shape:
+            raise ShapeError(f"{what} must have the shape {template.shape}, but is {Shape.of(x)}.")
+        if x.dtype != template.dtype:
+            x = elementwise.convert(x, new_element_type=element_type(template.dtype))
+        found.append(x)
+    return found
+
+
+def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Function:
+    """The transpose of a linear function: with f(x) = A x, the function that gives A^T y (without conjugation).
+
+    Args:
+        fun: a function of pytrees of floating or complex arrays, which is linear in them together.
+        primals: arguments, or `ShapeDtypeStruct`s, that say their shapes; values are not used.
+        reduce_axes: accepted for JAX's sake; must be empty.
+
+    Returns:
+        A function from a cotangent, structured as the result, to a tuple of those of the arguments.
+
+    Raises:
+        DifferentiationError: the function is not linear.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> (x,) = tx.linear_transpose(lambda x: 3 * x[:2], tx.ShapeDtypeStruct((3,), "float32"))(tx.numpy.ones(2))
+        >>> x
+        Array([3., 3., 0.], dtype=float32)
+    """
+    name = getattr(fun, "__name__", type(fun).__name__)
+    if reduce_axes:
+        raise ArgumentError(f"linear_transpose of {name}: reduce_axes must be empty, but got {reduce_axes!r}.")
+    templates, treedef = pytrees.flatten(primals)
+    made, captured, _, tree = trace_tree(fun, primals, {})
+    count = len(templates)
+    for shape in made.parameter_shapes[:count]:
+        if not is_inexact(shape):
+            raise DifferentiationError(
+                f"linear_transpose of {name}: arguments must be floating or complex, but one is {shape}."
+            )
+    both = _reversed(made, count)
+    cotangents = both.outputs[len(made.outputs) :]
+    values: set[Instruction] = set(both.parameters[:count])
+    for x in both.instructions:
+        if any(o in values for o in x.operands):
+            values.add(x)
+    for k, x in enumerate(cotangents):
+        if x in values:
+            raise DifferentiationError(
+                f"linear_transpose of {name}: the function must be linear, but its derivative by the argument "
+                f"{made.parameter_shapes[k]} depends on the arguments' values."
+            )
+    transposed = subgraph(f"{name}_transpose", both.parameters[count:], cotangents)
+    outputs = [x.array_shape for x in made.outputs]
+    seeded = inexact(made)
+
+    def transpose(cotangent: Any) -> Any:
+        results = [ShapeDtypeStruct(s.dimensions, s.dtype) for s in outputs]
+        given = _leaves_like(results, tree, cotangent, f"linear_transpose of {name}: the cotangent")
+        return pytrees.unflatten(treedef, run(transposed, [*captured, *chosen(given, seeded)]))
+
+    return transpose

@@ -1,0 +1,420 @@
+"""Distributions that are made of others: the gamma distribution by rejection, and what follows from it, from normal and
+from uniform numbers. Keys are split as `jax.random` does, so the numbers are those it gives for the same key, up to the
+last places (where these decide whether a candidate is rejected, a number may be another one).
+
+Sources: G. Marsaglia and W. W. Tsang, "A Simple Method for Generating Gamma Variables" (2000); W. Hörmann, "The
+Transformed Rejection Method for Generating Poisson Random Variables" (1993); D. Knuth, "The Art of Computer
+Programming", volume 2, for Poisson numbers of small mean; F. Barthe and others, "A Probabilistic Approach to the
+Geometry of the l_p^n-Ball" (2005).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinyxla import lax
+from tinyxla import numpy as tnp
+from tinyxla.api import vmap
+from tinyxla.custom_derivatives import custom_jvp
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.nn.normalization import softmax
+from tinyxla.numpy.arguments import array_of, cast, python_dtype, shape_of
+from tinyxla.random.distributions import DTypeLike, exponential, normal, rademacher, uniform
+from tinyxla.random.distributions import _float_type as float_type  # pyright: ignore[reportPrivateUsage]
+from tinyxla.random.distributions import _shape as shape_for  # pyright: ignore[reportPrivateUsage]
+from tinyxla.random.distributions import _spread as spread  # pyright: ignore[reportPrivateUsage]
+from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, split
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import default_int
+
+MaybeShape = ShapeLike | None
+
+
+# --- gamma and what follows from it -----------------------------------------------------------------------------------
+
+
+def gamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Numbers x > 0 with the density x**(a-1) exp(-x) / gamma(a); differentiable by a.
+
+    >>> gamma(PRNGKey(42), 2.0, (3,)).shape
+    (3,)
+    """
+    return _gamma("gamma", key, a, shape, dtype, False)
+
+
+def loggamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """The logarithms of numbers of the gamma distribution, which for small a would be too small themselves."""
+    return _gamma("loggamma", key, a, shape, dtype, True)
+
+
+def _gamma(name: str, key: KeyArray, a: Any, shape: MaybeShape, dtype: DTypeLike, logarithmic: bool) -> Any:
+    what = f"tinyxla.random.{name}"
+    sizes, kind = shape_for(what, shape, a), float_type(what, dtype)
+    alphas = spread(what, a, kind, sizes).ravel()
+    keys = split(checked_key(what, key), math.prod(sizes))
+
+    @custom_jvp
+    def samples(alphas: Any) -> Any:
+        return vmap(lambda k, alpha: _one_gamma(k, alpha, logarithmic))(keys, alphas)
+
+    @samples.defjvp
+    def rule(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:  # pyright: ignore[reportUnusedFunction]
+        (alpha,), (t,) = primals, tangents
+        x = samples(alpha)
+        if not logarithmic:
+            return x, t * lax.random_gamma_grad(alpha, x)
+        plain = tnp.maximum(tnp.exp(x), float(tnp.finfo(kind).tiny))
+        return x, t * lax.random_gamma_grad(alpha, plain) / plain
+
+    return samples(alphas).reshape(sizes) if alphas.size else tnp.zeros(sizes, kind)
+
+
+def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
+    """Candidates d v with v = (1 + c x)^3, x normal, until one is accepted. For alpha < 1 the number is that for
+    alpha + 1 times u^(1 / alpha), u uniform."""
+    dtype = alpha.dtype
+    large = alpha >= 1
+    d = tnp.where(large, alpha, alpha + 1) - 1 / 3
+    c = (1 / 3) / tnp.sqrt(d)
+    one = tnp.ones((), dtype)
+
+    def rejected(state: Any) -> Any:
+        _, square, v, u = state
+        quickly = u >= 1 - 0.0331 * (square * square)
+        return quickly & (tnp.log(u) >= square * 0.5 + d * ((1 - v) + tnp.log(v)))
+
+    def positive(state: Any) -> Any:
+        following, own = split(state[0])
+        x = normal(own, (), dtype)
+        return following, x, 1 + x * c
+
+    def candidate(state: Any) -> Any:
+        following, for_x, for_u = split(state[0], 3)
+        _, x, v = lax.while_loop(lambda s: s[2] <= 0, positive, (for_x, 0 * one, -one))
+        return following, x * x, (v * v) * v, uniform(for_u, (), dtype)
+
+    first, for_boost = split(key)
+    _, _, v, _ = lax.while_loop(rejected, candidate, (first, 0 * one, one, 2 * one))
+    if logarithmic:
+        lower = -exponential(for_boost, (), dtype)
+        return (tnp.log(d) + tnp.log(v)) + tnp.where(large | (lower == 0), 0.0, lower * (1 / alpha)).astype(dtype)
+    boost = tnp.where(large, 1.0, tnp.power(1 - uniform(for_boost, (), dtype), 1 / alpha))
+    return ((d * v) * boost).astype(dtype)
+
+
+def beta(key: KeyArray, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Numbers from 0 to 1 with a density proportional to x**(a-1) (1-x)**(b-1).
+
+    >>> beta(PRNGKey(42), 2.0, 3.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.beta"
+    sizes, kind = shape_for(what, shape, a, b), float_type(what, dtype)
+    keys = split(checked_key(what, key))
+    first, second = (loggamma(k, x, sizes, kind) for k, x in zip(keys, (a, b), strict=True))
+    largest = tnp.maximum(first, second)
+    left, right = tnp.exp(first - largest), tnp.exp(second - largest)
+    return left / (left + right)
+
+
+def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Vectors of positive numbers with the sum 1, along a further last axis, with the concentrations alpha.
+
+    >>> dirichlet(PRNGKey(42), np.ones(3), (4,)).shape
+    (4, 3)
+    """
+    what = "tinyxla.random.dirichlet"
+    weights = array_of(np.asarray(alpha) if isinstance(alpha, (list, tuple)) else alpha, what)
+    if weights.ndim == 0:
+        raise ShapeError(f"{what}: alpha must have at least one dimension, the entries of a vector, but is a number.")
+    sizes = weights.shape[:-1] if shape is None else shape_of(what, shape)
+    return softmax(loggamma(key, weights, (*sizes, weights.shape[-1]), dtype), -1)
+
+
+def chisquare(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Sums of the squares of `df` normal numbers.
+
+    >>> chisquare(PRNGKey(42), 3.0, (3,)).shape
+    (3,)
+    """
+    kind = float_type("tinyxla.random.chisquare", dtype)
+    half = cast(array_of(df, "tinyxla.random.chisquare"), kind, False) / 2
+    return tnp.exp(loggamma(key, half, shape, kind)) * 2
+
+
+def f(key: KeyArray, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Quotients of two chi-square numbers, each divided by its degrees of freedom.
+
+    >>> f(PRNGKey(42), 3.0, 4.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.f"
+    sizes, kind = shape_for(what, shape, dfnum, dfden), float_type(what, dtype)
+    below, above = split(checked_key(what, key))
+    number, divisor = (cast(array_of(x, what), kind, False) for x in (dfnum, dfden))
+    return (chisquare(above, number, sizes, kind) / number) / (chisquare(below, divisor, sizes, kind) / divisor)
+
+
+def t(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Student's t: normal numbers divided by the root of chi-square ones per degree of freedom.
+
+    >>> t(PRNGKey(42), 3.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.t"
+    sizes, kind = shape_for(what, shape, df), float_type(what, dtype)
+    above, below = split(checked_key(what, key))
+    half = cast(array_of(df, what), kind, False) / 2
+    return normal(above, sizes, kind) * tnp.sqrt(half / gamma(below, half, sizes, kind))
+
+
+def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers with a density proportional to exp(-|x|**p).
+
+    >>> generalized_normal(PRNGKey(42), 3.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.generalized_normal"
+    size, sign = split(checked_key(what, key))
+    kind = float_type(what, dtype)
+    return rademacher(sign, shape, kind) * gamma(size, 1 / p, shape, kind) ** (1 / p)
+
+
+def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Points of the ball of radius 1 in d dimensions in the norm of order p, all equally likely.
+
+    >>> ball(PRNGKey(42), 3, shape=(4,)).shape
+    (4, 3)
+    """
+    what = "tinyxla.random.ball"
+    sizes, kind = shape_of(what, shape), float_type(what, dtype)
+    direction, radius = split(checked_key(what, key))
+    point = generalized_normal(direction, p, (*sizes, d), kind)
+    length = (tnp.abs(point) ** p).sum(-1) + exponential(radius, sizes, kind)
+    return point / (length ** (1 / p))[..., None]
+
+
+# --- by normal numbers ------------------------------------------------------------------------------------------------
+
+
+def multivariate_normal(
+    key: KeyArray,
+    mean: Any,
+    cov: Any,
+    shape: MaybeShape = None,
+    dtype: DTypeLike = None,
+    method: str = "cholesky",
+) -> Array:
+    """Normal vectors with that mean and covariance; `method`, "cholesky", "eigh" or "svd", is how its root is found.
+
+    >>> multivariate_normal(PRNGKey(42), np.zeros(2), np.eye(2), (3,)).shape
+    (3, 2)
+    """
+    what = "tinyxla.random.multivariate_normal"
+    kind = float_type(what, dtype)
+    centre, covariance = (cast(array_of(x, what), kind, False) for x in (mean, cov))
+    if centre.ndim < 1 or covariance.ndim < 2 or covariance.shape[-2:] != (centre.shape[-1],) * 2:
+        raise ShapeError(
+            f"{what}: mean must be of shape (..., n) and cov of shape (..., n, n), but they have the shapes "
+            f"{centre.shape} and {covariance.shape}."
+        )
+    sizes = shape_for(what, shape, centre[..., 0], covariance[..., 0, 0])
+    if method == "cholesky":
+        root = tnp.linalg.cholesky(covariance)
+    elif method == "eigh":
+        values, vectors = tnp.linalg.eigh(covariance)
+        root = vectors * tnp.sqrt(values[..., None, :])
+    elif method == "svd":
+        left, values, _ = tnp.linalg.svd(covariance)
+        root = left * tnp.sqrt(values[..., None, :])
+    else:
+        raise AttributeValueError(f"{what}: method must be 'cholesky', 'eigh' or 'svd', but is {method!r}.")
+    drawn = normal(key, (*sizes, centre.shape[-1]), kind)
+    return centre + tnp.einsum("...ij,...j->...i", root, drawn)
+
+
+def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = None, m: int | None = None) -> Array:
+    """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely.
+
+    >>> x = orthogonal(PRNGKey(42), 3)
+    >>> bool(tnp.allclose(x @ x.T, tnp.eye(3), atol=1e-5))
+    True
+    """
+    what = "tinyxla.random.orthogonal"
+    columns = n if m is None else m
+    drawn = normal(key, (*shape_of(what, shape), max(n, columns), min(n, columns)), dtype)
+    found: Any = tnp.linalg.qr(drawn)
+    turned = found[0] * tnp.sign(tnp.diagonal(found[1], axis1=-2, axis2=-1))[..., None, :]
+    return turned.mT if n < columns else turned
+
+
+def maxwell(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """The lengths of vectors of three normal numbers.
+
+    >>> maxwell(PRNGKey(42), (3,)).shape
+    (3,)
+    """
+    return tnp.linalg.norm(normal(key, (*shape_of("tinyxla.random.maxwell", shape), 3), dtype), axis=-1)
+
+
+def double_sided_maxwell(key: KeyArray, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers of `maxwell` with a random sign, times `scale`, around `loc`.
+
+    >>> double_sided_maxwell(PRNGKey(42), 0.0, 1.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.double_sided_maxwell"
+    kind, given = float_type(what, dtype), shape_for(what, None, loc, scale)
+    sizes = (*(shape_of(what, shape) or given), *given)
+    size, sign = split(checked_key(what, key))
+    return maxwell(size, sizes, kind) * rademacher(sign, sizes, kind) * scale + loc
+
+
+def wald(key: KeyArray, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Numbers of the inverse normal distribution with that mean and scale 1.
+
+    >>> wald(PRNGKey(42), 2.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.wald"
+    sizes, kind = shape_for(what, shape, mean), float_type(what, dtype)
+    centre = spread(what, mean, kind, sizes)
+    first, second = split(checked_key(what, key))
+    y = normal(first, sizes, kind) ** 2
+    root = tnp.sqrt(4 * centre * y + centre**2 * y**2)
+    x = centre + centre**2 * y / 2 - centre / 2 * root
+    return tnp.where(uniform(second, sizes, kind) <= centre / (centre + x), x, centre**2 / x)
+
+
+# --- by uniform numbers -----------------------------------------------------------------------------------------------
+
+
+def pareto(key: KeyArray, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """Numbers x >= 1 with the density b x**(-b-1).
+
+    >>> pareto(PRNGKey(42), 2.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.pareto"
+    sizes, kind = shape_for(what, shape, b), float_type(what, dtype)
+    return tnp.exp(exponential(key, sizes, kind) / spread(what, b, kind, sizes))
+
+
+def rayleigh(key: KeyArray, scale: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """The lengths of vectors of two normal numbers, times `scale`.
+
+    >>> rayleigh(PRNGKey(42), 2.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.rayleigh"
+    sizes, kind = shape_for(what, shape, scale), float_type(what, dtype)
+    return spread(what, scale, kind, sizes) * tnp.sqrt(tnp.log(uniform(key, sizes, kind)) * -2)
+
+
+def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+    """Numbers whose part that is larger than x is exp(-(x / scale)**concentration).
+
+    >>> weibull_min(PRNGKey(42), 1.0, 2.0, (3,)).shape
+    (3,)
+    """
+    drawn = uniform(key, shape, float_type("tinyxla.random.weibull_min", dtype))
+    return tnp.power(-tnp.log1p(-drawn), 1.0 / concentration) * scale
+
+
+def triangular(
+    key: KeyArray, left: Any, mode: Any, right: Any, shape: MaybeShape = None, dtype: DTypeLike = None
+) -> Array:
+    """Numbers from left to right whose density grows up to `mode` and falls from there.
+
+    >>> triangular(PRNGKey(42), 0.0, 1.0, 3.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.triangular"
+    sizes, kind = shape_for(what, shape, left, mode, right), float_type(what, dtype)
+    low, top, high = (spread(what, x, kind, sizes) for x in (left, mode, right))
+    drawn = uniform(key, sizes, kind)
+    rising = low + tnp.sqrt(drawn * (high - low) * (top - low))
+    falling = high - tnp.sqrt((1 - drawn) * (high - low) * (high - top))
+    return tnp.where(drawn < (top - low) / (high - low), rising, falling)
+
+
+# --- whole numbers ----------------------------------------------------------------------------------------------------
+
+
+def _integer_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
+    found = default_int() if dtype is None else python_dtype(dtype)
+    if not element_type(found).is_integer:
+        raise DTypeError(f"{what}: the numbers are integers, but got dtype {found}.")
+    return found
+
+
+def geometric(key: KeyArray, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """How many trials it takes until one succeeds, if each does with probability p.
+
+    >>> geometric(PRNGKey(42), 0.5, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.geometric"
+    sizes, kind = shape_for(what, shape, p), _integer_type(what, dtype)
+    chance = array_of(p, what)
+    chance = chance if element_type(chance.dtype).kind == "float" else chance.astype(float)
+    drawn = uniform(key, sizes, chance.dtype)
+    ratio = tnp.log(tnp.where(drawn == 0, 1, drawn)) / tnp.log1p(-chance)
+    return (tnp.floor(ratio) + 1).astype(kind)
+
+
+def poisson(key: KeyArray, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """How many events there are if they are independent and lam on average.
+
+    >>> poisson(PRNGKey(42), 3.0, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.poisson"
+    sizes, kind = shape_for(what, shape, lam), _integer_type(what, dtype)
+    source = checked_key(what, key)
+    rate = spread(what, lam, np.dtype(np.float32), sizes)
+    few = tnp.isnan(rate) | (rate < 10)
+    small = _poisson_by_products(source, tnp.where(few, rate, 0.0), kind)
+    large = _poisson_by_rejection(source, tnp.where(few, 1e5, rate)).astype(kind)
+    return tnp.where(rate == 0, 0, tnp.where(few, small, large)).astype(kind)
+
+
+def _poisson_by_products(key: Any, rate: Any, kind: np.dtype[Any]) -> Any:
+    """The number of uniform numbers whose product stays above exp(-rate)."""
+
+    def step(state: Any) -> Any:
+        count, key, product = state
+        following, own = split(key)
+        count = tnp.where(product > -rate, count + 1, count)
+        return count, following, product + tnp.log(uniform(own, rate.shape, np.float32))
+
+    start = (tnp.zeros(rate.shape, kind), key, tnp.zeros(rate.shape, np.float32))
+    return lax.while_loop(lambda state: (state[2] > -rate).any(), step, start)[0] - 1
+
+
+def _poisson_by_rejection(key: Any, rate: Any) -> Any:
+    """Hörmann's transformed rejection, with his constants."""
+    b = 0.931 + 2.53 * tnp.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    quick = 0.9277 - 3.6224 / (b - 2)
+
+    def step(state: Any) -> Any:
+        found, accepted, key = state
+        following, for_u, for_v = split(key, 3)
+        u = uniform(for_u, rate.shape, rate.dtype) - 0.5
+        v = uniform(for_v, rate.shape, rate.dtype)
+        inner = 0.5 - tnp.abs(u)
+        k = tnp.floor((2 * a / inner + b) * u + rate + 0.43)
+        bound = -rate + k * tnp.log(rate) - lax.lgamma(k + 1)
+        slowly = tnp.log(v * inverse_alpha / (a / (inner * inner) + b)) <= bound
+        outside = (k < 0) | ((inner < 0.013) & (v > inner))
+        taken = ((inner >= 0.07) & (v <= quick)) | (~outside & slowly)
+        return tnp.where(taken, k, found), accepted | taken, following
+
+    start = (tnp.full(rate.shape, -1, rate.dtype), tnp.zeros(rate.shape, bool), key)
+    return lax.while_loop(lambda state: ~state[1].all(), step, start)[0]

@@ -1,0 +1,69 @@
+"""`pmap`: a function mapped over an axis that stands for devices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from tinyxla.api import as_integers, vmap
+from tinyxla.compilation import jit
+
+Function = Callable[..., Any]
+
+
+def pmap(
+    fun: Function,
+    axis_name: Hashable | None = None,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: int | Iterable[int] = (),
+    devices: Sequence[Any] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: int | Iterable[int] = (),
+) -> Function:
+    """Compile a function, with one copy of it for each element of an axis of its arguments.
+
+    The copies are computed together, as by `vmap`, on all processors that the process has: so the axis may have any
+    size, and the function may talk over it by `lax.psum(x, axis_name)` and the like.
+
+    Args:
+        fun: written for one copy.
+        axis_name: a name of the axis.
+        in_axes: for each positional argument (or for all) the axis to map over, or None. Keyword arguments are mapped
+            over their first axis.
+        out_axes: where the mapped axis stands in the results.
+        static_broadcasted_argnums: positions of arguments that stay Python values, the same for all copies.
+        devices: accepted for JAX's sake, as is `backend`; there is one device.
+        backend: see `devices`.
+        axis_size: the number of copies, needed only where no argument has the axis.
+        donate_argnums: positions of arguments that the caller does not use again.
+
+    Raises:
+        The errors of `vmap` and `jit`.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.pmap(lambda x: x / tx.lax.psum(x, "i"), axis_name="i")(tx.numpy.array([1.0, 3.0]))
+        Array([0.25, 0.75], dtype=float32)
+    """
+    static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
+
+    @functools.wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        held = {n % len(args): args[n % len(args)] for n in static if -len(args) <= n < len(args)}
+        places = [n for n in range(len(args)) if n not in held]
+
+        @functools.wraps(fun)
+        def copy(*values: Any, **named: Any) -> Any:
+            whole = {**held, **dict(zip(places, values, strict=True))}
+            return fun(*(whole[n] for n in range(len(args))), **named)
+
+        axes: Any = in_axes
+        if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]
+            axes = tuple(in_axes[n] for n in places)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
+
+    return jit(mapped, static_argnums=static, donate_argnums=donate_argnums)

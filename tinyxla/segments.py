@@ -1,0 +1,121 @@
+"""Reductions over segments of an array. Users reach them as `tinyxla.ops.segment_sum` and so on, too, as in JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy.arguments import array_of
+from tinyxla.shapes import element_type
+from tinyxla.tracing.array import Array
+
+__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
+
+
+def segment_sum(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The sums of the elements that belong to each segment.
+
+    Args:
+        data: an array; what is summed runs along its first axis.
+        segment_ids: for each place of that axis the number of its segment. Negative numbers, and those from
+            `num_segments` on, belong to none.
+        num_segments: the length of the result; by default one more than the largest number, which must be known then.
+        indices_are_sorted: a promise that the numbers do not decrease.
+        unique_indices: a promise that each number is there once.
+        bucket_size: accepted as in JAX; sums are added up in the order of the elements.
+        mode: what to do with numbers that are too large: None or "drop", or as for `x.at`.
+
+    Returns:
+        An array of shape `(num_segments, *data.shape[1:])`, with 0 for segments without elements.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.ops.segment_sum(tx.numpy.arange(5.0), tx.numpy.array([0, 0, 1, 1, 3]))
+        Array([1., 5., 0., 4.], dtype=float32)
+    """
+    return _reduced("add", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
+
+
+def segment_prod(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The products of the elements that belong to each segment; 1 where there are none. Arguments as `segment_sum`."""
+    return _reduced("multiply", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
+
+
+def segment_max(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The largest elements of each segment; the type's least value where there are none. Arguments as `segment_sum`."""
+    return _reduced("max", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
+
+
+def segment_min(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The least elements of each segment; the type's largest value where there are none. Arguments as `segment_sum`."""
+    return _reduced("min", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
+
+
+def _reduced(
+    method: str, data: Any, segment_ids: Any, count: int | None, indices_are_sorted: bool, unique: bool, mode: Any
+) -> Array:
+    what = f"segment_{ {'add': 'sum', 'multiply': 'prod'}.get(method, method) }"
+    values, ids = array_of(data, what), array_of(segment_ids, what)
+    if ids.ndim != 1 or values.shape[:1] != ids.shape:
+        raise ShapeError(
+            f"{what}: segment_ids must have one number for each place of the first axis of the data, which is of shape "
+            f"{values.shape}, but has the shape {ids.shape}."
+        )
+    if not element_type(ids.dtype).is_integer:
+        raise ArgumentError(f"{what}: segment_ids must be integers, but are {ids.dtype.name}.")
+    if count is None:
+        known = ids.concrete(f"{what} without num_segments").numpy()
+        count = int(known.max()) + 1 if known.size else 0
+    if count < 0:
+        raise ArgumentError(f"{what}: num_segments must not be negative, but is {count}.")
+    empty = tnp.full((count, *values.shape[1:]), _without_elements(method, values), values.dtype)
+    wide = ids.astype(int) if element_type(ids.dtype).bits < 32 else ids
+    clips = str(mode) == "clip" or getattr(mode, "name", "") == "CLIP"
+    places = tnp.clip(wide, 0, count - 1) if clips else tnp.where(wide < 0, count, wide)
+    update = getattr(empty.at[places], method)
+    return update(values, indices_are_sorted=indices_are_sorted, unique_indices=unique, mode=mode or "drop")
+
+
+def _without_elements(method: str, x: Array) -> Any:
+    if method in ("add", "multiply"):
+        return int(method == "multiply")
+    kind = element_type(x.dtype)
+    if kind.kind == "pred":
+        return method == "min"
+    if kind.is_integer:
+        limits = tnp.iinfo(x.dtype)
+        return limits.max if method == "min" else limits.min
+    return tnp.inf if method == "min" else -tnp.inf

@@ -1,0 +1,35 @@
+"""The device that arrays are on: there is one, the CPU of this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Device:
+    """A CPU. Equal to its name, `"cpu"`."""
+
+    id = 0
+    process_index = 0
+    local_hardware_id = 0
+    platform = "cpu"
+    device_kind = "cpu"
+    host_id = 0
+
+    def memory_stats(self) -> None:
+        """Nothing is counted."""
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) or other == "cpu"
+
+    def __hash__(self) -> int:
+        return hash("cpu")
+
+    def __repr__(self) -> str:
+        return "CpuDevice(id=0)"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Device:
+        return self
+
+
+CPU = Device()

@@ -1,0 +1,133 @@
+"""Options of the library: set for the process by `config.update`, or for a block of code in one thread by `setting`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from tinyxla.errors import AttributeValueError
+
+_PROMOTION = ("standard", "strict")
+_RANKS = ("allow", "warn", "raise")
+_CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion")
+
+# Options of JAX that say nothing here: there is one platform, one kind of key, and products are always exact.
+_WITHOUT_EFFECT = frozenset(
+    """
+    check_tracer_leaks compilation_cache_dir compiler_enable_remat_pass cpu_enable_async_dispatch
+    cpu_collectives_implementation debug_key_reuse default_device default_matmul_precision default_prng_impl
+    disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_compilation_cache enable_custom_prng
+    enable_key_reuse_checks exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
+    include_full_tracebacks_in_locations legacy_prng_key log_checkpoint_residuals log_compiles logging_level
+    memory_fitting_effort no_tracing num_cpu_devices optimization_level persistent_cache_min_compile_time_secs
+    persistent_cache_min_entry_size_bytes pgle_profiling_runs platform_name platforms raise_persistent_cache_errors
+    random_seed_offset softmax_custom_jvp threefry_gpu_kernel_lowering threefry_partitionable traceback_filtering
+    traceback_in_locations_limit transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host
+    transfer_guard_host_to_device use_shardy_partitioner
+    """.split()
+)
+
+
+class Config(threading.local):
+    """Options of the library.
+
+    The class has the values for the process. A thread's own attributes, which hide them, are those of the blocks of
+    `setting` it is in.
+
+    Attributes:
+        enable_x64: 64-bit NumPy inputs and defaults stay 64-bit. The environment variable TINYXLA_ENABLE_X64 sets it.
+        disable_jit: compiled functions run as plain Python.
+        debug_nans: results with a NaN are errors that name the operation and the user's line.
+        debug_infs: the same for infinities.
+        numpy_dtype_promotion: "strict" refuses to bring arrays of different types to a common one.
+        numpy_rank_promotion: "warn" or "raise" where arrays of different rank broadcast.
+        while_residual_bytes: how much memory the way back through a loop, whose length is not known beforehand, takes
+            for what it keeps of the steps; beyond that it computes steps again.
+        special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
+            up by a short cut that knows nothing of them.
+
+    Options of JAX without a meaning here are accepted, and may be read; all may be spelled with `jax_` before them.
+    """
+
+    enable_x64: bool = os.environ.get("TINYXLA_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
+    disable_jit: bool = False
+    debug_nans: bool = False
+    debug_infs: bool = False
+    numpy_dtype_promotion: str = "standard"
+    numpy_rank_promotion: str = "allow"
+    while_residual_bytes: int = 256 << 20
+    special: tuple[tuple[str, Any], ...] = ()
+    _watchers: ClassVar[list[Callable[[], None]]] = []
+    _of_no_effect: ClassVar[dict[str, Any]] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.update(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        option = name.removeprefix("jax_")
+        if option in _OPTIONS:
+            return getattr(self, option)
+        if option in _WITHOUT_EFFECT:
+            return self._of_no_effect.get(option)
+        raise AttributeError(f"There is no option {name!r}; the options are {', '.join(_OPTIONS)}.")
+
+    def update(self, name: str, value: Any) -> None:
+        """Set an option for the process; accepts JAX's names (`jax_enable_x64`)."""
+        option = name.removeprefix("jax_")
+        if option in _WITHOUT_EFFECT:
+            self._of_no_effect[option] = value
+            return
+        setattr(Config, option, _checked(option, value))
+        Config.special = tuple((o, getattr(Config, o)) for o in _CHECKS if getattr(Config, o) != _OPTIONS[o])
+        for watcher in self._watchers:
+            watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have a function called after every change for the process."""
+        self._watchers.append(watcher)
+
+
+_OPTIONS: dict[str, Any] = {
+    "enable_x64": False,
+    "disable_jit": False,
+    **dict.fromkeys(_CHECKS[:2], False),
+    "numpy_dtype_promotion": "standard",
+    "numpy_rank_promotion": "allow",
+    "while_residual_bytes": 256 << 20,
+}
+_CHOICES = {"numpy_dtype_promotion": _PROMOTION, "numpy_rank_promotion": _RANKS}
+
+
+def _checked(option: str, value: Any) -> Any:
+    if option not in _OPTIONS:
+        raise AttributeValueError(f"There is no option {option!r}; the options are {', '.join(_OPTIONS)}.")
+    choices = _CHOICES.get(option)
+    if option == "while_residual_bytes":
+        if type(value) is not int or value <= 0:
+            raise AttributeValueError(f"The option {option!r} must be a positive integer, but got {value!r}.")
+        return value
+    if choices is None and not isinstance(value, bool):
+        raise AttributeValueError(f"The option {option!r} is True or False, but got {value!r}.")
+    if choices is not None and value not in choices:
+        raise AttributeValueError(f"The option {option!r} is one of {', '.join(choices)}, but got {value!r}.")
+    return value
+
+
+config = Config()
+
+
+@contextmanager
+def setting(option: str, value: Any) -> Generator[None]:
+    """The option has that value inside, in this thread."""
+    own = vars(config)
+    before = dict(own)
+    own[option] = _checked(option, value)
+    own["special"] = tuple({**dict(Config.special), **{o: own[o] for o in _OPTIONS if o in own}}.items())
+    try:
+        yield
+    finally:
+        own.clear()
+        own.update(before)

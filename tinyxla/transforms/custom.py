@@ -1,0 +1,311 @@
+"""Functions with rules of their own for derivatives and batching.
+
+A `Rule` is a function of flat lists of values, with what stands in for the rules of the ops in it. `apply` treats it as
+an op: a trace that carries values asks it for the rule that it needs, and runs that on the values it carries; one that
+records a graph writes a call of the function's computation that keeps the rule, for transformations of the graph.
+
+Tangents and cotangents are None where they are zero for sure; rules may give None, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from tinyxla.hlo import Computation
+from tinyxla.ops import movement, reduction
+from tinyxla.ops.op import OWN, Joint
+from tinyxla.shapes import Shape
+from tinyxla.tracing.core import GraphTrace, innermost, state, trace
+from tinyxla.transforms.batch import BatchTrace, batch
+from tinyxla.transforms.calls import call
+from tinyxla.transforms.computations import Mask, chosen, run, spread
+from tinyxla.transforms.forward import jvp
+from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
+
+Values = Sequence[Any]
+Axes = tuple[int | None, ...]
+Pullback = Callable[[Any], list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A function whose derivatives and batching are its own matter; unless a subclass says so they are what its ops
+    give.
+
+    `key` tells rules apart: those with equal keys stand for the same, so that graphs traced again are equal. What
+    stands in may use all named axes that are there when the function is called, and is mapped where these are.
+    """
+
+    name: str
+    key: Any
+    count: int  # of values
+    function: Callable[..., Sequence[Any]]
+    has_derivatives: bool = field(default=False, init=False)  # of its own
+    axes: tuple[Hashable, ...] = field(default_factory=lambda: tuple(state.axes), kw_only=True)
+    own: tuple[Hashable, ...] = field(default=(), kw_only=True)  # of `axes`: the names of the axis that is mapped
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule) and (self.key, self.axes, self.own) == (other.key, other.axes, other.own)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def axis_names(self) -> frozenset[Hashable]:
+        return frozenset(self.axes)
+
+    def with_own_axis(self, name: Hashable) -> Rule:
+        return replace(self, axes=(*self.axes, OWN), own=(name, OWN))
+
+    @property
+    def derivative(self) -> Joint:
+        return Joint(self.forward, self.reverse)
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Results and their tangents."""
+        outputs, moves = jvp(self.function, values, tangents)
+        return tuple(outputs), tuple(moves)
+
+    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
+        """Results, and the map from their cotangents to those of the values that are wanted."""
+        outputs, pullback = vjp(lambda *moved: self.function(*spread(moved, wanted, values)), chosen(values, wanted))
+        return tuple(outputs), lambda g: spread(pullback(g), wanted)
+
+    def batched(self, lanes: Lanes, axes: Axes) -> Rule:
+        """The same mapped over these axes of the values, and over the first one of all results."""
+        raise NotImplementedError
+
+    def batch(
+        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
+    ) -> tuple[tuple[Any, ...], Axes]:
+        mapped = self.batched(Lanes(size, names), axes)
+        others = tuple(name for name in self.axes if name not in names)
+        outputs = apply(replace(mapped, axes=others, own=()), *operands)
+        return outputs, (0,) * len(outputs)
+
+    def of(self, computation: Computation, captured: Values) -> Rule:
+        """The rule of a recorded call: its function is the computation, which also takes what the function captured."""
+        return replace(self, function=lambda *values: run(computation, [*values, *captured]))
+
+
+def apply(rule: Rule, *values: Any) -> tuple[Any, ...]:
+    """The results of a function with rules of its own."""
+    owner = innermost(values)
+    if owner is None:
+        return tuple(rule.function(*values))
+    if isinstance(owner, BatchTrace):
+        inner, axes = zip(*map(owner.split, values), strict=True)
+        outputs, places = rule.batch(owner.size, inner, axes, tuple(owner.names))
+        return tuple(map(owner.join, outputs, places))
+    if not isinstance(owner, GraphTrace):
+        return owner.record(rule, values, {})  # type: ignore[arg-type] - a rule has what a trace needs of an op
+    weak = [x.weak_type for x in values]
+    made, captured, weakness = trace(rule.function, [Shape.of(x) for x in values], rule.name, weak)
+    outputs = call(*values, *captured, to_apply=made, rule=rule)
+    return tuple(x.with_weak_type(w) for x, w in zip(outputs, weakness, strict=True))
+
+
+class Lanes(NamedTuple):
+    """A mapped axis: its size, and the names that it has inside."""
+
+    size: int
+    names: tuple[Any, ...]
+
+    def map(self, function: Callable[[Values], Values], values: Values, axes: Sequence[int | None]) -> _Mapped:
+        """A function of a list mapped over axes of its values; these and the results may be None."""
+        present = [x is not None for x in values]
+        flows: list[bool] = []
+
+        def flat(*inputs: Any) -> list[Any]:
+            found = function(spread(inputs, present))
+            flows.extend(x is not None for x in found)
+            return chosen(found, flows)
+
+        pairs = batch(flat, self.size, chosen(values, present), chosen(axes, present), *self.names)
+        return _Mapped(self.size, spread((x for x, _ in pairs), flows), spread((a for _, a in pairs), flows))
+
+    def mapped(self, function: Callable[..., Values], axes: Axes) -> Callable[..., Values]:
+        """A function mapped over axes of its arguments, and over the first one of its results."""
+        return lambda *values: self.map(lambda inputs: function(*inputs), values, axes).first
+
+
+class _Mapped(NamedTuple):
+    size: int
+    values: Values
+    axes: Sequence[int | None]
+
+    @property
+    def first(self) -> list[Any]:
+        """With the mapped axis first."""
+        return [self._at(x, a, 0) for x, a in zip(self.values, self.axes, strict=True)]
+
+    def gathered(self, wanted: Axes) -> list[Any]:
+        """As cotangents of values that are mapped over those axes, or the same for all lanes: then of all together."""
+        return [
+            self._at(x, a, to) if to is not None or x is None else reduction.reduce_sum(self._at(x, a, 0), (0,))
+            for x, a, to in zip(self.values, self.axes, wanted, strict=True)
+        ]
+
+    def _at(self, x: Any, axis: int | None, to: int | None) -> Any:
+        return None if x is None else movement.align_axis(x, axis, to or 0, self.size)
+
+
+def transposed(
+    push: Callable[[Values], tuple[Values, Values]], wanted: Mask, values: Values
+) -> tuple[list[Any], Pullback]:
+    """What a function of tangents of the values gives besides the tangents of its results, in which it is linear; and
+    the way back, from cotangents of the results to those of the values that are wanted."""
+    found: list[Any] = []
+    moving: list[bool] = []
+
+    def linear(*tangents: Any) -> list[Any]:
+        outputs, moves = push(spread(tangents, wanted))
+        found.extend(outputs)
+        moving.extend(t is not None and is_inexact(t) for t in moves)
+        return chosen(moves, moving)
+
+    _, pullback = vjp(linear, [zeros_like(x) for x in chosen(values, wanted)])
+    return found, lambda g: spread(pullback(chosen(g, moving)), wanted)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomJvp(Rule):
+    """`push(values, tangents)` gives results and tangents. It is linear in the tangents, so that the way back is its
+    transpose."""
+
+    push: Callable[[Values, Values], tuple[Values, Values]]
+    has_derivatives: bool = field(default=True, init=False)
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        outputs, moves = self.push(values, tangents)
+        return tuple(outputs), tuple(moves)
+
+    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
+        outputs, pullback = transposed(lambda tangents: self.push(values, tangents), wanted, values)
+        return tuple(outputs), pullback
+
+    def batched(self, lanes: Lanes, axes: Axes) -> CustomJvp:
+        def push(values: Values, tangents: Values) -> tuple[Values, Values]:
+            def flat(inputs: Values) -> Values:
+                outputs, moves = self.push(inputs[: self.count], inputs[self.count :])
+                return [*outputs, *moves]
+
+            found = lanes.map(flat, [*values, *tangents], [*axes, *axes]).first
+            return found[: len(found) // 2], found[len(found) // 2 :]
+
+        return replace(self, key=(self.key, lanes, axes), function=lanes.mapped(self.function, axes), push=push)
+
+
+@dataclass(frozen=True, eq=False)
+class Implicit(Rule):
+    """A function whose derivatives follow from its results, however these were found.
+
+    `push(values, results, tangents)` gives the tangents of the results. `pull(values, results, cotangents)` gives the
+    cotangents of the values; without it they are the transpose of `push`.
+    """
+
+    push: Callable[[Values, Values, Values], Values]
+    pull: Callable[[Values, Values, Values], Values] | None = None
+    has_derivatives: bool = field(default=True, init=False)
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        outputs = apply(self, *values)
+        return outputs, tuple(self.push(values, outputs, tangents))
+
+    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
+        outputs = apply(self, *values)
+        pull = self.pull
+        if pull is None:
+            return outputs, transposed(lambda t: ((), self.push(values, outputs, t)), wanted, values)[1]
+        return outputs, lambda g: spread(chosen(pull(values, outputs, g), wanted), wanted)
+
+    def batched(self, lanes: Lanes, axes: Axes) -> Implicit:
+        def over(rule: Any, values: Values, outputs: Values, given: Values, places: Axes) -> _Mapped:
+            first, second = len(values), len(values) + len(outputs)
+            return lanes.map(
+                lambda x: rule(x[:first], x[first:second], x[second:]),
+                [*values, *outputs, *given],
+                [*axes, *(0 for _ in outputs), *places],
+            )
+
+        def push(values: Values, outputs: Values, tangents: Values) -> Values:
+            return over(self.push, values, outputs, tangents, axes).first
+
+        def pull(values: Values, outputs: Values, cotangents: Values) -> Values:
+            return over(self.pull, values, outputs, cotangents, (0,) * len(outputs)).gathered(axes)
+
+        return replace(
+            self,
+            key=(self.key, lanes, axes),
+            function=lanes.mapped(self.function, axes),
+            push=push,
+            pull=None if self.pull is None else pull,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CustomVjp(Rule):
+    """`there(wanted, values)` gives results, what the way back needs (a list), and whatever else it needs; and
+    `back(rest, residuals, cotangents)`, which is linear in the cotangents, those of the values."""
+
+    there: Callable[[Mask, Values], tuple[Values, Values, Any]]
+    back: Callable[[Any, Values, Values], Values]
+    has_derivatives: bool = field(default=True, init=False)
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The derivative forward is the transpose of the way back."""
+        given = tuple(t is not None for t in tangents)
+        outputs, residuals, rest = self.there(given, values)
+        inexact = tuple(map(is_inexact, outputs))
+        _, transpose = transposed(
+            lambda cotangents: ((), chosen(self.back(rest, residuals, cotangents), given)), inexact, outputs
+        )
+        return tuple(outputs), tuple(transpose(chosen(tangents, given)))
+
+    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
+        outputs, residuals, rest = self.there(wanted, values)
+        return tuple(outputs), lambda g: spread(chosen(self.back(rest, residuals, g), wanted), wanted)
+
+    def batched(self, lanes: Lanes, axes: Axes) -> CustomVjp:
+        def there(wanted: Mask, values: Values) -> tuple[Values, Values, Any]:
+            kept: list[Any] = []
+
+            def flat(inputs: Values) -> Values:
+                outputs, residuals, rest = self.there(wanted, inputs)
+                kept.extend((len(outputs), rest))
+                return [*outputs, *residuals]
+
+            found = lanes.map(flat, values, axes)
+            count, rest = kept
+            outputs = _Mapped(lanes.size, found.values[:count], found.axes[:count]).first
+            return outputs, found.values[count:], (rest, tuple(found.axes[count:]))
+
+        def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
+            inner, places = rest
+            count = len(residuals)
+            return lanes.map(
+                lambda x: self.back(inner, x[:count], x[count:]),
+                [*residuals, *cotangents],
+                [*places, *(0 for _ in cotangents)],
+            ).gathered(axes)
+
+        key = (self.key, lanes, axes)
+        return replace(self, key=key, function=lanes.mapped(self.function, axes), there=there, back=back)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomVmap(Rule):
+    """`rule(size, values, mapped)`, with the first axis mapped of the values that are, gives results and says which
+    are mapped over their first axis. Derivatives are those of the function."""
+
+    rule: Callable[[int, Values, Mask], tuple[Values, Sequence[bool]]]
+
+    def batch(
+        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
+    ) -> tuple[tuple[Any, ...], Axes]:
+        mapped = tuple(a is not None for a in axes)
+        values = [x if a is None else movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
+        outputs, over = self.rule(size, values, mapped)
+        return tuple(outputs), tuple(0 if m else None for m in over)
