@@ -130,8 +130,8 @@ def _settling(tx: Any) -> Function:
     return last
 
 
-def _newton(tx: Any) -> Function:
-    """Square roots of 1,000 numbers, one after the other, each by as many steps as it takes."""
+def _newton(tx: Any, each: Callable[[Any, Any, Any], Any]) -> Function:
+    """Square roots of 1,000 numbers, each by as many steps as it takes."""
 
     def root(x: Any) -> Any:
         def better(state: Any) -> Any:
@@ -140,7 +140,59 @@ def _newton(tx: Any) -> Function:
 
         return tx.lax.while_loop(lambda state: state[1] > 1e-5 * state[0], better, (x, x))[0]
 
-    return lambda x: tx.lax.map(root, x * x + 1)
+    return lambda x: each(tx, root, x * x + 1)
+
+
+def _mandelbrot(tx: Any) -> Function:
+    """After how many steps, at most 200, each point of a grid leaves the circle."""
+
+    def steps(x: Any, y: Any) -> Any:
+        def step(state: Any) -> Any:
+            count, a, b = state
+            return count + 1, a * a - b * b + x, 2 * a * b + y
+
+        def inside(state: Any) -> Any:
+            count, a, b = state
+            return (count < 200) & (a * a + b * b < 4)
+
+        return tx.lax.while_loop(inside, step, (0, 0 * x, 0 * y))[0]
+
+    return tx.vmap(tx.vmap(steps, (0, None)), (None, 0))
+
+
+def _plane(_: np.random.Generator) -> tuple[Any, ...]:
+    return np.linspace(-2, 0.5, 200, dtype=np.float32), np.linspace(-1, 1, 100, dtype=np.float32)
+
+
+def _switched(tx: Any) -> Function:
+    """For each number one of three functions, two of which are loops."""
+
+    def sines(x: Any) -> Any:
+        return tx.lax.fori_loop(0, 10, lambda _, y: tx.numpy.sin(y), x)
+
+    def shrink(x: Any) -> Any:
+        return tx.lax.while_loop(lambda y: tx.numpy.abs(y) > 0.01, lambda y: 0.9 * y, x)
+
+    return tx.vmap(lambda choice, x: tx.lax.switch(choice, [sines, shrink, lambda x: x + 1], x))
+
+
+def _choices(generator: np.random.Generator) -> tuple[Any, ...]:
+    return generator.integers(0, 3, 1000, dtype=np.int32), generator.standard_normal(1000, dtype=np.float32)
+
+
+def _bodies(tx: Any) -> Function:
+    """Three bodies that attract each other."""
+
+    def pull(places: Any) -> Any:
+        apart = places[None] - places[:, None]
+        return tx.numpy.sum(apart * ((tx.numpy.sum(apart * apart, -1) + 0.01) ** -1.5)[..., None], 1)
+
+    def step(state: Any, _: Any) -> tuple[Any, None]:
+        places, speeds = state
+        speeds = speeds + 0.01 * pull(places)
+        return (places + 0.01 * speeds, speeds), None
+
+    return lambda x, v: tx.numpy.sum(tx.lax.scan(step, (x, v), None, length=1000)[0][0])
 
 
 def _collatz(tx: Any) -> Function:
@@ -217,7 +269,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("gradient of 10000 steps of Lorenz", lambda tx: tx.grad(_lorenz(tx, 10_000)), _normal((3,))),
     Operation("oscillator until it rests", _settling, _normal((16,))),
     Operation("gradient of the oscillator", lambda tx: tx.grad(_settling(tx)), _normal((16,))),
-    Operation("Newton's method, 1000 times", _newton, _normal((1000,))),
+    Operation(
+        "Newton's method, 1000 times", lambda tx: _newton(tx, lambda tx, f, x: tx.lax.map(f, x)), _normal((1000,))
+    ),
+    Operation(
+        "Newton's method, vmap of 1000", lambda tx: _newton(tx, lambda tx, f, x: tx.vmap(f)(x)), _normal((1000,))
+    ),
+    Operation("Mandelbrot set, vmap of 200 x 100", _mandelbrot, _plane),
+    Operation("vmap of a switch between loops, 1000", _switched, _choices),
+    Operation("three bodies, 1000 steps", _bodies, _normal((3, 2), (3, 2))),
     Operation("Collatz, 1000 numbers", _collatz, lambda generator: (np.arange(1, 1001, dtype=np.int32),)),
     Operation("power iteration, 8 x 8", _power_iteration, _normal((8, 8))),
     Operation("Hessian of Rosenbrock, 64", lambda tx: tx.hessian(_rosenbrock(tx)), _normal((64,))),

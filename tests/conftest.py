@@ -1,4 +1,5 @@
-"""What all tests share: a compile cache of their own, JAX on the CPU, and seeds that come from the test's name."""
+"""What all tests share: a compile cache of their own, JAX on the CPU and quick to compile, and seeds that come from the
+test's name."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # what it compiles runs once
 
 _CACHE = "TINYXLA_CACHE_DIR"
 

@@ -150,6 +150,20 @@ def oracle(name: str) -> Callable[..., Any]:
     return function
 
 
+def results(name: str, samples: Sequence[Any]) -> list[list[Any]]:
+    """What the op gives for all samples, as flat lists. They are one program, which compiles in a third of the time; or
+    one by one if the function looks at the values."""
+
+    def program(operands: list[tuple[Any, ...]]) -> list[list[Any]]:
+        return [jax.tree.leaves(functions[name](*x, **s.attributes)) for x, s in zip(operands, samples, strict=True)]
+
+    try:
+        with jax.enable_x64(True):
+            return jax.jit(program)([jax.tree.map(jax.numpy.asarray, s.operands) for s in samples])
+    except jax.errors.JAXTypeError:
+        return [oracle(name)(*s.operands, **s.attributes) for s in samples]
+
+
 def _named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         functions[name] = function

@@ -15,9 +15,12 @@ from tinyxla.ops import contraction, elementwise, indexing
 from tinyxla.ops.op import Linear, Partials
 from tinyxla.transforms.computations import clear_transformed
 
-CASES = list(compositions.cases())
+# The rule of `rules` is not the derivative of its function, so that it shows whether it is used. In a second derivative
+# of a loop JAX takes the function's own derivative for what is carried, and the rule elsewhere; here it is the rule.
+OTHERWISE_IN_JAX = {"jacfwd of vjp of scan of rules"}
+CASES = [case for case in compositions.cases() if compositions.key(*case) not in OTHERWISE_IN_JAX]
 FIRST = {(f, path[0]) for f, path in CASES}
-EXPECTED = dict(np.load(compositions.GOLDEN))
+EXPECTED = compositions.expected()
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +45,7 @@ def distance(case: tuple[str, tuple[str, ...]], jitted: bool = False) -> float:
 
 def test_all_are_known() -> None:
     """Else run `python tests/compositions.py`."""
-    assert EXPECTED.keys() == {compositions.key(*case) for case in CASES}
+    assert EXPECTED.keys() == {compositions.key(*case) for case in CASES} | OTHERWISE_IN_JAX
 
 
 @pytest.mark.parametrize(("function", "first"), sorted(FIRST))
@@ -91,7 +94,7 @@ def _wrong_update(monkeypatch: Any) -> None:
 
 
 PLANTED = {
-    "a derivative that is a little wrong": (_wrong_sine, "loops", ("grad",)),
+    "a derivative that is a little wrong": (_wrong_sine, "indices", ("grad",)),
     "operands exchanged by a batch rule": (_wrong_product, "dense", ("vmap over columns",)),
     "a cotangent that is lost": (_wrong_update, "indices", ("grad",)),
 }

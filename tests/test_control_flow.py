@@ -610,7 +610,7 @@ ERRORS: list[tuple[Callable[[], Any], type[TinyxlaError], str]] = [
     ),
     (lambda: lax.scan(lambda c, x: (c, x), 0, X, length=4), ShapeError, r"the length 4, but xs is f32\[3\]"),
     (lambda: lax.scan(lambda c, x: (c, x), 0, length=-1), ShapeError, "must not be negative, but is -1"),
-    (lambda: lax.scan(lambda c, x: (c, x), 0, X, unroll=-1), ArgumentError, "unroll must be a positive number"),
+    (lambda: lax.scan(lambda c, x: (c, x), 0, X, unroll=-1), ArgumentError, "unroll must be a positive integer"),
     (lambda: lax.fori_loop(0, 1.5, lambda i, c: c, 0), ArgumentError, "lower and upper must be integers"),
     (
         lambda: tx.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(2),

@@ -16,16 +16,14 @@ MEAN, COVARIANCE = np.array([1.0, 2], np.float32), np.array([[2.0, 0.5], [0.5, 1
 CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("gamma", (2.5, (20,))),
     ("gamma", (0.3, (20,))),
-    ("gamma", (np.array([0.5, 3.0], np.float32),)),
-    ("loggamma", (0.1, (20,))),
+    ("loggamma", (np.array([0.1, 3.0], np.float32),)),
     ("beta", (2.0, 0.5, (20,))),
     ("dirichlet", (np.array([0.5, 1, 2], np.float32), (6,))),
     ("chisquare", (3.0, (9,))),
     ("f", (3.0, 4.0, (9,))),
     ("t", (3.0, (9,))),
     ("generalized_normal", (3.0, (9,))),
-    ("ball", (3, 2, (5,))),
-    ("ball", (2, 1, (4,))),
+    ("ball", (3, 1, (5,))),
     ("multivariate_normal", (MEAN, COVARIANCE, (4,))),
     ("orthogonal", (3, (2,))),
     ("orthogonal", (2, (), None, 4)),
@@ -53,12 +51,15 @@ def test_numbers_are_those_of_jax(name: str, arguments: tuple[Any, ...]) -> None
 
 
 def test_gamma_is_differentiable_and_compiled() -> None:
-    ours = tx.jit(tx.grad(lambda a: random.gamma(KEY, a, (5,)).sum()))(2.5)
-    theirs = jax.grad(lambda a: jax.random.gamma(jax.random.PRNGKey(7), a, (5,)).sum())(2.5)
-    np.testing.assert_allclose(float(ours), float(theirs), 1e-4)
-    ours = tx.grad(lambda a: random.beta(KEY, a, 1.0, (5,)).sum())(0.5)
-    theirs = jax.grad(lambda a: jax.random.beta(jax.random.PRNGKey(7), a, 1.0, (5,)).sum())(0.5)
-    np.testing.assert_allclose(float(ours), float(theirs), 1e-4)
+    def gamma(m: Any, key: Any) -> Any:
+        return m.grad(lambda a: m.random.gamma(key, a, (5,)).sum())
+
+    def beta(m: Any, key: Any) -> Any:
+        return m.grad(lambda a: m.random.beta(key, a, 1.0, (5,)).sum())
+
+    for gradient, ours, at in ((gamma, tx.jit(gamma(tx, KEY)), 2.5), (beta, beta(tx, KEY), 0.5)):
+        theirs = jax.jit(gradient(jax, jax.random.PRNGKey(7)))(at)
+        np.testing.assert_allclose(float(ours(at)), float(theirs), 1e-4)
 
 
 @pytest.mark.parametrize("method", ["eigh", "svd"])

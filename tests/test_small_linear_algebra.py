@@ -101,7 +101,8 @@ def test_empty_systems_and_batches(generator):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_lu_is_that_of_lapack(dtype, generator):
-    for n, m, batch in zip((1, 2, 5, 33, 5, 70), (1, 3, 8, 17, 2, 33), BATCHES[:4] * 2, strict=False):
+    cases = list(zip((1, 2, 5, 33, 5, 70), (1, 3, 8, 17, 2, 33), BATCHES[:4] * 2, strict=False))
+    for n, m, batch in cases[TYPES.index(dtype) // 2 :: 2]:
         a = matrices(generator, *batch, n, m, dtype=dtype)
         lu, pivots, permutation = native(lambda x: tuple(lax.linalg.lu(x)), a)
         k = min(n, m)
@@ -194,7 +195,7 @@ def test_orthogonal_factors_values_and_vectors(dtype, generator):
         close(np.asarray(vectors) * np.asarray(values)[..., None, :], a @ np.asarray(vectors), 1000)
         alone = native(lambda x: factorizations.eigh(x, lower=False)[1], a)
         close(alone, np.linalg.eigvalsh(a), 1000)
-        for m, full in itertools.product((n, n + 3, max(1, n - 2)), (True, False)):
+        for m, full in ((n, n == 5), (n + 3, True), (n + 3, False), (max(1, n - 2), n > 5)):
             b = matrices(generator, *batch, n, m, dtype=dtype)
             q, r = native(lambda x, full=full: tuple(factorizations.qr(x, full_matrices=full)), b)
             close(np.asarray(q) @ np.asarray(r), b, 1000)

@@ -394,6 +394,50 @@ def test_programs_agree_with_jax_and_are_one_loop_each_way(program: Callable[[An
     assert program is ring or text.count("small_while") == 2, text
 
 
+@pytest.mark.parametrize("type", [*FLOATS, "c64", "c128"])
+@pytest.mark.parametrize("sizes", [(4,), (9,), (4, 4)])
+def test_costly_operations_on_several_elements(type: str, sizes: tuple[int, ...]) -> None:
+    shape = Shape(element_type(type)).with_dimensions(sizes)
+
+    def number(value: int) -> Any:
+        return movement.full(value, np.dtype(np.int32), ())
+
+    def body(count: Any, x: Any, y: Any) -> list[Any]:
+        size = elementwise.exp(elementwise.neg(elementwise.mul(x, x)))
+        return [
+            elementwise.add(count, number(1)),
+            elementwise.pow_(size, movement.full(1.5, shape.dtype, sizes)),
+            elementwise.pow_(size, y),
+        ]
+
+    loop = computation(
+        lambda *x: while_(
+            *x,
+            condition=computation(
+                lambda count, *_: [elementwise.lt(count, number(3))], S32, shape, shape, as_tuple=False
+            ),
+            body=computation(body, S32, shape, shape),
+        ),
+        S32,
+        shape,
+        shape,
+    )
+    random = np.random.default_rng(len(sizes))
+    arrays = [random.uniform(0.1, 1, sizes).astype(shape.dtype) for _ in range(2)]
+    compiled = assert_compiled(loop, [np.asarray(0, np.int32), *arrays], TOLERANCE.get(type, 1e-5))
+    assert [kernel.name for kernel in compiled.kernels] == ["small_while"]
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("function", [np.sin, np.cos, np.tan], ids=lambda function: function.__name__)
+def test_huge_angles_in_a_loop_of_scalars(type: str, function: Any) -> None:
+    angles = np.array([0, -1.5, 1e5, -131073, 2.0**20, 3e6, -1e10, 1e38, np.inf, np.nan], element_type(type).dtype)
+    ours = tx.jit(lambda x: lax.map(getattr(tx.numpy, function.__name__), x))
+    with tx.enable_x64(type == "f64"), np.errstate(invalid="ignore"):
+        wanted = function(angles.astype(np.float64))
+        np.testing.assert_allclose(ours(angles), wanted, 1e-6 if type == "f32" else 1e-14)
+
+
 # --- lanes ------------------------------------------------------------------------------------------------------------
 
 

@@ -32,9 +32,9 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: An
     texts: list[str] = []
     object_code = native._object_code
 
-    def watched(text: str) -> bytes:
+    def watched(text: str, is_straight: bool) -> bytes:
         texts.append(text)
-        return object_code(text)
+        return object_code(text, is_straight)
 
     with monkeypatch.context() as patch:
         patch.setenv("TINYXLA_CACHE_DIR", str(path / str(vectors)))

@@ -25,7 +25,10 @@ def run(text: str, operands: Sequence[Any]) -> list[Any]:
     computation = hlo.XlaComputation(parse(text).as_serialized_hlo_module_proto())
     stable = extension.mlir.xla_computation_to_mlir_module(computation)
     devices = jax.devices("cpu")[:1]
-    executable = devices[0].client.compile_and_load(stable, extension.DeviceList(tuple(devices)))
+    options = extension.CompileOptions()  # quick to compile: it runs once
+    options.executable_build_options.debug_options.xla_backend_optimization_level = 0
+    options.executable_build_options.debug_options.xla_llvm_disable_expensive_passes = True
+    executable = devices[0].client.compile_and_load(stable, extension.DeviceList(tuple(devices)), options)
     with jax.enable_x64(True):
         given = [jax.device_put(np.asarray(x), devices[0]) for x in operands]
         results = executable.execute_sharded(given).disassemble_into_single_device_arrays()

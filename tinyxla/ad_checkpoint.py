@@ -59,6 +59,8 @@ def checkpoint(
         )
     if not callable(fun):
         raise ArgumentError(f"checkpoint takes a function, but got {fun!r}.")
+    if policy is not None and not callable(policy):
+        raise ArgumentError(f"checkpoint takes a policy of tinyxla.checkpoint_policies, but got {policy!r}.")
     numbers = as_integers(static_argnums, "checkpoint: static_argnums")
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     kept = Checkpoint(policy, prevent_cse)

@@ -96,7 +96,8 @@ def _name(function: Function) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _check_callable(what: str, function: Any) -> None:
+def check_callable(what: str, function: Any) -> None:
+    """An error for what is no function."""
     if not callable(function):
         raise ArgumentError(f"{what} takes a function, but got {function!r} of type {type(function).__name__}.")
 
@@ -120,7 +121,7 @@ def arrays_of(tree: Any, what: str, names: Names | None = None) -> tuple[list[Ar
 def no_array(leaf: Any) -> str:
     """What is wrong with a leaf that is no array."""
     dtype = getattr(leaf, "dtype", None)
-    if dtype is not None:
+    if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"
     return f"is {reprlib.repr(leaf)} of type {type(leaf).__name__}, which is not an array or a number"
 
@@ -161,7 +162,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
         >>> pullback(1.0)
         (Array(1., dtype=float32, weak_type=True),)
     """
-    _check_callable("vjp", fun)
+    check_callable("vjp", fun)
     _check_no_axes("vjp", reduce_axes)
     inputs, treedef = _arguments(primals, f"vjp of {_name(fun)}")
     found: dict[str, Any] = {}
@@ -169,7 +170,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     def flat(*leaves: Any) -> list[Any]:
         result = fun(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = _pair(result, _name(fun))
+            result, found["aux"] = pair_of(result, _name(fun))
         outputs, found["tree"] = arrays_of(result, f"The result of {_name(fun)}")
         return outputs
 
@@ -177,14 +178,20 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     outputs, flat_pullback = vjp_flat(flat, inputs)
     result = pytrees.unflatten(found["tree"], outputs)
 
-    def pullback(cotangent: Any) -> Any:
+    def pullback(cotangent: Any, *more: Any) -> Any:
+        if more:
+            raise ArgumentError(
+                f"vjp of {_name(fun)}: the pullback takes one argument, the cotangent of the result, but got "
+                f"{1 + len(more)}; put those of several results into the container that the function returns."
+            )
         typed = _matched("cotangent", cotangent, f"result of {_name(fun)}", outputs, found["tree"])
         return pytrees.unflatten(treedef, _with_zeros(flat_pullback(typed), inputs))
 
     return (result, pullback, lowered(found["aux"])) if has_aux else (result, pullback)
 
 
-def _pair(result: Any, name: str) -> tuple[Any, Any]:
+def pair_of(result: Any, name: str) -> tuple[Any, Any]:
+    """The result and the auxiliary one of a function that must return both."""
     if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
         shown = f"the array {Shape.of(result)}" if isinstance(result, Array) else reprlib.repr(result)
         raise ArgumentError(
@@ -308,7 +315,7 @@ def grad(
         >>> tx.grad(lambda x: x**3)(2.0)
         Array(12., dtype=float32, weak_type=True)
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -336,17 +343,29 @@ def value_and_grad(
         >>> tx.value_and_grad(lambda x: x**2)(3.0)
         (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
-    _check_callable("grad", fun)
-    _check_no_axes("grad", reduce_axes)
-    numbers = as_integers(argnums, f"grad of {_name(fun)}: argnums")
+    return _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+
+def _value_and_grad(
+    what: str,
+    fun: Function,
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool,
+    reduce_axes: Sequence[Any],
+) -> Function:
+    check_callable(what, fun)
+    _check_no_axes(what, reduce_axes)
+    numbers = as_integers(argnums, f"{what} of {_name(fun)}: argnums")
     single = not isinstance(argnums, Iterable)
 
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = _partial("grad", fun, numbers, args, kwargs, holomorphic, allow_int)
+        of_chosen, chosen = _partial(what, fun, numbers, args, kwargs, holomorphic, allow_int)
         result = vjp(of_chosen, *chosen, has_aux=has_aux)
         value, pullback = result[0], result[1]
-        _check_scalar(value, fun, holomorphic)
+        _check_scalar(what, value, fun, holomorphic)
         found = pullback(ConcreteArray(np.ones((), value.dtype)))
         gradient = found[0] if single else found
         return ((value, result[2]) if has_aux else value), gradient
@@ -369,9 +388,11 @@ def _partial(
         if not -len(args) <= n < len(args):
             raise ArgumentError(
                 f"{what}: argnums names argument {n}, but the call has {len(args)} positional arguments."
-                + (" Pass it by position." if kwargs else " Choose another one.")
+                + (" Choose another one." if args and not kwargs else " Pass it by position.")
             )
     chosen = [n % len(args) for n in numbers]
+    if len(set(chosen)) != len(chosen):
+        raise ArgumentError(f"{what}: argnums must name each argument once, but is {numbers}.")
     reverse = not what.startswith("jacfwd")  # a complex argument has as many directions as its parts have together
     values = tuple(
         _differentiable(args[n], f"{what}: argument ", str(n), holomorphic, reverse, allow_int) for n in chosen
@@ -417,8 +438,8 @@ def _differentiable(
     return pytrees.unflatten(treedef, arrays)
 
 
-def _check_scalar(value: Any, function: Function, holomorphic: bool) -> None:
-    what = f"grad of {_name(function)}: the function must return one "
+def _check_scalar(what: str, value: Any, function: Function, holomorphic: bool) -> None:
+    what = f"{what} of {_name(function)}: the function must return one "
     wanted = "complex number" if holomorphic else "floating-point number"
     if not isinstance(value, Array):
         raise DifferentiationError(
@@ -447,7 +468,7 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
         >>> tx.elementwise_grad(lambda x: x**3)(tx.numpy.array([1.0, 2.0]))
         Array([ 3., 12.], dtype=float32)
     """
-    _check_callable("elementwise_grad", fun)
+    check_callable("elementwise_grad", fun)
     numbers = as_integers(argnums, f"elementwise_grad of {_name(fun)}: argnums")
 
     @functools.wraps(fun)
@@ -475,7 +496,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
         >>> tx.jvp(tx.numpy.sin, (0.0,), (1.0,))[1]
         Array(1., dtype=float32, weak_type=True)
     """
-    _check_callable("jvp", fun)
+    check_callable("jvp", fun)
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
@@ -488,7 +509,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     def flat(*leaves: Any) -> list[Any]:
         result = fun(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = _pair(result, _name(fun))
+            result, found["aux"] = pair_of(result, _name(fun))
         outputs, found["tree"] = arrays_of(result, f"The result of {_name(fun)}")
         return outputs
 
@@ -520,7 +541,7 @@ def jacfwd(
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    _check_callable("jacfwd", fun)
+    check_callable("jacfwd", fun)
     numbers = as_integers(argnums, f"jacfwd of {_name(fun)}: argnums")
     single = not isinstance(argnums, Iterable)
 
@@ -558,7 +579,7 @@ def jacrev(
         >>> tx.jacrev(lambda x: x.sum())(tx.numpy.ones(2))
         Array([1., 1.], dtype=float32)
     """
-    _check_callable("jacrev", fun)
+    check_callable("jacrev", fun)
     numbers = as_integers(argnums, f"jacrev of {_name(fun)}: argnums")
     single = not isinstance(argnums, Iterable)
 
@@ -672,7 +693,7 @@ def vmap(
         >>> tx.vmap(lambda x, y: x @ y, in_axes=(0, None))(tx.numpy.ones((2, 3)), tx.numpy.ones(3))
         Array([3., 3.], dtype=float32)
     """
-    _check_callable("vmap", fun)
+    check_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     names = () if axis_name is None else (axis_name,)
@@ -792,7 +813,7 @@ def make_graph(
         }
         <BLANKLINE>
     """
-    _check_callable("make_graph", fun)
+    check_callable("make_graph", fun)
     numbers = as_integers(static_argnums, f"make_graph of {_name(fun)}: static_argnums")
 
     @functools.wraps(fun)
@@ -849,7 +870,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         >>> tx.eval_shape(lambda x: x @ x, tx.ShapeDtypeStruct((2, 2), "float32")).shape
         (2, 2)
     """
-    _check_callable("eval_shape", function)
+    check_callable("eval_shape", function)
     made, _, weak, tree = trace_tree(function, args, kwargs)
     return shapes_of(made, weak, tree)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.custom_derivatives import BoundCall, CustomFunction
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.control_flow import map_
+from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.transforms.custom import CustomVmap, Values
 
@@ -54,7 +55,14 @@ class custom_vmap(CustomFunction):
                 raise ArgumentError(f"{self}: the rule must give a pair (results, batched), but gives {pair!r}.")
             result, over = pair  # pyright: ignore[reportUnknownVariableType]
             outputs = call.outputs(result)
-            return outputs, pytrees.broadcast_prefix(over, result, f"{self}: what the rule says is batched")
+            batched = pytrees.broadcast_prefix(over, result, f"{self}: what the rule says is batched")
+            for x, is_batched in zip(outputs, batched, strict=True):
+                if is_batched and x.shape[:1] != (size,):
+                    raise ShapeError(
+                        f"{self}: what the rule says is batched must have a first axis of the {size} examples, but a "
+                        f"result is {Shape.of(x)}."
+                    )
+            return outputs, batched
 
         return CustomVmap(self.__name__, (call.key, self._vmap), len(leaves), call.function, rule)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, arrays_of, as_integers, trace_tree
-from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.api import ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
+from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
@@ -209,6 +209,11 @@ class BoundCall:
                 f"{Shape.of(value)}."
             )
         if value.dtype != template.dtype:
+            if not is_inexact(value) and not value.weak_type:
+                raise DTypeError(
+                    f"{self.of}: {what} must have the type of what it belongs to, {Shape.of(template)}, but is "
+                    f"{Shape.of(value)}; convert it with astype({template.dtype.name!r})."
+                )
             return elementwise.convert(value, new_element_type=element_type(template.dtype))
         return value
 
@@ -274,6 +279,7 @@ class custom_jvp(CustomFunction):
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Set the rule. With `symbolic_zeros` tangents that are zero for sure are `SymbolicZero` objects."""
+        check_callable(f"{self.__name__}.defjvp", jvp)
         self._jvp = jvp
         self._symbolic = symbolic_zeros
         return jvp
@@ -285,6 +291,11 @@ class custom_jvp(CustomFunction):
 
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             result = self(*primals)
+            if len(jvps) != len(tangents):
+                raise DifferentiationError(
+                    f"{self}: defjvps must get a function, or None, for each of the {len(tangents)} arguments, but got "
+                    f"{len(jvps)}."
+                )
             parts = [f(t, result, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None]
             zeros = pytrees.map_tree(zeros_like, result)
             return result, pytrees.map_tree(lambda *x: functools.reduce(elementwise.add, x), *parts) if parts else zeros
@@ -349,6 +360,8 @@ class custom_vjp(CustomFunction):
         With `symbolic_zeros`, `fwd` gets `CustomVJPPrimal` objects. `optimize_remat` is accepted for JAX's sake:
         nothing is computed twice here.
         """
+        for rule in (fwd, bwd):
+            check_callable(f"{self.__name__}.defvjp", rule)
         self._rules = (fwd, bwd)
         self._symbolic = symbolic_zeros
 
@@ -403,10 +416,19 @@ def custom_gradient(fun: Function) -> Function:
     @custom_vjp
     @functools.wraps(fun)
     def wrapped(*args: Any) -> Any:
-        return fun(*args)[0]
+        return both(*args)[0]
+
+    def both(*args: Any) -> Any:
+        pair = fun(*args)
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):  # pyright: ignore[reportUnknownArgumentType]
+            raise DifferentiationError(
+                f"custom_gradient of {wrapped.__name__}: the function must give a pair (result, pullback), but gives "
+                f"{pair!r}."
+            )
+        return pair  # pyright: ignore[reportUnknownVariableType]
 
     def fwd(*args: Any) -> Any:
-        result, pullback = fun(*args)
+        result, pullback = both(*args)
         converted, captured = closure_convert(pullback, result)
         return result, (converted, captured, len(args))
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.callbacks import look
-from tinyxla.errors import AttributeValueError
+from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Tracer
@@ -91,6 +91,8 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: A
     """
     if fmt is None:
         return functools.partial(print, ordered=ordered)
+    if not isinstance(fmt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"debug.print takes a text first, as in debug.print('x is {{}}', x), but got {fmt!r}.")
     try:
         _Checker().vformat(fmt, args, kwargs)
     except (ValueError, LookupError, AttributeError) as error:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, arrays_of, lowered, trace_tree
-from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.api import ShapeDtypeStruct, argument_names, arrays_of, check_callable, lowered, pair_of, trace_tree
+from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
@@ -18,6 +18,7 @@ from tinyxla.tracing.promotion import float0
 from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, inexact, reverse, run, spread, subgraph
 from tinyxla.transforms.reverse import is_inexact
+from tinyxla.tree_util import Partial
 
 Function = Callable[..., Any]
 
@@ -35,7 +36,8 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     Returns:
         `(result, derivative)`, or `(result, derivative, auxiliary)`; `derivative(*tangents)` takes tangents structured
-        and shaped as the arguments, and gives one structured as the result.
+        and shaped as the arguments, and gives one structured as the result. It is a pytree: compiled and mapped
+        functions can take and give it.
 
     Example:
         >>> import tinyxla as tx
@@ -43,14 +45,15 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         >>> derivative(2.0)
         Array(2., dtype=float32)
     """
+    check_callable("linearize", fun)
     name = getattr(fun, "__name__", type(fun).__name__)
-    inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ")
+    inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ", lambda: argument_names(primals, {}))
     found: dict[str, Any] = {}
 
     def flat(*leaves: Any) -> list[Any]:
         result = fun(*pytrees.unflatten(treedef, leaves))
         if has_aux:
-            result, found["aux"] = result
+            result, found["aux"] = pair_of(result, name)
         outputs, found["tree"] = arrays_of(result, f"linearize of {name}: the result")
         return outputs
 
@@ -67,9 +70,9 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     shapes = [Shape.of(x) for x in chosen(values, seeded)]
     made, captured, _ = trace(back, shapes, name, what=f"the derivative of {name}", staging=False)
     forth = _reversed(made, len(shapes))
-    zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
 
-    def derivative(*tangents: Any) -> Any:
+    def derivative(captured: list[Any], *tangents: Any) -> Any:
+        zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
         given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent")
         moves = iter(run(forth, [*zeros, *captured, *chosen(given, found["flows"])])[len(made.outputs) :])
         leaves = [
@@ -79,7 +82,8 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     outputs = [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
     result = pytrees.unflatten(tree, values)
-    return (result, derivative, lowered(found["aux"])) if has_aux else (result, derivative)
+    linear = Partial(derivative, captured)
+    return (result, linear, lowered(found["aux"])) if has_aux else (result, linear)
 
 
 def _reversed(made: Computation, count: int) -> Computation:
@@ -104,6 +108,11 @@ def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str
         if x.shape != template.shape:
             raise ShapeError(f"{what} must have the shape {template.shape}, but is {Shape.of(x)}.")
         if x.dtype != template.dtype:
+            if not x.weak_type:
+                raise DTypeError(
+                    f"{what} must have the type {element_type(template.dtype).dtype.name}, but is {Shape.of(x)}; "
+                    f"convert it with astype({element_type(template.dtype).dtype.name!r})."
+                )
             x = elementwise.convert(x, new_element_type=element_type(template.dtype))
         found.append(x)
     return found
@@ -129,6 +138,7 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
         >>> x
         Array([3., 3., 0.], dtype=float32)
     """
+    check_callable("linear_transpose", fun)
     name = getattr(fun, "__name__", type(fun).__name__)
     if reduce_axes:
         raise ArgumentError(f"linear_transpose of {name}: reduce_axes must be empty, but got {reduce_axes!r}.")

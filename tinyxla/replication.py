@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from tinyxla.api import as_integers, vmap
+from tinyxla.api import as_integers, check_callable, vmap
 from tinyxla.compilation import jit
 
 Function = Callable[..., Any]
@@ -49,6 +49,7 @@ def pmap(
         >>> tx.pmap(lambda x: x / tx.lax.psum(x, "i"), axis_name="i")(tx.numpy.array([1.0, 3.0]))
         Array([0.25, 0.75], dtype=float32)
     """
+    check_callable("pmap", fun)
     static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
 
     @functools.wraps(fun)

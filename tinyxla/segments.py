@@ -6,7 +6,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import array_of
+from tinyxla.numpy.arguments import array_of, integer_of
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
@@ -99,6 +99,7 @@ def _reduced(
     if count is None:
         known = ids.concrete(f"{what} without num_segments").numpy()
         count = int(known.max()) + 1 if known.size else 0
+    count = integer_of(what, "num_segments", count)
     if count < 0:
         raise ArgumentError(f"{what}: num_segments must not be negative, but is {count}.")
     empty = tnp.full((count, *values.shape[1:]), _without_elements(method, values), values.dtype)

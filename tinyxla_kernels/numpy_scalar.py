@@ -6,12 +6,13 @@ result that compiled code gives bit for bit. It is written for exactness, not fo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinyxla_kernels.scalar import Operand
+from tinyxla_kernels.scalar import Operand, Scalar
 
 AnyArray = NDArray[Any]
 
@@ -226,6 +227,9 @@ class NumpyScalar:
         if not isinstance(scalar, NumpyScalar):
             raise TypeError("A choice between two Python numbers has no type: make one of them a scalar.")
         return NumpyScalar(np.where(self.array, scalar._of(on_true), scalar._of(on_false)))
+
+    def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
+        return [self.where(x, y) for x, y in zip(on_true(), on_false, strict=True)]
 
     def to(self, type: str) -> NumpyScalar:
         with np.errstate(all="ignore"):

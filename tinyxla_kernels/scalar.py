@@ -2,8 +2,8 @@
 
 The functions in `elementary` are ordinary Python over such scalars. They run on `numpy_scalar.NumpyScalar` (whole NumPy
 arrays at once, for the accuracy tests) and on the emitting scalar of the compiling backend (which appends instructions
-instead of computing). Nothing here may branch on a scalar's value: choices are made with `where`, so that every
-function vectorises.
+instead of computing). Nothing here may branch on a scalar's value: choices are made with `where`, or `rarely`, so that
+every function vectorises.
 
 Element types are named as XLA prints them: `pred`, `s8` .. `s64`, `u8` .. `u64`, `f32`, `f64`. (`f16` and `bf16` are
 widened to `f32` before they get here and rounded after every operation; complex numbers are pairs, see
@@ -12,6 +12,7 @@ widened to `f32` before they get here and rounded after every operation; complex
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
@@ -68,6 +69,10 @@ class Scalar(Protocol):
 
     def where(self, on_true: Operand, on_false: Operand) -> Scalar:
         """self is a pred; at least one branch is a scalar, both have its type."""
+        ...
+
+    def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
+        """`where` for several scalars at once, for what seldom holds: `on_true` need not be computed if it does not."""
         ...
 
     def to(self, type: str) -> Scalar:

@@ -2,7 +2,7 @@
 
 Arguments of ordinary size are reduced in three fused steps after Cody and Waite; huge ones by multiplying with the bits
 of 1 / (2 pi) that matter for them, after Payne and Hanek (for both see Muller, Elementary Functions, third edition,
-chapter 11). Both reductions are always computed, and one is chosen. The second costs more than all the rest;
+chapter 11). In vectors both reductions are computed, and one is chosen. The second costs more than all the rest;
 `huge=False` leaves it out, for loops whose arguments are known to stay within `REDUCTION_LIMIT`.
 
 What is left of the argument is at most pi / 4, where sine, cosine and tangent have short polynomials, which are fitted
@@ -11,8 +11,8 @@ as those in `exponentials`. The sine and the cosine of one argument share all wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from tinyxla_kernels.float_formats import F32, F64, FloatFormat, constant, format_of, polynomial
 from tinyxla_kernels.scalar import Scalar
@@ -121,8 +121,7 @@ TURN = int(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reduced:
+class _Reduced(NamedTuple):
     """The argument less n pi / 2, as a sum of two numbers; n is an unsigned integer, of which the last two bits
     count."""
 
@@ -142,12 +141,8 @@ def _reduce(x: Scalar, huge: bool) -> _Reduced:
     if not huge:
         return usual
     chosen = (x > REDUCTION_LIMIT[form.type]) & (x <= form.largest)
-    other = _reduce_huge_f32(x) if form.type == "f32" else _reduce_huge_f64(x)
-    return _Reduced(
-        high=chosen.where(other.high, usual.high),
-        low=chosen.where(other.low, usual.low),
-        n=chosen.where(other.n, usual.n),
-    )
+    reduce_huge = _reduce_huge_f32 if form.type == "f32" else _reduce_huge_f64
+    return _Reduced(*chosen.rarely(lambda: reduce_huge(x), usual))
 
 
 def _reduce_usual(x: Scalar, form: FloatFormat) -> _Reduced:
@@ -158,7 +153,7 @@ def _reduce_usual(x: Scalar, form: FloatFormat) -> _Reduced:
     r = n.fma(-first, x)
     step = n * second
     high = r - step
-    low = n.fma(-third, ((r - high) - step) - n.fma(second, -step))
+    low = ((r - high) - step) - n.fma(third, n.fma(second, -step))
     return _Reduced(high, low, shifted.bits())
 
 

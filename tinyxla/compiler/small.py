@@ -102,6 +102,11 @@ def is_allocation(x: Instruction) -> bool:
     return x.op is custom_call and x.attributes.custom_call_target == "AllocateBuffer"
 
 
+def is_wide_and_costly(x: Instruction) -> bool:
+    """Whether vectors compute the elements of a small array, as in a step of the schedule."""
+    return is_costly(x) and x.array_shape.size >= WIDE // 2
+
+
 class _NotSmall(Exception):
     pass
 
@@ -166,7 +171,8 @@ class _Analysis:
         _require(is_inlined(x) and supported(shape) and shape.size <= MOST_ELEMENTS)
         is_chain = x.op in _INDEXING and x.operands[0] not in self.homes and x.operands[0].op is not movement.constant
         work = shape.size * (x.operands[0].array_shape.size if is_chain else COSTLY_WORK if is_costly(x) else 1)
-        self._add(work, wide=shape.size >= WIDE and x.op.name in elementwise.NAMES)
+        at_once = is_wide_and_costly(x)
+        self._add(work, wide=shape.size >= WIDE and x.op.name in elementwise.NAMES and not at_once)
         self._read(x, x.operands)
 
     def _add(self, work: int, wide: bool = False, steps: int = 0) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, wraps
 from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.api import arrays_of, trace_tree, vmap
-from tinyxla.errors import ArgumentError, AttributeValueError, ResultTypeError, ShapeError
+from tinyxla.api import argument_names, arrays_of, trace_tree, vmap
+from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.repeated import repeated
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing import pytrees
@@ -86,6 +86,15 @@ def _check_callable(what: str, *functions: Any) -> None:
             raise ArgumentError(f"{what} takes functions, but got {function!r} of type {type(function).__name__}.")
 
 
+def _is_known(x: Any) -> bool:
+    """Whether Python can look at a value, so that with `disable_jit` it decides what runs."""
+    try:
+        x.concrete("")
+    except ConcretizationError:
+        return False
+    return True
+
+
 def _typed(x: Array) -> str:
     return f"{Shape.of(x)}{' (weakly typed)' if x.weak_type else ''}"
 
@@ -143,9 +152,7 @@ def _check_carry(what: str, carry: _Carry, traced: _Traced, within: str) -> None
             name = pytrees.leaf_names(carry.value)[k].removeprefix(within)
             where = f"the leaf {name} of what is carried" if name else "what is carried"
             fix = "convert one of them with astype" if x.shape == y.dimensions else "the sizes must stay as they are"
-            raise ResultTypeError(
-                f"{what}: {where} is {_typed(x)} at the start, but the function makes it {y}; {fix}."
-            )
+            raise ResultTypeError(f"{what}: {where} is {_typed(x)} at the start, but the function makes it {y}; {fix}.")
 
 
 def _run_loop(
@@ -199,7 +206,7 @@ def _while(
     what: str, cond_fun: Function, body_fun: Function, init_val: Any, within: str = "", most: int | None = None
 ) -> Any:
     _check_callable(what, cond_fun, body_fun)
-    if config.disable_jit:
+    if config.disable_jit and _is_known(array_of(cond_fun(init_val), what)):
         init_val = _Carry.of(what, init_val).value
         for _ in count() if most is None else range(most):
             if not cond_fun(init_val):
@@ -210,10 +217,12 @@ def _while(
     carry, step = _step_of(what, wraps(body_fun)(lambda carry: (body_fun(carry), ())), start, within=within)
     test = _traced(cond_fun, carry.value)
     found = [x.shape for x in test.computation.outputs]
-    if found != [Shape.of(np.zeros((), np.bool_))]:
+    single = test.tree == pytrees.flatten(0)[1]
+    if not single or found != [Shape.of(np.zeros((), np.bool_))]:
         raise ArgumentError(
-            f"{what}: cond_fun must give one pred without dimensions, but it gives {found}; compare a number, and fold "
-            "an array by any() or all()."
+            f"{what}: cond_fun must give one pred without dimensions, but it gives "
+            f"{found[0] if single else pytrees.structure_text(test.tree)}; compare a number, and fold an array by "
+            "any() or all()."
         )
     (goes_on, body), kept = _united([test, step])
     name = step.computation.name
@@ -319,6 +328,9 @@ def scan(
     return repeated((f,), (what, length, reverse, unroll), general, (init, xs))
 
 
+_MOST_STEPS = (1 << 31) - 1  # they are counted in 32 bits
+
+
 def _scan(
     what: str,
     f: Function,
@@ -329,7 +341,9 @@ def _scan(
     unroll: int | bool,
 ) -> Any:
     """`f(carry, x)` for each x: the rows of arrays, or the numbers if there is None."""
-    count = len(numbers)
+    count = max(0, numbers.stop - numbers.start)
+    if count > _MOST_STEPS:
+        raise ShapeError(f"{what}: a loop has at most {_MOST_STEPS} steps, but this one has {count}; nest two loops.")
     rows, tree = xs or ([], None)
     if config.disable_jit:
         return _scan_in_python(what, f, carry.value, numbers, xs, reverse)
@@ -382,9 +396,14 @@ def _repeated(name: str, one: Function, carried: list[Any], kept: list[Any], cou
 
 def _length(what: str, rows: Sequence[Array], xs: Any, length: int | None) -> int:
     if length is not None:
-        length = operator.index(length)
+        length = integer_of(what, "the length", length)
     for k, x in enumerate(rows):
-        if not x.ndim or x.shape[0] != (rows[0].shape[0] if length is None else length):
+        if not x.ndim:
+            raise ShapeError(
+                f"{what}: each array of xs must have a first axis to go along, but xs{pytrees.leaf_names(xs)[k]} is "
+                f"{Shape.of(x)}; what is the same in all steps the function can use without handing it in."
+            )
+        if x.shape[0] != (rows[0].shape[0] if length is None else length):
             wanted = f"{rows[0].shape[:1]}" if length is None else f"the length {length}"
             raise ShapeError(
                 f"{what}: the arrays of xs must have first axes of one size, {wanted}, but "
@@ -401,8 +420,8 @@ def _length(what: str, rows: Sequence[Array], xs: Any, length: int | None) -> in
 def _unrolled(what: str, unroll: int | bool, count: int) -> int:
     if isinstance(unroll, bool):
         return count if unroll else 1
-    if unroll < 0:
-        raise ArgumentError(f"{what}: unroll must be a positive number, or True for all steps, but is {unroll}.")
+    if not hasattr(unroll, "__index__") or unroll < 0:
+        raise ArgumentError(f"{what}: unroll must be a positive integer, or True for all steps, but is {unroll!r}.")
     return min(unroll or count, count)
 
 
@@ -450,8 +469,9 @@ def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
     if batch_size is None:
         step = wraps(f)(lambda _, x: ((), f(x)))
         return _scan(what, step, _Carry.of(what, ()), range(count), (rows, tree), False, 1)[1]
+    batch_size = integer_of(what, "batch_size", batch_size)
     if batch_size < 1:
-        raise ArgumentError(f"lax.map: batch_size must be positive, but is {batch_size}.")
+        raise ArgumentError(f"{what}: batch_size must be positive, but is {batch_size}.")
     rounds = count // batch_size
     whole = [movement.slice_axis(x, 0, 0, rounds * batch_size) for x in rows]
     grouped = [movement.reshape_to(x, (rounds, batch_size, *x.shape[1:])) for x in whole]
@@ -495,7 +515,7 @@ def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: An
     if chooses.dtype != np.bool_:
         chooses = elementwise.ne(chooses, elementwise.zeros_like(chooses))
     args = operands if operand is _ABSENT else (operand,)
-    if config.disable_jit:
+    if config.disable_jit and _is_known(chooses):
         return (true_fun if chooses else false_fun)(*args)
     functions = (true_fun, false_fun)
     return repeated(
@@ -515,6 +535,8 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
     Array(49, dtype=int32, weak_type=True)
     """
     what = "lax.switch"
+    if not isinstance(branches, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"{what} takes a list of functions, but got {branches!r}; put them in brackets.")
     functions = list(branches)
     _check_callable(what, *functions)
     number = array_of(index, what)
@@ -525,7 +547,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
     args = operands if operand is _ABSENT else (operand,)
     bounds = [movement.full(k, number.dtype) for k in (0, len(functions) - 1)]
     number = cast(elementwise.clamp(bounds[0], number, bounds[1]), np.dtype(np.int32))  # type: ignore[arg-type]
-    if config.disable_jit:
+    if config.disable_jit and _is_known(number):
         return functions[int(number)](*args)
     if len(functions) == 1:
         return functions[0](*args)
@@ -534,7 +556,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
 
 
 def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
-    leaves, tree = arrays_of(args, f"{what}: operand ")
+    leaves, tree = arrays_of(args, f"{what}: operand ", lambda: argument_names(args, {}))
     whole = pytrees.unflatten(tree, leaves)
     traced = [_traced(function, *whole) for function in functions]
     first = traced[0]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, ResultTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.numpy.arguments import array_of, integer_of
 from tinyxla.ops import movement, windows
 from tinyxla.ops.sorting import order_computation, topk
 from tinyxla.ops.sorting import sort as sort_op
+from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
@@ -144,6 +145,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     Array([ 1,  2,  6, 24], dtype=int32)
     """
     what = "lax.associative_scan"
+    if not callable(fn):
+        raise ArgumentError(f"{what} takes a function, but got {fn!r} of type {type(fn).__name__}.")
     leaves, treedef = pytrees.flatten(elems)
     if not leaves:
         raise ArgumentError(f"{what} takes at least one array, but {elems!r} has none.")
@@ -157,8 +160,18 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         found, structure = pytrees.flatten(fn(pytrees.unflatten(treedef, left), pytrees.unflatten(treedef, right)))
         if structure != treedef:
-            raise ArgumentError(f"{what}: the function gives the structure {structure}, but takes {treedef}.")
-        return [array_of(x, what) for x in found]
+            raise ArgumentError(
+                f"{what}: the function must give the structure that it takes, {pytrees.structure_text(treedef)} where "
+                f"* stands for an array, but gives {pytrees.structure_text(structure)}."
+            )
+        results = [array_of(x, what) for x in found]
+        for x, given in zip(results, left, strict=True):
+            if x.shape != given.shape or x.dtype != given.dtype:
+                raise ResultTypeError(
+                    f"{what}: the function must give the shapes and types that it takes, but makes {Shape.of(x)} of "
+                    f"{Shape.of(given)}; it is applied to several elements at once, along axis {axis}."
+                )
+        return results
 
     if reverse:
         arrays = [_reversed(x, d) for x in arrays]

@@ -9,27 +9,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinyxla.api import arrays_of, trace_tree
+from tinyxla.api import arrays_of, check_callable, trace_tree
 from tinyxla.custom_derivatives import hashable
-from tinyxla.errors import ArgumentError, DifferentiationError, ShapeError
+from tinyxla.errors import ArgumentError, ConcretizationError, DifferentiationError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.linearization import linearize
 from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import state, trace
 from tinyxla.transforms import jvp, vjp
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import Implicit, Values, apply
 from tinyxla.transforms.reverse import zeros_like
 
 Function = Callable[..., Any]
+Solver = Callable[..., list[Any]]  # of leaves
 
 
 class _Equation:
     """A function of a pytree, which it gives the like of, and of what it captured: of leaves and captured values."""
 
     def __init__(self, what: str, function: Function, example: Any) -> None:
+        check_callable(what, function)
         self.leaves, self.tree = arrays_of(example, f"{what}: argument ")
         made, captured, _, tree = trace_tree(function, (pytrees.unflatten(self.tree, self.leaves),), {})
         self.computation: Computation = made
@@ -69,7 +72,28 @@ class _Equation:
                 f"{what}: the solution must have the structure {pytrees.structure_text(self.tree)}, but has "
                 f"{pytrees.structure_text(tree)}."
             )
+        for x, like in zip(leaves, self.leaves, strict=True):
+            if x.shape != like.shape:
+                raise ShapeError(f"{what}: the solution must have the shape {like.shape}, but is {Shape.of(x)}.")
         return leaves, aux_leaves, aux_tree
+
+
+def _closed(name: str, function: Solver, values: Values) -> tuple[Solver, list[Any]]:
+    """A function that also takes what it captured of transformed functions around, and that: there are no derivatives
+    by it, and the way back asks for it after these functions have ended."""
+    if not state.depth:
+        return function, []
+    try:
+        made, captured, weak = trace(function, [Shape.of(x) for x in values], name, [x.weak_type for x in values])
+    except ConcretizationError:  # it looks at values, as it can without `jit`
+        return function, []
+    if not captured:
+        return function, []
+
+    def closed(*inputs: Any) -> list[Any]:
+        return [x.with_weak_type(w) for x, w in zip(run(made, inputs), weak, strict=True)]
+
+    return closed, list(stop_gradient(captured))
 
 
 def custom_root(
@@ -100,27 +124,36 @@ def custom_root(
     what = "lax.custom_root"
     equation = _Equation(what, f, initial_guess)
     count = len(equation.leaves)
+    end = count + len(equation.captured)
     box: dict[str, Any] = {}
 
     def solution(*values: Any) -> list[Any]:
         guess = pytrees.unflatten(equation.tree, values[:count])
-        found, aux, box["aux"] = equation.solved(what, solve(equation.at(values[count:]), guess), has_aux)
+        found, aux, box["aux"] = equation.solved(what, solve(equation.at(values[count:end]), guess), has_aux)
         return [*found, *aux]
 
+    def moved(*values: Any) -> list[Any]:
+        """The solution of the linear equation at x, of x, of what f captured, and of the right side."""
+        x, right = pytrees.unflatten(equation.tree, values[:count]), pytrees.unflatten(equation.tree, values[end:])
+        _, derivative = linearize(equation.at(values[count:end]), x)
+        return equation.solved(f"{what}: tangent_solve", tangent_solve(derivative, right), False)[0]
+
     def push(values: Values, outputs: Values, tangents: Values) -> Values:
-        x, captured = outputs[:count], values[count:]
-        _, residual = jvp(lambda *c: equation(x, c), captured, tangents[count:])
+        x, captured = outputs[:count], values[count:end]
+        _, residual = jvp(lambda *c: equation(x, c), captured, tangents[count:end])
         if all(r is None for r in residual):
             return [None] * len(outputs)
         right = [zeros_like(v) if r is None else elementwise.neg(r) for v, r in zip(x, residual, strict=True)]
-        _, derivative = linearize(equation.at(captured), pytrees.unflatten(equation.tree, x))
-        found = tangent_solve(derivative, pytrees.unflatten(equation.tree, right))
-        moves, _, _ = equation.solved(f"{what}: tangent_solve", found, False)
+        moves = tangent_solver(*x, *captured, *right, *values[end + len(kept) :])
         return [*moves, *(None for _ in outputs[count:])]
 
     values = [*stop_gradient(equation.leaves), *equation.captured]
+    tangent_solver, others = _closed("tangent_solve", moved, [*values, *equation.leaves])
+    solver, kept = _closed("solve", solution, values)
+    values += [*kept, *others]
     key = (hashable(f), hashable(solve), hashable(tangent_solve), equation.computation)
-    outputs = apply(Implicit("custom_root", key, len(values), solution, push), *values)
+    found = Implicit("custom_root", key, len(values), lambda *v: solver(*v[: end + len(kept)]), push)
+    outputs = apply(found, *values)
     x = pytrees.unflatten(equation.tree, outputs[:count])
     return (x, pytrees.unflatten(box["aux"], outputs[count:])) if has_aux else x
 
@@ -130,8 +163,8 @@ def custom_root(
 
 @dataclass(frozen=True)
 class _System:
-    """A linear equation A x = b, as a function of the leaves of b and of what A captures; or the one with A's
-    transpose."""
+    """A linear equation A x = b, as a function of the leaves of b, of what A captures and of what the solvers capture;
+    or the one with A's transpose."""
 
     what: str
     equation: _Equation
@@ -140,6 +173,13 @@ class _System:
     has_aux: bool
     box: dict[str, Any]
     transposed: bool = False
+    solvers: tuple[Solver, ...] = ()  # of the equation and of the transposed one, of all values
+
+    def split(self, values: Values) -> tuple[Values, Values, Values]:
+        """The leaves of b, what A captures, and what the solvers capture."""
+        count = len(self.equation.leaves)
+        end = count + len(self.equation.captured)
+        return values[:count], values[count:end], values[end:]
 
     def product(self, x: Values, captured: Values) -> list[Any]:
         """A x."""
@@ -149,7 +189,8 @@ class _System:
         return _filled(transpose(x), x)
 
     def solution(self, *values: Any) -> list[Any]:
-        count, tree = len(self.equation.leaves), self.equation.tree
+        right, captured, _ = self.split(values)
+        tree = self.equation.tree
         solve = self.transpose_solve if self.transposed else self.solve
         if solve is None:
             raise DifferentiationError(
@@ -159,33 +200,33 @@ class _System:
 
         def matvec(x: Any) -> Any:
             leaves, _ = arrays_of(x, f"{self.what}: the argument of matvec")
-            return pytrees.unflatten(tree, self.product(leaves, values[count:]))
+            return pytrees.unflatten(tree, self.product(leaves, captured))
 
-        found = solve(matvec, pytrees.unflatten(tree, values[:count]))
+        found = solve(matvec, pytrees.unflatten(tree, right))
         x, aux, self.box["aux"] = self.equation.solved(self.what, found, self.has_aux)
         return [*x, *aux]
 
     def pull(self, values: Values, outputs: Values, cotangents: Values) -> Values:
-        count = len(self.equation.leaves)
-        x, captured = outputs[:count], values[count:]
-        other = replace(self, transposed=not self.transposed, box={})
-        y = apply(other.rule(len(values)), *_filled(cotangents[:count], x), *captured)[:count]
+        right, captured, kept = self.split(values)
+        x = outputs[: len(right)]
+        other = replace(self, transposed=not self.transposed)
+        y = apply(other.rule(len(values)), *_filled(cotangents[: len(x)], x), *captured, *kept)[: len(x)]
         _, transpose = vjp(lambda *c: self.product(x, c), captured)
-        return [*y, *transpose([elementwise.neg(v) for v in y])]
+        return [*y, *transpose([elementwise.neg(v) for v in y]), *(None for _ in kept)]
 
     def push(self, values: Values, outputs: Values, tangents: Values) -> Values:
-        count = len(self.equation.leaves)
-        x, captured = outputs[:count], values[count:]
-        _, change = jvp(lambda *c: self.product(x, c), captured, tangents[count:])
-        right = [
-            b if c is None else elementwise.sub(b, c) for b, c in zip(_filled(tangents[:count], x), change, strict=True)
-        ]
-        return [*apply(self.rule(len(values)), *right, *captured)[:count], *(None for _ in outputs[count:])]
+        _, captured, kept = self.split(values)
+        right, moves, _ = self.split(tangents)
+        x = outputs[: len(right)]
+        _, change = jvp(lambda *c: self.product(x, c), captured, moves)
+        right = [b if c is None else elementwise.sub(b, c) for b, c in zip(_filled(right, x), change, strict=True)]
+        found = apply(self.rule(len(values)), *right, *captured, *kept)
+        return [*found[: len(x)], *(None for _ in outputs[len(x) :])]
 
     def rule(self, count: int) -> Implicit:
         functions = (hashable(self.solve), hashable(self.transpose_solve))
         key = (*functions, self.transposed, self.equation.computation)
-        return Implicit("custom_linear_solve", key, count, self.solution, self.push, self.pull)
+        return Implicit("custom_linear_solve", key, count, self.solvers[self.transposed], self.push, self.pull)
 
 
 def _filled(derivatives: Values, like: Values) -> list[Any]:
@@ -228,6 +269,15 @@ def custom_linear_solve(
     count = len(equation.leaves)
     system = _System(what, equation, solve, solve if symmetric else transpose_solve, has_aux, {})
     values = [*equation.leaves, *equation.captured]
+    end = len(values)
+    other = replace(system, transposed=True, box={})
+    backward, others = (
+        _closed("transpose_solve", other.solution, values) if other.transpose_solve else (other.solution, [])
+    )
+    forward, kept = _closed("solve", system.solution, values)
+    middle = end + len(kept)
+    solvers = (lambda *v: forward(*v[:middle]), lambda *v: backward(*v[:end], *v[middle:]))
+    system, values = replace(system, solvers=solvers), [*values, *kept, *others]
     outputs = apply(system.rule(len(values)), *values)
     x = pytrees.unflatten(equation.tree, outputs[:count])
     return (x, pytrees.unflatten(system.box["aux"], outputs[count:])) if has_aux else x

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -195,10 +195,15 @@ def canonical_axes(what: str, axis: Axis, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, in ascending order; None means all."""
     if axis is None:
         return tuple(range(rank))
-    axes = [canonical_axis(a, rank, what) for a in (axis if isinstance(axis, Iterable) else (axis,))]
+    axes = [canonical_axis(a, rank, what) for a in (axis if is_several(axis) else (axis,))]
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{what}: the axes {axis} name a dimension twice.")
     return tuple(sorted(axes))
+
+
+def is_several(x: Any) -> TypeGuard[Iterable[Any]]:
+    """Whether an argument is several integers; an array without dimensions is one."""
+    return isinstance(x, Iterable) and getattr(x, "ndim", 1) != 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def integer_of(what: str, name: str, value: Any) -> int:
@@ -211,7 +216,7 @@ def integer_of(what: str, name: str, value: Any) -> int:
 
 def shape_of(what: str, shape: Any) -> tuple[int, ...]:
     """A shape argument: an integer, or several."""
-    if (isinstance(shape, (Array, np.ndarray)) and shape.ndim == 0) or not isinstance(shape, Iterable):
+    if not is_several(shape):
         shape = (shape,)
     sizes = tuple(integer_of(what, "a size", n) for n in shape)
     if any(n < 0 for n in sizes):

@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     cast,
     constant,
     integer_of,
+    is_several,
     operand,
     promoted,
     python_dtype,
@@ -148,7 +149,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """New axes of size 1, at these places of the result."""
     x = array_of(a, "expand_dims")
-    wanted = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    wanted: Any = tuple(axis) if is_several(axis) else (axis,)
     axes = canonical_axes("expand_dims", wanted, x.ndim + len(wanted))
     rest = iter(x.shape)
     sizes = tuple(1 if d in axes else next(rest) for d in range(x.ndim + len(axes)))
@@ -352,7 +353,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """The array repeated as a whole, so many times along each axis."""
     x = array_of(A, "tile")
-    counts = [integer_of("tile", "a count", n) for n in (reps if isinstance(reps, Iterable) else (reps,))]
+    counts = [integer_of("tile", "a count", n) for n in (reps if is_several(reps) else (reps,))]
     if any(n < 0 for n in counts):
         raise ShapeError(f"tile: counts are not negative, but got {tuple(counts)}.")
     rank = max(x.ndim, len(counts))
@@ -462,7 +463,7 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     x = array_of(a, "roll")
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    axes = [canonical_axis(d, x.ndim, "roll") for d in (axis if isinstance(axis, Iterable) else (axis,))]
+    axes = [canonical_axis(d, x.ndim, "roll") for d in (axis if is_several(axis) else (axis,))]
     several = shift.ndim > 0 if isinstance(shift, (Array, np.ndarray)) else isinstance(shift, Iterable)
     shifts = list(shift) if several else [shift]
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):

@@ -110,8 +110,8 @@ def polyfit(
         w: weights, by which the distances are multiplied.
         cov: also give the covariance of the coefficients, scaled by the residuals unless it is "unscaled".
 
-    >>> [round(float(x), 3) for x in polyfit(np.arange(3.0), np.arange(3.0) * 2 + 1, 1)]
-    [2.0, 1.0]
+    >>> [f"{x:.3f}" for x in polyfit(np.arange(3.0), np.arange(3.0) * 2 + 1, 1)]
+    ['2.000', '1.000']
     """
     (places, values), _ = promoted("polyfit", x, y, to_inexact=True)
     if places.ndim != 1 or values.ndim not in (1, 2) or values.shape[0] != places.shape[0]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Union
 
@@ -230,7 +230,7 @@ FLAG = _plain(lambda value: "true" if value else "false", _read_flag)
 NUMBER = _plain(number_text, float)
 WORD = _plain(str, _read_word)
 RAW = _plain(str, str)
-STRING = _plain(quoted, unquoted)
+STRING = _plain(lambda value: quoted(str(value)), unquoted)
 TYPE = _plain(str, _read_type)
 SHAPE = _plain(lambda value: value.text(), _read_shape)
 WINDOW = _plain(window_text, _read_window)
@@ -259,6 +259,7 @@ _BY_TYPE: dict[Any, Codec] = {
     bool: FLAG,
     float: NUMBER,
     str: WORD,
+    Hashable: STRING,  # the name of an axis
     ElementType: TYPE,
     Shape: SHAPE,
     TupleShape: SHAPE,

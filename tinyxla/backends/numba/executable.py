@@ -51,8 +51,7 @@ class CompiledModule:
         self.computation, self.plan = self._block.computation, self._block.plan
         self._assign_slots()
         self._host_calls: list[_HostCall] = []
-        self._failures: dict[int, BaseException] = {}
-        self._callback = _callback(self._host_calls, self._failures)
+        self._callback = _callback(self._host_calls)
         schedule = Schedule()
         self._emit(self._block, schedule)
         self._schedule = schedule.finish()
@@ -105,7 +104,7 @@ class CompiledModule:
             work = step.work
             if isinstance(work, HostCall):
                 self._host_calls.append(_host_call(work.root, step, self._slot))
-                schedule.host(self._callback_address, len(self._host_calls) - 1)
+                schedule.host(id(self._callback), len(self._host_calls) - 1)
             elif isinstance(work, Product):
                 a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
                 product_step(work.root, repeats).append(schedule, a, b, c)
@@ -135,6 +134,7 @@ class CompiledModule:
             schedule.move(current, following)
             schedule.move(following, spare)
             schedule.move(spare, current)
+        schedule.check()
         schedule.jump(again)
         schedule.place(done)
 
@@ -154,10 +154,6 @@ class CompiledModule:
             schedule.jump(done)
         schedule.place(done)
 
-    @property
-    def _callback_address(self) -> int:
-        return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
-
     # --- calls
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
@@ -167,10 +163,6 @@ class CompiledModule:
         words[: self._fixed] = [_address(id(x) + _DATA).value or 0 for x in arrays]
         launch(self._schedule_address, words)
         del arena  # its memory may be used by another call from here on
-        if self._failures:
-            failure = self._failures.pop(ctypes.addressof(words), None)
-            if failure is not None:
-                raise failure
         if self._plain:
             return arrays[len(arguments) :]
         results: list[Array] = []
@@ -302,18 +294,13 @@ def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _H
     return _HostCall(partial(x.op.evaluate, **x.attributes._asdict()), operands, results)
 
 
-def _callback(host_calls: list[_HostCall], failures: dict[int, BaseException]) -> Any:
-    """What the schedule calls: runs a host call; an exception is kept, by the address of the slots, and ends it."""
+def _callback(host_calls: list[_HostCall]) -> Callable[[int, int], None]:
+    """What the schedule calls, with the address of the slots."""
 
-    def run(number: int, slots: int) -> int:
-        try:
-            host_calls[number].run((ctypes.c_int64 * _MOST_SLOTS).from_address(slots))
-        except BaseException as error:
-            failures[slots] = error
-            return 1
-        return 0
+    def run(number: int, slots: int) -> None:
+        host_calls[number].run((ctypes.c_int64 * _MOST_SLOTS).from_address(slots))
 
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(run)
+    return run
 
 
 _MOST_SLOTS = 1 << 32  # an array type's length, not memory

@@ -56,6 +56,8 @@ SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thr
 _VECTOR = 16  # a loop count that is no multiple of this leaves a tail
 _LONG = 512  # from this count on, the tail matters less than what masks cost in every iteration
 _FEW = 3  # times that a function is taken in, however long it is
+POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
+_BETWEEN_POLLS = 1 << 14  # iterations
 _MOST_LINES = 400  # of text that a function may take up where it is taken in
 
 
@@ -82,8 +84,10 @@ class _Function:
 
 
 @functools.cache
-def _function(op: str, types: tuple[str, ...], result: str, attributes: tuple[tuple[str, Any], ...]) -> _Function:
-    emitter = Emitter()
+def _function(
+    op: str, types: tuple[str, ...], result: str, attributes: tuple[tuple[str, Any], ...], branches: bool
+) -> _Function:
+    emitter = Emitter(branches)
     operands = [named(emitter, type, f"x{position}") for position, type in enumerate(types)]
     returned = scalars(emit(op, operands, types, result, dict(attributes)))
     register = returned[0].register
@@ -95,9 +99,10 @@ def _function(op: str, types: tuple[str, ...], result: str, attributes: tuple[tu
         pair = emitter.value(f"insertvalue {register} {pair}, {returned[1].register} {returned[1].text}, 1")
         emitter.line(f"ret {register} {pair}")
     name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
+    name += ".branching" if emitter.block != "entry" else ""
     parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
     head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
-    text = "\n".join([head, *emitter.lines, "}"])
+    text = "\n".join([head, "entry:", *emitter.lines, "}"])
     registers = tuple(x.register for operand in operands for x in scalars(operand))
     return _Function(name, text, registers, register, frozenset(emitter.declarations))
 
@@ -223,7 +228,7 @@ class _Printer:
             register_type(type)
         if op in INLINE:
             return emit(op, operands, types, result, dict(attributes))
-        function = _function(op, types, result, attributes)
+        function = _function(op, types, result, attributes, self.iterations == 1)
         use = self.functions.setdefault(function.name, _Use(function))
         use.times += 1
         use.iterations = min(use.iterations, self.iterations)
@@ -302,6 +307,7 @@ class _Printer:
         emitter, name = self.emitter, loop.index.name
         before, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
+        due = self._next_poll(first, limit) if loop.again is not None else ""
         if guarded:
             some = emitter.value(f"icmp slt i64 {first}, {limit}")
             emitter.line(f"br i1 {some}, label %{body}, label %{end}")
@@ -321,22 +327,57 @@ class _Printer:
         self.parallel = ""
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
-        more = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
-        if loop.again is not None:
-            more = emitter.value(f"and i1 {more}, {self._operand(loop.again).text}")
-        emitter.line(f"br i1 {more}, label %{body}, label %{end}{annotation}")
         latch = emitter.block
+        if loop.again is None:
+            more = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
+            emitter.line(f"br i1 {more}, label %{body}, label %{end}{annotation}")
+            merged, latches, exits = [], [latch], [latch]
+        else:
+            again = self._operand(loop.again).text
+            merged, latches, exits = self._polled(name, (due, before), limit, again, annotation)
         emitter.start_block(end)
-        merged = [f"  %{name} = phi i64 [ {first}, %{before} ], [ %{name}.next, %{latch} ]"]
+        nexts = "".join(f", [ %{name}.next, %{block} ]" for block in latches)
+        merged.append(f"  %{name} = phi i64 [ {first}, %{before} ]{nexts}")
         for carried, initial, updated in zip(loop.carried, initials, updates, strict=True):
-            merged += _phis(self.values[carried.inside.name], (initial, before), (updated, latch))
+            following = [(updated, block) for block in latches]
+            merged += _phis(self.values[carried.inside.name], (initial, before), *following)
             if guarded:
                 result = named(emitter, carried.result.type, carried.result.name)
-                emitter.lines += _phis(result, (initial, before), (updated, latch))
+                emitter.lines += _phis(result, (initial, before), *((updated, block) for block in exits))
             else:
                 result = updated
             self.values[carried.result.name] = result
         emitter.lines[phis:phis] = merged
+
+    def _polled(
+        self, name: str, before: tuple[str, str], limit: str, again: str, annotation: str
+    ) -> tuple[list[str], list[str], list[str]]:
+        """The end of a loop that might never end: from time to time it asks whether a signal ends it. `before` is
+        up to which index it first runs, and the block before it; gives what is merged at the loop's beginning, and the
+        blocks from which it goes on, and those from which it ends."""
+        emitter, latch, check, ask = self.emitter, self.emitter.block, f"{name}.check", f"{name}.ask"
+        emitter.declarations.add(f"declare i64 @{POLL}() nounwind memory(inaccessiblemem: readwrite)")
+        due = f"%{name}.due"
+        early = emitter.value(f"icmp slt i64 %{name}.next, {due}")
+        more = emitter.value(f"and i1 {early}, {again}")
+        emitter.line(f"br i1 {more}, label %{name}.body, label %{check}{annotation}")
+        emitter.start_block(check)
+        left = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
+        more = emitter.value(f"and i1 {left}, {again}")
+        emitter.line(f"br i1 {more}, label %{ask}, label %{name}.end")
+        emitter.start_block(ask)
+        status = emitter.value(f"call i64 @{POLL}()")
+        quiet = emitter.value(f"icmp eq i64 {status}, 0")
+        later = self._next_poll(f"%{name}.next", limit)
+        emitter.line(f"br i1 {quiet}, label %{name}.body, label %{name}.end")
+        first, entry = before
+        phi = f"  {due} = phi i64 [ {first}, %{entry} ], [ {due}, %{latch} ], [ {later}, %{ask} ]"
+        return [phi], [latch, ask], [check, ask]
+
+    def _next_poll(self, index: str, limit: str) -> str:
+        """Up to which index a loop runs without asking again."""
+        later = self.emitter.value(f"add nsw i64 {index}, {_BETWEEN_POLLS}")
+        return self.emitter.intrinsic("smin.i64", "i64", f"i64 {later}, i64 {limit}", "i64, i64")
 
     def _annotate(self, loop: Loop) -> str:
         """What LLVM should know of an innermost loop, as the suffix of its branch: that its iterations do not meet in
@@ -379,7 +420,9 @@ def routine_name(routine: str) -> str:
 
 
 def _iterations(loop: Loop) -> float:
-    """As far as they are known."""
+    """As far as they are known; of a loop that does not become one of vectors, one."""
+    if loop.sequential:
+        return 1
     return loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else math.inf
 
 

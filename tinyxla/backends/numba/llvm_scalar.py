@@ -10,8 +10,9 @@ cancellations that argument reduction relies on keep their meaning; a fused mult
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 
-from tinyxla_kernels.scalar import Operand
+from tinyxla_kernels.scalar import Operand, Scalar
 
 REGISTERS = {
     "pred": "i1",
@@ -24,11 +25,13 @@ _UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32
 
 
 class Emitter:
-    """The body of one LLVM function as it grows, and what it needs from outside itself."""
+    """The body of one LLVM function as it grows, and what it needs from outside itself. `branches` says whether it may
+    jump over what is rarely needed: where no loop around becomes one of vectors."""
 
-    __slots__ = ("block", "count", "declarations", "lines")
+    __slots__ = ("block", "branches", "count", "declarations", "lines")
 
-    def __init__(self) -> None:
+    def __init__(self, branches: bool = False) -> None:
+        self.branches = branches
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.count = 0
@@ -258,6 +261,24 @@ class LlvmScalar:
         register = branch.register
         texts = f"{register} {branch._text(on_true)}, {register} {branch._text(on_false)}"
         return branch._same(self.emitter.value(f"select i1 {self.text}, {texts}"))
+
+    def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
+        emitter = self.emitter
+        if not emitter.branches:
+            return [self.where(x, y) for x, y in zip(on_true(), on_false, strict=True)]
+        usual, number = emitter.block, len(emitter.lines)
+        emitter.line(f"br i1 {self.text}, label %rare{number}, label %both{number}")
+        emitter.start_block(f"rare{number}")
+        found = on_true()
+        rare = emitter.block
+        emitter.line(f"br label %both{number}")
+        emitter.start_block(f"both{number}")
+        merged: list[Scalar] = []
+        for x, y in zip(found, on_false, strict=True):
+            assert isinstance(x, LlvmScalar)
+            text = f"phi {x.register} [ {x.text}, %{rare} ], [ {x._text(y)}, %{usual} ]"
+            merged.append(x._same(emitter.value(text)))
+        return merged
 
     def to(self, type: str) -> LlvmScalar:
         if type == self.type:

@@ -32,7 +32,7 @@ import llvmlite.binding as llvm
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
-from tinyxla.backends.numba.loops import Kernel
+from tinyxla.backends.numba.loops import Kernel, Loop, Statement
 from tinyxla_kernels import elementary
 
 FORMAT = b"tinyxla object 1\n"
@@ -40,6 +40,7 @@ SIZE_LIMIT = 256 * 1024 * 1024  # bytes on disk; `$TINYXLA_CACHE_BYTES` sets ano
 _SUFFIXES = (".object", ".part")
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, with the switch that `_single_vector_loop` turns
 _WRITES_BETWEEN_EVICTIONS = 64
+_MANY = 16  # values that a loop carries
 _EMITTERS = tuple(
     f"{name}.py" for name in "loops canonical llvm_operations llvm_printer llvm_scalar native vector_functions".split()
 )
@@ -80,7 +81,13 @@ def compile_kernel(kernel: Kernel) -> int:
     def text() -> str:
         return print_llvm(kernel, name, masked_tails=_has_masks(), vector_bytes=_vector_bytes())
 
-    return _compiled(key, text, [name], _shared_engine)[name]
+    return _compiled(key, text, [name], _shared_engine, _carries_arrays(kernel.body))[name]
+
+
+def _carries_arrays(statements: Sequence[Statement]) -> bool:
+    """Whether a loop carries arrays element by element, so that its code is long and straight."""
+    loops = [x for x in statements if isinstance(x, Loop)]
+    return any(len(x.carried) >= _MANY or _carries_arrays(x.body) for x in loops)
 
 
 def compile_llvm(text: str, names: Sequence[str]) -> dict[str, int]:
@@ -118,7 +125,11 @@ def clear_cache() -> None:
 
 
 def _compiled(
-    key: str, text: Callable[[], str], names: Sequence[str], engine: Callable[[], llvm.ExecutionEngine]
+    key: str,
+    text: Callable[[], str],
+    names: Sequence[str],
+    engine: Callable[[], llvm.ExecutionEngine],
+    is_straight: bool = False,
 ) -> dict[str, int]:
     with _lock:
         found = _addresses.get(key)
@@ -127,7 +138,7 @@ def _compiled(
             return found
         code = _read(key)
         if code is None:
-            code = _object_code(text())
+            code = _object_code(text(), is_straight)
             _count(compilations=1)
             _write(key, code)
         else:
@@ -178,9 +189,9 @@ def optimised(text: str) -> str:
         return str(_optimised(text))
 
 
-def _optimised(text: str) -> llvm.ModuleRef:
-    """Level 2 without the vectoriser of straight-line code: level 3, and that vectoriser, cost time and change nothing
-    in kernels, which are loops."""
+def _optimised(text: str, is_straight: bool = False) -> llvm.ModuleRef:
+    """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
+    cost time and change nothing in most kernels, which are loops."""
     machine, layout, triple = _compiler()
     module = llvm.parse_assembly(text)
     module.data_layout = layout
@@ -189,7 +200,7 @@ def _optimised(text: str) -> llvm.ModuleRef:
     options.loop_vectorization = True
     options.loop_interleaving = True
     options.loop_unrolling = True
-    options.slp_vectorization = False
+    options.slp_vectorization = is_straight
     builder = llvm.create_pass_builder(machine, options)
     with _single_vector_loop():
         builder.getModulePassManager().run(module, builder)
@@ -213,8 +224,8 @@ def _single_vector_loop() -> Generator[None]:
             llvm.set_option("tinyxla", "-enable-epilogue-vectorization=true")
 
 
-def _object_code(text: str) -> bytes:
-    module = _optimised(text)
+def _object_code(text: str, is_straight: bool) -> bytes:
+    module = _optimised(text, is_straight)
     _require_symbols(module)
     return _compiler()[0].emit_object(module)
 

@@ -5,11 +5,18 @@ inputs, outputs and temporaries, and integers. A kernel step names a kernel, the
 grain at which that may be cut, the slots whose words are its arguments, and words that are arguments themselves; it
 runs `kernel(table, first, last)` with all of these in `table`. Control flow is steps too: jumps within the schedule,
 and arithmetic on slots, so that a loop over a sequence advances an address instead of copying.
+
+Signals end what runs too long: loops (those of a schedule, and those inside a kernel whose length is not known) call
+`poll`. Once a second that lets Python handle the signals that came in on the main thread; where a handler raises an
+exception, as that of Ctrl-C does, the run ends, and the call from Python raises it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -19,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyxla.backends.numba import thread_pool
-from tinyxla.backends.numba.native import compile_llvm
+from tinyxla.backends.numba.llvm_printer import POLL
+from tinyxla.backends.numba.native import compile_llvm, provide_function
 
 
 class Opcode(IntEnum):
@@ -35,9 +43,71 @@ class Opcode(IntEnum):
     MOVE = 7
     ADD = 8
     HOST = 9
+    CHECK = 10
 
 
 _SOURCE = Template("""
+@main = global i64 0  ; the identity of Python's main thread, on which alone it handles signals
+@second = internal global i64 0  ; when it was last asked to
+@ended = internal global i64 0  ; whether a handler raised an exception, so that what runs must end
+@two_integers = internal constant [3 x i8] c"LL\\00"
+
+define i64 @$POLL() {
+entry:
+  %thread = call i64 @PyThread_get_thread_ident()
+  %main = load i64, ptr @main
+  %is_main = icmp eq i64 %thread, %main
+  br i1 %is_main, label %on_main, label %quiet
+on_main:
+  %ended = load i64, ptr @ended
+  %is_ended = icmp ne i64 %ended, 0
+  br i1 %is_ended, label %end, label %timed
+timed:
+  %now = call i64 @time(ptr null)
+  %before = load i64, ptr @second
+  %passed = icmp ne i64 %now, %before
+  br i1 %passed, label %handle, label %quiet
+handle:
+  store i64 %now, ptr @second
+  %state = call i32 @PyGILState_Ensure()
+  %status = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %state)
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %raise, label %quiet
+raise:
+  store i64 1, ptr @ended
+  br label %end
+end:
+  ret i64 1
+quiet:
+  ret i64 0
+}
+
+define void @launch(ptr %schedule, ptr %slots, ptr %pool) {
+  %state = call ptr @PyEval_SaveThread()
+  call void @run(ptr %schedule, ptr %slots, ptr %pool)
+  call void @PyEval_RestoreThread(ptr %state)
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %done, label %raised
+raised:
+  store i64 0, ptr @ended
+  br label %done
+done:
+  ret void
+}
+
+declare i64 @PyThread_get_thread_ident()
+declare i64 @time(ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare i32 @PyErr_CheckSignals()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyErr_Occurred()
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare void @Py_DecRef(ptr)
+
 define void @run(ptr %schedule, ptr %slots, ptr %pool) {
 entry:
   %most_arguments = load i64, ptr %schedule
@@ -47,7 +117,8 @@ entry:
 next:
   %step = phi ptr [ %first_step, %entry ], [ %after_kernel, %kernel ], [ %after_kernel, %called ],
     [ %target, %jump ], [ %chosen, %jump_unless ], [ %selected, %switch ], [ %counted, %count ],
-    [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ], [ %after_host, %host ]
+    [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ], [ %after_host, %host_done ],
+    [ %after_check, %check ]
   %opcode = load i64, ptr %step
   %at1 = getelementptr i64, ptr %step, i64 1
   %at2 = getelementptr i64, ptr %step, i64 2
@@ -63,6 +134,7 @@ next:
     i64 $MOVE, label %move
     i64 $ADD, label %add
     i64 $HOST, label %host
+    i64 $CHECK, label %check
   ]
 
 kernel:  ; address, extent, grain, number of slots, number of constants, the slots, the constants
@@ -177,13 +249,29 @@ add:  ; slot, constant
   %after_add = getelementptr i64, ptr %step, i64 3
   br label %next
 
-host:  ; address, number: call back; what is not 0 ends the run
-  %host_address = load ptr, ptr %at1
+check:  ; has a signal come that ends the run?
+  %after_check = getelementptr i64, ptr %step, i64 1
+  %checked = call i64 @$POLL()
+  %stopped = icmp ne i64 %checked, 0
+  br i1 %stopped, label %end, label %next
+
+host:  ; a Python function, number: call it with this and the address of the slots; an exception ends the run
+  %callable = load ptr, ptr %at1
   %host_number = load i64, ptr %at2
-  %status = call i64 %host_address(i64 %host_number, ptr %slots)
+  %slots_address = ptrtoint ptr %slots to i64
   %after_host = getelementptr i64, ptr %step, i64 3
-  %failed = icmp ne i64 %status, 0
-  br i1 %failed, label %end, label %next
+  %state = call i32 @PyGILState_Ensure()
+  %given = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %callable, ptr @two_integers, i64 %host_number,
+    i64 %slots_address)
+  %failed = icmp eq ptr %given, null
+  br i1 %failed, label %host_failed, label %host_done
+host_done:
+  call void @Py_DecRef(ptr %given)
+  call void @PyGILState_Release(i32 %state)
+  br label %next
+host_failed:
+  call void @PyGILState_Release(i32 %state)
+  br label %end
 
 end:
   ret void
@@ -194,7 +282,8 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def _source() -> str:
-    return thread_pool.source() + _SOURCE.substitute({opcode.name: int(opcode) for opcode in Opcode})
+    names = {opcode.name: int(opcode) for opcode in Opcode}
+    return thread_pool.source() + _SOURCE.substitute(names, POLL=POLL)
 
 
 class Label:
@@ -265,8 +354,13 @@ class Schedule:
         self._step(Opcode.ADD, slot, word)
 
     def host(self, address: int, number: int) -> None:
-        """Call `int64_t f(int64_t number, int64_t *slots)` at `address`; the run ends if it does not give 0."""
+        """Call the Python function `f(number, slots)` whose object is at `address`, which must stay alive; `slots` is an
+        address. An exception ends the run, and `launch` raises it."""
         self._step(Opcode.HOST, address, number)
+
+    def check(self) -> None:
+        """Let signals end the run: to be part of each loop."""
+        self._step(Opcode.CHECK)
 
     def _step(self, opcode: int, *words: int | Label) -> None:
         start = len(self._words)
@@ -287,16 +381,35 @@ class Schedule:
         return np.array(words, np.int64)
 
 
-_functions = compile_llvm(_source(), ("run", *thread_pool.NAMES))
+_PYTHON = (
+    "PyThread_get_thread_ident PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyEval_SaveThread "
+    "PyEval_RestoreThread PyErr_Occurred PyObject_CallFunction Py_DecRef"
+)
+for _name in _PYTHON.split():
+    provide_function(_name, thread_pool.address_of(getattr(ctypes.pythonapi, _name)))
+_clock = ctypes.CDLL("ucrtbase")._time64 if sys.platform == "win32" else ctypes.CDLL(None).time
+provide_function("time", thread_pool.address_of(_clock))
+_functions = compile_llvm(_source(), ("launch", POLL, "main", *thread_pool.NAMES))
+provide_function(POLL, _functions[POLL])
 _pool = thread_pool.ThreadPool(_functions, thread_pool.default_threads())
 _pool_address = _pool.address
-_run: Callable[[int, int, int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-    _functions["run"]
+_run: Callable[[int, int, int], None] = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    _functions["launch"]
 )
 
 
+def _find_main_thread() -> None:
+    ctypes.c_int64.from_address(_functions["main"]).value = threading.main_thread().ident or 0
+
+
+_find_main_thread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_find_main_thread)
+
+
 def launch(schedule: int, slots: int) -> None:
-    """Run the schedule at an address on the slots at an address; the GIL is released meanwhile."""
+    """Run the schedule at an address on the slots at an address; the GIL is released meanwhile. Raises what a host
+    call or the handler of a signal raises."""
     _run(schedule, slots, _pool_address)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from tinyxla.backends.numba.lowering import (
 from tinyxla.backends.numba.scatter import copied, place_inside
 from tinyxla.compiler.fusion import Plan, results_of
 from tinyxla.compiler.passes import optimize_inside, small_lane
-from tinyxla.compiler.small import MOST_ELEMENTS, Small, is_allocation, is_large, small, smallest
+from tinyxla.compiler.small import MOST_ELEMENTS, Small, is_allocation, is_large, is_wide_and_costly, small, smallest
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, contraction, indexing, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
@@ -129,8 +129,10 @@ def places_of(shape: Shape) -> Iterable[tuple[int, ...]]:
 class Elements(Lowering):
     """Emits small computations."""
 
-    def __init__(self, name: str, plan: Plan, own: Iterable[Instruction]) -> None:
+    def __init__(self, name: str, plan: Plan, own: Iterable[Instruction], vectors: bool = True) -> None:
+        """`vectors`: whether several elements of one array may be computed at once, and not those of several lanes."""
         super().__init__(name, plan, own)
+        self._vectors = vectors
         self._held: dict[Instruction, Held] = {}
         self._results: dict[Instruction, list[Held]] = {}  # of what gives several
 
@@ -156,25 +158,25 @@ class Elements(Lowering):
             return InMemory(self.builder.scratch(x.array_shape.element_type.name, x.array_shape.size))
         if x.op.name in _STRUCTURED:
             return _STRUCTURED[x.op.name](self, x)[0]
-        if is_wide_and_costly(x):
+        if self._vectors and is_wide_and_costly(x):
             return self._in_vectors(x)
         return [self.compute(x, place) for place in places_of(x.array_shape)]
 
     def _in_vectors(self, x: Instruction) -> Held:
         """The elements of a costly operation, by a loop that LLVM makes one of vectors."""
         b, size = self.builder, x.array_shape.size
+        operands = [[self.value(o, place) for place in places_of(o.array_shape)] for o in x.operands]
         rows: list[Buffer | None] = []
-        for o in x.operands:
-            row = None if is_uniform(o) else b.scratch(o.array_shape.element_type.name, size)
+        for elements in operands:
+            row = None if all(e is elements[0] for e in elements) else b.scratch(elements[0].type, size)
+            for k, element in enumerate(elements if row else ()):
+                b.store(cast(Buffer, row), k, element)
             rows.append(row)
-            for k, place in enumerate(places_of(o.array_shape) if row else ()):
-                b.store(row, k, self.value(o, place))
-        results = b.scratch(x.array_shape.element_type.name, size)
-        first = (0,) * x.array_shape.rank
+        found = b.scratch(x.array_shape.element_type.name, size)
         with self.loop(0, size) as (k, _):
-            operands = [b.load(row, k) if row else self.value(o, first) for o, row in zip(x.operands, rows, strict=True)]
-            b.store(results, k, self.scalar(x, operands))
-        return [b.load(results, k) for k in range(size)]
+            values = [b.load(row, k) if row else elements[0] for row, elements in zip(rows, operands, strict=True)]
+            b.store(found, k, self.scalar(x, values))
+        return [b.load(found, k) for k in range(size)]
 
     def held(self, x: Instruction) -> Held:
         return self._held[x]

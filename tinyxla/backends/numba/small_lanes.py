@@ -48,7 +48,7 @@ def _one_loop(nest: Small) -> Instruction | None:
 
 def _in_strips(x: Instruction, loop: Instruction, nest: Small, plan: Plan, users: Users) -> list[LoweredKernel]:
     results = {r.attributes.index: r for r in results_of(x, users)}
-    low = Elements(f"small_{x.op.name}", plan, results.values())
+    low = Elements(f"small_{x.op.name}", plan, results.values(), vectors=False)
     b = low.builder
     size = x.operands[x.attributes.mapped.index(True)].array_shape.dimensions[0]
     parameters = nest.computation.parameters

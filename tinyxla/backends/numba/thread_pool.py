@@ -382,8 +382,8 @@ class ThreadPool:
         address = ctypes.addressof(self._memory)
         self.address = -(-address // (8 * _PAIR)) * (8 * _PAIR)
         self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
-        self._starter = _address(self._callbacks[0])
-        self.state[Word.WAKER] = _address(self._callbacks[1])
+        self._starter = address_of(self._callbacks[0])
+        self.state[Word.WAKER] = address_of(self._callbacks[1])
         self.state[Word.YIELD] = _yield_address()
         self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
         self._forget_workers()
@@ -481,10 +481,11 @@ def _seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _address(function: object) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
-    assert address is not None
-    return address
+def address_of(function: object) -> int:
+    """Where a native function is."""
+    found = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
+    assert found is not None
+    return found
 
 
 def _futex() -> tuple[int, int]:
@@ -492,13 +493,13 @@ def _futex() -> tuple[int, int]:
     number = _FUTEX_NUMBERS.get(platform.machine())
     if sys.platform != "linux" or number is None:
         return 0, 0
-    return _address(ctypes.CDLL(None).syscall), number
+    return address_of(ctypes.CDLL(None).syscall), number
 
 
 def _yield_address() -> int:
     if sys.platform == "win32":
-        return _address(ctypes.WinDLL("kernel32").SwitchToThread)
-    return _address(ctypes.CDLL(None).sched_yield)
+        return address_of(ctypes.WinDLL("kernel32").SwitchToThread)
+    return address_of(ctypes.CDLL(None).sched_yield)
 
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
