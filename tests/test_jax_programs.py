@@ -400,42 +400,6 @@ def lbfgs(jax: Any, start: Any) -> Any:
 # --- inference --------------------------------------------------------------------------------------------------------
 
 
-@example(floats(6), np.uint32(3))
-def particle_filter(jax: Any, ys: Any, seed: Any) -> Any:
-    """Bootstrap filter with systematic resampling inside cond on effective sample size."""
-    jnp, lax, random = (jax.numpy, jax.lax, jax.random)
-    N = 16
-
-    def systematic(key: Any, w: Any) -> Any:
-        u = (jnp.arange(N) + random.uniform(key)) / N
-        return jnp.clip(jnp.searchsorted(jnp.cumsum(w), u), 0, N - 1)
-
-    def run(theta: Any) -> Any:
-
-        def step(c: Any, inp: Any) -> Any:
-            x, logw = c
-            y, key = inp
-            kr, kp = random.split(key)
-            w = jax.nn.softmax(logw)
-            ess = 1 / jnp.sum(w**2)
-
-            def resample(x: Any, logw: Any) -> Any:
-                idx = systematic(kr, lax.stop_gradient(w))
-                return (x[idx], jnp.full(N, -jnp.log(N * 1.0)))
-
-            x, logw = lax.cond(ess < N / 2, resample, lambda x, part: (x, jax.nn.log_softmax(part)), x, logw)
-            x = theta * jnp.sin(x) + 0.5 * random.normal(kp, (N,))
-            ll = -0.5 * ((y - x) / 0.7) ** 2 - jnp.log(0.7) - 0.5 * jnp.log(2 * jnp.pi)
-            logw = logw + ll
-            return ((x, logw), (jax.nn.logsumexp(logw), ess))
-
-        keys = random.split(random.PRNGKey(seed), 6)
-        (x, _logw), (zs, ess) = lax.scan(step, (jnp.zeros(N), jnp.zeros(N)), (ys, keys))
-        return (zs.sum(), (x, ess))
-
-    return jax.value_and_grad(run, has_aux=True)(0.9)
-
-
 @example(floats(4, 4), floats(4, 6), np.int32([0, 3, 5, 1, 2, 2, 4, 0]))
 def hmm_parallel(jax: Any, t: Any, e: Any, obs: Any) -> Any:
     """Forward-backward as associative scans of log matrices; Baum-Welch gradient."""
@@ -568,20 +532,14 @@ def lagrangian(jax: Any, q: Any, qd: Any) -> Any:
         t = 0.5 * v[0] ** 2 + 0.5 * (v[0] ** 2 + v[1] ** 2 + 2 * v[0] * v[1] * jnp.cos(q[0] - q[1]))
         return t + 9.8 * (2 * jnp.cos(q[0]) + jnp.cos(q[1]))
 
-    @jax.jit
-    def accel(q: Any, v: Any) -> Any:
-        return jnp.linalg.pinv(jax.hessian(L, 1)(q, v)) @ (
-            jax.grad(L, 0)(q, v) - jax.jacfwd(jax.grad(L, 1), 0)(q, v) @ v
-        )
-
-    def accel2(q: Any, v: Any) -> Any:
+    def acceleration(q: Any, v: Any) -> Any:
         M = jax.hessian(L, 1)(q, v)
         return jnp.linalg.solve(M, jax.grad(L, 0)(q, v) - jax.jvp(lambda q: jax.grad(L, 1)(q, v), (q,), (v,))[1])
 
     def rk4(s: Any, _: Any) -> Any:
 
         def f(s: Any) -> Any:
-            return (s[1], accel2(*s))
+            return (s[1], acceleration(*s))
 
         def add(s: Any, k: Any, h: Any) -> Any:
             return jax.tree.map(lambda a, b: a + h * b, s, k)
@@ -601,7 +559,7 @@ def lagrangian(jax: Any, q: Any, qd: Any) -> Any:
     dq, dp = (jax.grad(H, 1)(q, p), -jax.grad(H, 0)(q, p))
     path = lax.scan(rk4, (q, qd), None, length=5)[1]
     sens = jax.jacrev(lambda q: lax.scan(rk4, (q, qd), None, length=3)[0][0])(q)
-    return (accel(q, qd), accel2(q, qd), path, jax.vmap(H)(path[0], path[1]), (dq, dp), sens)
+    return (acceleration(q, qd), path, jax.vmap(H)(path[0], path[1]), (dq, dp), sens)
 
 
 @example(np.random.default_rng(0).uniform(0, 4, (12, 2)).astype(np.float32), np.uint32(2))
@@ -653,35 +611,6 @@ def molecular_dynamics(jax: Any, r: Any, seed: Any) -> Any:
     idx = neighbours(r)
     pressure = -jax.grad(lambda s: energy(r, s))(1.0)
     return (lax.scan(step, (r, v, force(r)), None, length=4), jnp.sort(idx), jax.grad(energy_nl)(r, idx), pressure)
-
-
-@example(floats(10, 10))
-def reaction_diffusion(jax: Any, noise: Any) -> Any:
-    """Gray-Scott by conv and by rolls; gradient of the end by the rates through nested checkpointed scans."""
-    jnp, lax = (jax.numpy, jax.lax)
-    k = jnp.array([[0.05, 0.2, 0.05], [0.2, -1, 0.2], [0.05, 0.2, 0.05]])
-
-    def lap(a: Any) -> Any:
-        a = jnp.pad(a, 1, mode="wrap")
-        return lax.conv(a[None, None], k[None, None], (1, 1), "VALID")[0, 0]
-
-    def step(rates: Any, s: Any, _: Any) -> Any:
-        u, v = s
-        f, kill = rates
-        uvv = u * v * v
-        return ((u + 0.16 * lap(u) - uvv + f * (1 - u), v + 0.08 * lap(v) + uvv - (f + kill) * v), None)
-
-    def run(rates: Any) -> Any:
-        s = (jnp.ones((10, 10)) - 0.1 * jnp.abs(noise), 0.2 * jnp.abs(noise))
-        inner = jax.checkpoint(
-            lambda s, _: (lax.scan(functools.partial(step, rates), s, None, length=3)[0], s[0].mean())
-        )
-        return lax.scan(inner, s, None, length=3)
-
-    def loss(rates: Any) -> Any:
-        return jnp.mean(run(rates)[0][1] ** 2)
-
-    return (run((0.035, 0.065)), jax.grad(loss)((0.035, 0.065)), jax.jvp(loss, ((0.035, 0.065),), ((1.0, 0.0),)))
 
 
 @example(np.linspace(-1, 1, 6, dtype=np.float32))
@@ -740,43 +669,6 @@ def ray_marching(jax: Any, xs: Any) -> Any:
     return (image, jnp.where(depth < 5, depth, 9.0), jax.grad(loss)(scene))
 
 
-@example(floats(16), floats(16))
-def spectral_pde(jax: Any, u0: Any, other: Any) -> Any:
-    """KdV by integrating factor RK4 in Fourier space; adjoint gradient; vmap over starts; rfft."""
-    jnp, lax = (jax.numpy, jax.lax)
-    k = jnp.fft.fftfreq(16, 1 / 16)
-
-    def run(u0: Any) -> Any:
-        dt = 0.001
-        E = jnp.exp(0.5j * dt * k**3 * 0.01)
-        g = -0.5j * dt * k
-
-        def nl(w: Any) -> Any:
-            return g * jnp.fft.fft(jnp.real(jnp.fft.ifft(w)) ** 2)
-
-        def step(v: Any, _: Any) -> Any:
-            a = nl(v)
-            b = nl(E * (v + a / 2))
-            c = nl(E * v + b / 2)
-            d = nl(E**2 * v + E * c)
-            v = E**2 * v + (E**2 * a + 2 * E * (b + c) + d) / 6
-            return (v, jnp.abs(v[1]) ** 2)
-
-        v, power = lax.scan(step, jnp.fft.fft(u0), None, length=5)
-        return (jnp.fft.ifft(v).real, power)
-
-    def heat(u: Any, t: Any) -> Any:
-        return jnp.fft.irfft(jnp.fft.rfft(u) * jnp.exp(-t * jnp.arange(9) ** 2), n=16)
-
-    g = jax.grad(lambda u: jnp.sum(run(u)[0] ** 3))(u0)
-    return (
-        jax.vmap(run)(jnp.stack([u0, other])),
-        g,
-        jax.grad(lambda t: heat(u0, t)[3])(0.1),
-        jax.jacfwd(lambda t: heat(u0, t))(0.1),
-    )
-
-
 # --- sequences --------------------------------------------------------------------------------------------------------
 
 
@@ -805,44 +697,6 @@ def ctc(jax: Any, logits: Any, labels: Any) -> Any:
 
     grads = jax.vmap(jax.value_and_grad(loss), (None, 0))(logits, jnp.array([5, 6, 7]))
     return (grads, jax.vmap(loss, (0, None))(jnp.stack([logits, -logits]), 7))
-
-
-@example(floats(3, 5, 4), floats(4, 12), floats(4, 12), floats(4), np.int32([3, 5, 1]))
-def gru_masked(jax: Any, x: Any, wx: Any, wh: Any, v: Any, lengths: Any) -> Any:
-    """Bidirectional GRU with masks of lengths, remat'ed scan with unroll, trained by RMSProp in fori_loop."""
-    jnp, lax = (jax.numpy, jax.lax)
-
-    def cell(p: Any, h: Any, x: Any) -> Any:
-        rx, zx, nx = jnp.split(x @ p["wx"], 3, -1)
-        rh, zh, nh = jnp.split(h @ p["wh"], 3, -1)
-        r, z = (jax.nn.sigmoid(rx + rh), jax.nn.sigmoid(zx + zh))
-        n = jnp.tanh(nx + r * nh)
-        return (1 - z) * n + z * h
-
-    def run(p: Any, x: Any, length: Any, reverse: Any) -> Any:
-
-        @jax.checkpoint
-        def step(h: Any, inp: Any) -> Any:
-            t, row = inp
-            h = jnp.where(t < length, cell(p, h, row), h)
-            return (h, h)
-
-        return lax.scan(step, jnp.zeros(4), (jnp.arange(5), x), reverse=reverse, unroll=2)
-
-    def loss(p: Any) -> Any:
-        f = jax.vmap(lambda x, part: run(p, x, part, False)[0])(x, lengths)
-        b = jax.vmap(lambda x, part: run(p, x, part, True)[0])(x, lengths)
-        return jnp.mean(((f + b) @ p["v"] - 1) ** 2)
-
-    p = {"wx": wx, "wh": wh, "v": v}
-
-    def train(i: Any, s: Any) -> Any:
-        p, m = s
-        g = jax.grad(loss)(p)
-        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g**2, m, g)
-        return (jax.tree.map(lambda p, g, m: p - 0.01 * g * lax.rsqrt(m + 0.001), p, g, m), m)
-
-    return (jax.value_and_grad(loss)(p), lax.fori_loop(0, 3, train, (p, jax.tree.map(jnp.zeros_like, p)))[0])
 
 
 @example(np.int32([3, 1, 4, 1]), np.uint32(1))
@@ -1361,6 +1215,56 @@ def quantised_training(jax: Any, x: Any, w: Any, y: Any) -> Any:
     )
 
 
+@example(floats(8, 5), floats(5), floats(8), np.uint32(1))
+def private_accumulated_sgd(jax: Any, x: Any, w: Any, y: Any, seed: Any) -> Any:
+    """Per-example clipping and noise; gradient accumulation by scan of microbatches; global norms."""
+    jnp, lax, random = (jax.numpy, jax.lax, jax.random)
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        return jnp.mean((jnp.tanh(x @ p["w"]) * p["scale"] - y) ** 2)
+
+    def gnorm(t: Any) -> Any:
+        return jnp.sqrt(jax.tree_util.tree_reduce(lambda a, b: a + jnp.vdot(b, b), t, 0.0))
+
+    def private(p: Any, key: Any) -> Any:
+
+        def one(x: Any, y: Any) -> Any:
+            g = jax.grad(loss)(p, x, y)
+            n = gnorm(g)
+            return (jax.tree.map(lambda part: part / jnp.maximum(1.0, n / 0.5), g), n)
+
+        g, n = jax.vmap(one)(x, y)
+        leaves, treedef = jax.tree.flatten(jax.tree.map(lambda part: part.sum(0), g))
+        noisy = [
+            part + 0.1 * random.normal(k, part.shape)
+            for part, k in zip(leaves, random.split(key, len(leaves)), strict=False)
+        ]
+        return (jax.tree.unflatten(treedef, noisy), n)
+
+    def accumulated(p: Any) -> Any:
+        micro = (x.reshape(4, 2, 5), y.reshape(4, 2))
+
+        def body(c: Any, b: Any) -> Any:
+            v, g = jax.value_and_grad(loss)(p, *b)
+            return ((c[0] + v, jax.tree.map(jnp.add, c[1], g)), None)
+
+        (v, g), _ = lax.scan(body, (0.0, jax.tree.map(jnp.zeros_like, p)), micro)
+        return (jax.tree.map(lambda part: part / 4, g), v / 4)
+
+    p = {"w": w, "scale": jnp.float32(1.0)}
+    g1, _v1 = accumulated(p)
+    _v2, g2 = jax.value_and_grad(loss)(p, x, y)
+    ok = jnp.array(
+        [jnp.allclose(a, b, atol=1e-05) for a, b in zip(jax.tree.leaves(g1), jax.tree.leaves(g2), strict=False)]
+    )
+
+    def clip_by_global_norm(g: Any, m: Any) -> Any:
+        n = gnorm(g)
+        return lax.cond(n > m, lambda g: jax.tree.map(lambda part: part * (m / n), g), lambda g: g, g)
+
+    return (private(p, random.key(seed)), g1, ok, clip_by_global_norm(g2, 0.1))
+
+
 @example(floats(10, 4), floats(4), np.float32([0, 1] * 5))
 def sam_and_influence(jax: Any, x: Any, w: Any, y: Any) -> Any:
     """Sharpness-aware steps; influence of each training point on a test loss via inverse Hessian-vector products."""
@@ -1393,6 +1297,69 @@ def sam_and_influence(jax: Any, x: Any, w: Any, y: Any) -> Any:
     each = jax.vmap(jax.grad(one), (None, 0, 0))(w, x, y)
     jac = jax.jacobian(lambda v: jax.vmap(one, (None, 0, 0))(v, x, y))(w)
     return (w, path, s, exact, -each @ exact, jac)
+
+
+@example(floats(5, 3), floats(5))
+def optax_like(jax: Any, x: Any, y: Any) -> Any:
+    """Chained gradient transformations; schedules; masked weight decay; lookahead."""
+    jnp, lax = (jax.numpy, jax.lax)
+    tm = jax.tree.map
+
+    def scale_by_adam(b1: Any = 0.9, b2: Any = 0.99, eps: Any = 1e-08) -> Any:
+
+        def init(p: Any) -> Any:
+            return (jnp.zeros([], jnp.int32), tm(jnp.zeros_like, p), tm(jnp.zeros_like, p))
+
+        def update(g: Any, s: Any, p: Any = None) -> Any:
+            c, m, v = s
+            c = c + 1
+            m = tm(lambda m, g: b1 * m + (1 - b1) * g, m, g)
+            v = tm(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), v, g)
+            u = tm(lambda m, v: m / (1 - b1**c) / (jnp.sqrt(v / (1 - b2**c)) + eps), m, v)
+            return (u, (c, m, v))
+
+        return (init, update)
+
+    def schedule(fn: Any) -> Any:
+        return (lambda p: jnp.zeros([], jnp.int32), lambda g, s, p=None: (tm(lambda g: -fn(s) * g, g), s + 1))
+
+    def decay(rate: Any, mask: Any) -> Any:
+        return (lambda p: (), lambda g, s, p: (tm(lambda g, p, m: g + rate * p if m else g, g, p, mask), s))
+
+    def chain(*ts: Any) -> Any:
+
+        def init(p: Any) -> Any:
+            return tuple(t[0](p) for t in ts)
+
+        def update(g: Any, s: Any, p: Any) -> Any:
+            out = []
+            for (_, up), st in zip(ts, s, strict=False):
+                g, st = up(g, st, p)
+                out.append(st)
+            return (g, tuple(out))
+
+        return (init, update)
+
+    def warmup_cosine(t: Any) -> Any:
+        return jnp.where(t < 3, 0.1 * (t + 1) / 3, 0.05 * (1 + jnp.cos(jnp.pi * (t - 3) / 10)))
+
+    init, update = chain(scale_by_adam(), decay(0.01, {"w": True, "b": False}), schedule(warmup_cosine))
+
+    def loss(p: Any) -> Any:
+        return jnp.mean(jnp.square(x @ p["w"] + p["b"] - y))
+
+    def step(c: Any, i: Any) -> Any:
+        p, slow, s = c
+        v, g = jax.value_and_grad(loss)(p)
+        u, s = update(g, s, p)
+        p = tm(jnp.add, p, u)
+        slow, p = lax.cond(
+            i % 2 == 1, lambda: (lambda n: (n, n))(tm(lambda a, b: a + 0.5 * (b - a), slow, p)), lambda: (slow, p)
+        )
+        return ((p, slow, s), v)
+
+    p = {"w": jnp.zeros(3), "b": jnp.zeros(())}
+    return lax.scan(step, (p, p, init(p)), jnp.arange(6))
 
 
 # --- packages around --------------------------------------------------------------------------------------------------

@@ -355,7 +355,6 @@ ENDLESS: dict[str, Callable[[], Any]] = {
     "matrices": lambda: tx.jit(lambda x: lax.while_loop(lambda v: True, lambda v: tnp.sin(v @ v), x))(
         tnp.ones((70, 70))
     ),
-    "host": lambda: lax.while_loop(lambda v: True, lambda v: tx.pure_callback(lambda a: a, v, v), tnp.ones(())),
 }
 
 

@@ -90,8 +90,8 @@ def _of_one_type(what: str, *args: ArrayLike) -> Any:
 def gammaln(x: ArrayLike) -> Array:
     """The logarithm of the absolute value of the gamma function.
 
-    >>> gammaln(1.0)
-    Array(0., dtype=float32, weak_type=True)
+    >>> abs(round(float(gammaln(1.0)), 4))
+    0.0
     """
     return lax_special.lgamma(*_of_one_type("gammaln", x))
 
@@ -154,8 +154,8 @@ def erfc(x: ArrayLike) -> Array:
 def i0e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0, times exp(-|x|).
 
-    >>> i0e(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    >>> abs(round(float(i0e(0.0)), 4))
+    1.0
     """
     return lax_special.bessel_i0e(*_of_one_type("i0e", x))
 
@@ -163,8 +163,8 @@ def i0e(x: ArrayLike) -> Array:
 def i1e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1, times exp(-|x|).
 
-    >>> i1e(0.0)
-    Array(0., dtype=float32, weak_type=True)
+    >>> abs(round(float(i1e(0.0)), 4))
+    0.0
     """
     return lax_special.bessel_i1e(*_of_one_type("i1e", x))
 
@@ -172,8 +172,8 @@ def i1e(x: ArrayLike) -> Array:
 def ndtr(x: ArrayLike) -> Array:
     """The probability that a normal number is below x.
 
-    >>> ndtr(0.0)
-    Array(0.5, dtype=float32, weak_type=True)
+    >>> abs(round(float(ndtr(0.0)), 4))
+    0.5
     """
     value = inexact_array(x, "scipy.special.ndtr")
     return 0.5 * erfc(-value / math.sqrt(2))

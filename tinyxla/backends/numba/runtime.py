@@ -354,8 +354,8 @@ class Schedule:
         self._step(Opcode.ADD, slot, word)
 
     def host(self, address: int, number: int) -> None:
-        """Call the Python function `f(number, slots)` whose object is at `address`, which must stay alive; `slots` is an
-        address. An exception ends the run, and `launch` raises it."""
+        """Call the Python function `f(number, slots)` whose object is at `address`, and must stay alive; `slots` is an
+        address too. An exception ends the run, and `launch` raises it."""
         self._step(Opcode.HOST, address, number)
 
     def check(self) -> None:
