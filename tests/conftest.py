@@ -3,11 +3,14 @@ test's name."""
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
+import sys
 import tempfile
 import zlib
+from collections.abc import Iterator
 
 import hypothesis
 import numpy as np
@@ -49,3 +52,13 @@ def generator(seed: int) -> np.random.Generator:
 def _fixed_seeds(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _released_programs() -> Iterator[None]:
+    """What a module of tests has compiled, with either package, is not kept for the next."""
+    yield
+    for package in ("jax", "tinyxla"):
+        if package in sys.modules:
+            sys.modules[package].clear_caches()
+    gc.collect()

@@ -127,5 +127,5 @@ def test_errors_of_associative_scans() -> None:
         tx.lax.associative_scan(lambda a, b: a, (np.ones(3), np.ones(4)))
     with pytest.raises(tx.errors.ArgumentError, match="at least one array"):
         tx.lax.associative_scan(lambda a, b: a, ())
-    with pytest.raises(tx.errors.ArgumentError, match="gives the structure"):
+    with pytest.raises(tx.errors.ArgumentError, match="must give the structure that it takes"):
         tx.lax.associative_scan(lambda a, b: (a, b), np.ones(3))
