@@ -249,7 +249,7 @@ OFTEN = ("jit", "grad", "jvp", "vjp", "vmap", "named vmap", "jacfwd", "checkpoin
 
 def cases() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every transformation of every function; every pair, of two functions each; and every triple of those that are
-    used most, of one. Functions take turns, so that each meets every transformation in every place."""
+    used most (but branches), of one. Functions take turns, so that each meets every transformation in every place."""
     for function in FUNCTIONS:
         for name in TRANSFORMATIONS:
             yield function, (name,)
@@ -259,7 +259,8 @@ def cases() -> Iterator[tuple[str, tuple[str, ...]]]:
             yield function, pair
     for triple in itertools.product(OFTEN, repeat=3):
         function = next(functions)
-        yield "elementwise" if function == "loops" else function, triple  # loops in loops in loops take long to compile
+        if "cond" not in triple:  # which compiles both branches, each with what is inside; nor are loops in loops quick
+            yield "elementwise" if function == "loops" else function, triple
 
 
 def key(function: str, path: tuple[str, ...]) -> str:

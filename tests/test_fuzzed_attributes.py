@@ -33,6 +33,7 @@ LARGEST = 1 << 16  # elements of a result that is computed
 NAMES = sorted(name for name in ops if name != "parameter")
 NUMBERS = ("sizes", "dimensions", "permutation", "slice_sizes", "dynamic_slice_sizes", "fft_length")
 DRAWN = ("rng", "rng-get-and-update-state")  # what they give is not what they gave before
+NOT_UNIQUE = ("Eig", "Eigh", "Qr", "Svd")  # of a singular matrix, in which a change of sizes may end
 FOREIGN = ("callback", "custom-call")  # computes whatever it was registered for
 
 
@@ -166,7 +167,7 @@ def check_refused_or_equal(op: Op, sample: Sample, compiled: bool) -> str:
     try:
         op_checks.check_shape(op, sample)
         results = op_checks.evaluated(op, sample)
-        if compiled and op.name not in DRAWN:
+        if compiled and op.name not in (*DRAWN, *NOT_UNIQUE):
             operands = [wrap(np.asarray(x)) for x in op_checks.flat(sample.operands)]
             found = [op_checks.to_numpy(x) for x in tinyxla.jit(op_checks.on_arrays(op, sample))(*operands)]
             op_checks.assert_close(found, results, f"{op.name} of {sample}, compiled", scale=10.0)
