@@ -602,8 +602,8 @@ def test_options_of_ufuncs() -> None:
         tx.grad(lambda x: np.sum(np.hypot.reduce(x, axis=(0, 1))))(X)
     with pytest.raises(ArgumentError, match=r"numpy\.hypot\.reduce: there is nothing to reduce"):
         tx.jit(np.hypot.reduce)(X[:0])
-    with pytest.raises(ArgumentError, match=r"gammainc has no counterpart in tinyxla\.scipy\.special"):
-        tx.jit(lambda x: scipy.special.gammainc(x, 1.0))(X)
+    with pytest.raises(ArgumentError, match=r"expn has no counterpart in tinyxla\.scipy\.special"):
+        tx.jit(lambda x: scipy.special.expn(x, 1.0))(X)
     twice = np.frompyfunc(lambda x: 2 * x, 1, 1)
     with pytest.raises(ArgumentError, match=r"lambda. .vectorized. has no counterpart"):
         tx.jit(lambda x: twice(x))(X)
