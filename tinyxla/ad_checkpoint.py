@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tinyxla.api import argument_names, arrays_of, as_integers, trace_tree
+from tinyxla.api import argument_names, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.named import checkpoint_name as named
 from tinyxla.tracing import pytrees
@@ -57,8 +57,7 @@ def checkpoint(
             static_argnums=static_argnums,
             static_argnames=static_argnames,
         )
-    if not callable(fun):
-        raise ArgumentError(f"checkpoint takes a function, but got {fun!r}.")
+    check_callable("checkpoint", fun)
     if policy is not None and not callable(policy):
         raise ArgumentError(f"checkpoint takes a policy of tinyxla.checkpoint_policies, but got {policy!r}.")
     numbers = as_integers(static_argnums, "checkpoint: static_argnums")

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import argument_names, arrays_of
+from tinyxla.api import argument_names, arrays_of, check_callable
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import as_array, checked_scalar, default_dtype
 
 Function = Callable[..., Any]
@@ -39,8 +40,7 @@ class Host:
         result: pytrees.TreeDef | None,
         given: Callable[[NumPyArray], Any] | None = None,
     ) -> None:
-        if not callable(function):
-            raise ArgumentError(f"{what} takes a function, but got {function!r} of type {type(function).__name__}.")
+        check_callable(what, function)
         self._what = what
         self._function = function
         self._structure = structure
@@ -48,8 +48,8 @@ class Host:
         self._given = given
         self._result = result
         self._names = [] if result is None else pytrees.leaf_names(result.unflatten(range(result.num_leaves)))
-        leaves = tuple((k, type(x), _identity(x)) for k, x in static.items())
-        self._key = (what, _identity(function), structure, leaves, result)
+        leaves = tuple((k, hashable(x)) for k, x in static.items())
+        self._key = (what, hashable(function), structure, leaves, result)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Host) and self._key == other._key
@@ -103,15 +103,6 @@ class Host:
 
 _ORDER = "bifc"
 _KINDS = {"pred": "b", "signed": "i", "unsigned": "i", "float": "f", "complex": "c"}
-
-
-def _identity(x: Any) -> Any:
-    """What stands for an object where objects are compared: itself, if it can be; functions are by identity."""
-    try:
-        hash(x)
-    except TypeError:
-        return id(x)
-    return x
 
 
 def _declared(what: str, result_shape_dtypes: Any) -> tuple[tuple[Shape, ...], pytrees.TreeDef]:

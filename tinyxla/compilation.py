@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla import text
-from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, no_array, shapes_of, trace_tree
+from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, check_callable, no_array, shapes_of, trace_tree
 from tinyxla.backends import Executable, compile_module, forget_kernels
 from tinyxla.compiler import write_out
 from tinyxla.errors import ArgumentError, AttributeValueError
@@ -435,8 +435,7 @@ def jit(
     """
     if function is None:
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
-    if not callable(function):
-        raise ArgumentError(f"jit takes a function, but got {function!r} of type {type(function).__name__}.")
+    check_callable("jit", function)
     if inspect.isgeneratorfunction(function):
         raise ArgumentError(
             f"jit of {function.__name__}: it is a generator, whose results are made after it returns; return a list of "

@@ -20,6 +20,7 @@ from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, Values, apply
@@ -33,18 +34,10 @@ class SymbolicZero:
 
     def __init__(self, x: Any) -> None:
         self.aval = ShapeDtypeStruct(x.shape, x.dtype)
-        self.shape: tuple[int, ...] = tuple(x.shape)
-        self.dtype = x.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return int(np.prod(self.shape))
+        self.shape = self.aval.shape
+        self.dtype = self.aval.dtype
+        self.ndim = self.aval.ndim
+        self.size = self.aval.size
 
     def instantiate(self) -> Any:
         """An array of zeros."""
@@ -62,28 +55,6 @@ class CustomVJPPrimal:
         self.perturbed = perturbed
 
 
-class _Identity:
-    """Stands for an object that cannot be hashed: equal to itself alone."""
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.held is other.held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-
-def hashable(value: Any) -> Any:
-    """A key for a Python value: equal for equal ones of the same type, as far as that can be told."""
-    try:
-        hash(value)
-    except TypeError:
-        return _Identity(value)
-    return type(value), value
-
-
 class CustomFunction:
     """A function with a rule of its own, called with some arguments that the rule is about and others that are just
     handed on."""
@@ -93,8 +64,7 @@ class CustomFunction:
     def __init__(
         self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
     ) -> None:
-        if not callable(fun):
-            raise ArgumentError(f"{self.what} takes a function, but got {fun!r}.")
+        check_callable(self.what, fun)
         functools.update_wrapper(self, fun)
         self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
         self.fun = fun

@@ -12,7 +12,7 @@ from tinyxla.compiler import simplification
 from tinyxla.compiler.convolutions import canonicalize_convolutions
 from tinyxla.compiler.invariants import hoist
 from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
-from tinyxla.compiler.rewriting import Rewriter, is_unshared, rewrite
+from tinyxla.compiler.rewriting import Rewriter, Visit, is_unshared, rewrite
 from tinyxla.compiler.small import Small, is_large, smallest
 from tinyxla.compiler.structured import prune
 from tinyxla.hlo import Computation, Instruction, Literal
@@ -33,9 +33,7 @@ def expand(computation: Computation) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.expand is None or x.op.name in elementwise.NAMES:  # those have native code
             return None
-        body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
-        root = rewriter.splice(body, operands, visit)
-        return root if isinstance(x.shape, TupleShape) else root.operands[0]
+        return _expanded(rewriter, x, operands, visit)
 
     return rewrite(computation, visit)
 
@@ -49,13 +47,16 @@ def write_out(computation: Computation) -> Computation:
             return rewriter.splice(x.attributes.in_lock_step, operands, visit)
         if x.op.name in OPCODES:
             return rewriter.emit(x.op, *operands, **with_computations(x, write_out)) if any(x.computations()) else None
-        if x.op.expand is None:
-            return None
-        body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
-        root = rewriter.splice(body, operands, visit)
-        return root if isinstance(x.shape, TupleShape) else root.operands[0]
+        return None if x.op.expand is None else _expanded(rewriter, x, operands, visit)
 
     return rewrite(computation, visit)
+
+
+def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], visit: Visit) -> Instruction:
+    """What an op is made of, itself visited."""
+    body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
+    root = rewriter.splice(body, operands, visit)
+    return root if isinstance(x.shape, TupleShape) else root.operands[0]
 
 
 @lru_cache(1024)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tinyxla.api import check_callable
 from tinyxla.errors import ArgumentError, ResultTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.numpy.arguments import array_of, integer_of
@@ -145,8 +146,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     Array([ 1,  2,  6, 24], dtype=int32)
     """
     what = "lax.associative_scan"
-    if not callable(fn):
-        raise ArgumentError(f"{what} takes a function, but got {fn!r} of type {type(fn).__name__}.")
+    check_callable(what, fn)
     leaves, treedef = pytrees.flatten(elems)
     if not leaves:
         raise ArgumentError(f"{what} takes at least one array, but {elems!r} has none.")

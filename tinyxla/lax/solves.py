@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyxla.api import arrays_of, check_callable, trace_tree
-from tinyxla.custom_derivatives import hashable
 from tinyxla.errors import ArgumentError, ConcretizationError, DifferentiationError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.elementwise import stop_gradient
@@ -19,6 +18,7 @@ from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.keys import hashable
 from tinyxla.transforms import jvp, vjp
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import Implicit, Values, apply
