@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import os
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llvmlite")
 
+import tinyxla as tx
 from tinyxla.backends.numba import blas, memory, runtime, thread_pool
 from tinyxla.backends.numba.native import compile_llvm
 
@@ -108,7 +108,7 @@ def launch(schedule: runtime.Schedule, words: Sequence[int]) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def restore_threads() -> Iterator[None]:
-    with runtime.threads(2):
+    with tx.num_threads(2):
         yield
 
 
@@ -137,7 +137,7 @@ def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threa
     out = np.zeros(extent + 1, np.int64)
     schedule = runtime.Schedule()
     schedule.kernel(kernels["cuts"], [0], extent, grain)
-    with runtime.threads(threads):
+    with tx.num_threads(threads):
         launch(schedule, [out.ctypes.data])
     expected = np.zeros(extent + 1, np.int64)
     for first in range(0, extent, grain or extent or 1):
@@ -260,7 +260,7 @@ def meeting(threads: int) -> bool:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_chunks_run_at_the_same_time(threads: int) -> None:
-    with runtime.threads(threads):
+    with tx.num_threads(threads):
         assert meeting(threads)
 
 
@@ -276,7 +276,7 @@ def test_numbers_of_threads_give_the_same_bits() -> None:
     x = np.random.default_rng(0).standard_normal(100_003).astype(np.float32)
     results: list[np.ndarray] = []
     for threads in (1, 2, 3):
-        with runtime.threads(threads):
+        with tx.num_threads(threads):
             results.append(partial_sums(x, 1000))
     assert np.count_nonzero(results[0]) == 101
     for result in results[1:]:
@@ -367,62 +367,13 @@ def test_a_closed_pool_runs_on_the_caller(sleepy_pool: thread_pool.ThreadPool) -
     assert meeting_in(sleepy_pool, 1)
 
 
-def test_number_of_threads() -> None:
-    with runtime.threads(3):
-        assert runtime.get_num_threads() == 3
-        with contextlib.suppress(KeyError), runtime.threads(1):
-            assert runtime.get_num_threads() == 1
-            raise KeyError
-        assert runtime.get_num_threads() == 3
-    assert runtime.get_num_threads() == 2
-    with pytest.raises(ValueError, match="the number of threads is 0; it must be at least 1"):
-        runtime.set_num_threads(0)
-
-
-def test_default_number_of_threads() -> None:
-    available = thread_pool.default_threads({})
-    assert 1 <= available <= (os.cpu_count() or 1)
-    assert thread_pool.default_threads({"OMP_NUM_THREADS": "1"}) == 1
-    assert thread_pool.default_threads({"OMP_NUM_THREADS": "1,4"}) == 1
-    assert thread_pool.default_threads({"OMP_NUM_THREADS": "many"}) == available
-    assert thread_pool.default_threads({"OMP_NUM_THREADS": "1", "TINYXLA_NUM_THREADS": "1000"}) == available
-    assert thread_pool.default_threads({"TINYXLA_NUM_THREADS": "1"}) == 1
-    with pytest.raises(ValueError, match="TINYXLA_NUM_THREADS is '0'; set it to a whole number"):
-        thread_pool.default_threads({"TINYXLA_NUM_THREADS": "0"})
-
-
-@pytest.mark.parametrize(
-    ("membership", "files", "expected"),
-    [
-        ("0::/a/b\n", {"a/cpu.max": "150000 100000\n", "a/b/cpu.max": "max 100000\n"}, 2),
-        ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
-        ("0::/a\n", {"a/cpu.max": "max 100000\n"}, sys.maxsize),
-        (
-            "4:cpu,cpuacct:/a\n",
-            {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
-            3,
-        ),
-        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, sys.maxsize),
-        ("3:memory:/a\n", {"memory/a/cpu.max": "100000 100000\n"}, sys.maxsize),
-    ],
-)
-def test_control_groups(tmp_path: Path, membership: str, files: dict[str, str], expected: int) -> None:
-    (tmp_path / "membership").write_text(membership)
-    for name, text in files.items():
-        path = tmp_path / "root" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert thread_pool._control_group_limit(tmp_path / "root", tmp_path / "membership") == expected
-    assert thread_pool._control_group_limit(tmp_path / "none", tmp_path / "none") == sys.maxsize
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_its_own_threads() -> None:
     output = python("""
         import os, warnings
         warnings.simplefilter("ignore")
-        from tests.test_runtime import meeting, runtime
-        with runtime.threads(2):
+        from tests.test_runtime import meeting, tx
+        with tx.num_threads(2):
             assert meeting(2)
             child = os.fork()
             assert meeting(2)
@@ -440,8 +391,8 @@ def test_forks_while_another_thread_computes() -> None:
         import os, threading, warnings
         warnings.simplefilter("ignore")
         import numpy as np
-        from tests.test_runtime import meeting, multiply, partial_sums, random, runtime
-        runtime.set_num_threads(2)
+        from tests.test_runtime import meeting, multiply, partial_sums, random, tx
+        tx.set_num_threads(2)
         x = np.ones(100_000, np.float32)
         a = random((1, 300, 300), "f32", 0)
         expected = multiply("f32", a, a)
@@ -469,8 +420,8 @@ def test_forks_while_another_thread_computes() -> None:
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
     output = python(f"""
         import time
-        from tests.test_runtime import meeting, runtime
-        runtime.set_num_threads(3)
+        from tests.test_runtime import meeting, runtime, tx
+        tx.set_num_threads(3)
         print(meeting(3))
         {spin}
         """)
@@ -481,8 +432,8 @@ def test_the_interpreter_exits_while_daemon_threads_launch() -> None:
     output = python("""
         import threading, time
         import numpy as np
-        from tests.test_runtime import meeting, partial_sums, runtime
-        runtime.set_num_threads(2)
+        from tests.test_runtime import meeting, partial_sums, tx
+        tx.set_num_threads(2)
         x = np.ones(100_000, np.float32)
         def work():
             while True:
@@ -638,7 +589,7 @@ def test_products_have_the_same_bits_for_any_number_of_threads(type: str, batch:
     a, b = random((batch, m, k), type, 4), random((batch, k, n), type, 5)
     results: list[np.ndarray] = []
     for threads in (1, 2, 3):
-        with runtime.threads(threads):
+        with tx.num_threads(threads):
             results.append(multiply(type, a, b))
     for result in results[1:]:
         assert result.tobytes() == results[0].tobytes()
@@ -860,3 +811,15 @@ def test_the_limit_of_the_pool() -> None:
     assert memory.default_limit({}) > 1 << 20
     with pytest.raises(ValueError, match="TINYXLA_POOL_BYTES is '1GB'; set it to a number of bytes"):
         memory.default_limit({"TINYXLA_POOL_BYTES": "1GB"})
+
+
+def test_a_call_finds_the_data_of_its_arrays() -> None:
+    schedule = runtime.Schedule()
+    schedule.kernel(kernels["digit"], [0, 2], 1)
+    schedule.kernel(kernels["digit"], [1, 3], 1)
+    steps = schedule.finish()
+    filled = runtime.template(steps.ctypes.data, 2, [0, 0, 4, 7])
+    first, second = np.array([1, 2], np.int64)[1:], np.array(3, np.int64)
+    for _ in range(2):  # the template stays as it is
+        runtime.call(filled, [first, second])
+    assert (int(first[0]), int(second)) == (244, 377)

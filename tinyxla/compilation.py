@@ -6,23 +6,23 @@ element type, shape and weakness, so a call is looked up by the pytree structure
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import reprlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from tinyxla import text
 from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, check_callable, no_array, shapes_of, trace_tree
-from tinyxla.backends import Executable, compile_module, forget_kernels
-from tinyxla.compiler import write_out
+from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.cost import bytes_of, cost_of
+from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
@@ -31,6 +31,10 @@ from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed
+
+if TYPE_CHECKING:
+    from tinyxla.backends.report import Machine, Report
+    from tinyxla.profiler import Profile
 
 Function = Callable[..., Any]
 
@@ -52,6 +56,7 @@ class Program:
         self.computation: Computation = made
         self.captured: list[Tracer] = captured
         self.tree = tree
+        self._is_single = tree.is_leaf()
         self._executable: Executable | None = None
         shapes = [x.array_shape for x in made.outputs]
         self._results = [(w, signature_of(x.dtype, x.dimensions, w)) for w, x in zip(weak, shapes, strict=True)]
@@ -64,9 +69,20 @@ class Program:
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
         """The results for concrete arguments, whose signatures have been asked for: so they are dense."""
-        outputs = (self._executable or self.executable)([x._value for x in leaves])  # pyright: ignore[reportPrivateUsage]
-        arrays = [wrap_dense(value, *result) for value, result in zip(outputs, self._results, strict=True)]
-        return self.tree.unflatten(arrays)
+        return self._wrapped((self._executable or self.executable)([x._value for x in leaves]))  # pyright: ignore[reportPrivateUsage]
+
+    def _wrapped(self, outputs: Sequence[np.ndarray[Any, Any]]) -> Any:
+        arrays = [
+            wrap_dense(value, weak, signature)
+            for value, (weak, signature) in zip(outputs, self._results)  # noqa: B905 - strict takes time
+        ]
+        return arrays[0] if self._is_single else self.tree.unflatten(arrays)
+
+    def through(self, executable: Executable) -> Program:
+        """The same program, run by another executable."""
+        made = copy.copy(self)
+        made._executable = executable
+        return made
 
     def apply(self, leaves: Sequence[Array]) -> Any:
         """The results as one op of the surrounding trace."""
@@ -74,14 +90,66 @@ class Program:
         return pytrees.unflatten(self.tree, outputs)
 
 
-def compiled(computation: Computation) -> Executable:
-    """The executable of a computation; equal computations share one."""
-    return _compiled(computation, config.while_residual_bytes)
+class DonatingProgram(Program):
+    """A program that may overwrite arguments of the user's: those of the numbers `donated`, each of which has the shape
+    and type of a result. A call deletes them."""
+
+    def __init__(self, program: Program, flags: Sequence[bool]) -> None:
+        self.__dict__.update(program.__dict__)
+        results = [x.array_shape for x in self.computation.outputs]
+        self.donated: list[int] = []
+        for k, (parameter, is_donated) in enumerate(zip(self.computation.parameters, flags, strict=False)):
+            if is_donated and parameter.array_shape in results:
+                results.remove(parameter.array_shape)
+                self.donated.append(k)
+
+    @property
+    def executable(self) -> Executable:
+        if self._executable is None:
+            self._executable = compiled(self.computation, tuple(self.donated))
+        return self._executable
+
+    def run(self, leaves: Sequence[ConcreteArray]) -> Any:
+        executable = self.executable
+        values = [x._value for x in leaves]  # pyright: ignore[reportPrivateUsage]
+        for k in self.donated:
+            leaves[k].delete()
+        return self._wrapped(executable(values))
+
+    def through(self, executable: Executable) -> Program:
+        """The same, but not donating: for what runs the program several times."""
+        made = Program.__new__(Program)
+        made.__dict__.update(self.__dict__, _executable=executable)
+        return made
+
+
+def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:
+    """The executable of a computation, which may overwrite some arguments; equal computations share one."""
+    found = _compiled(computation, config.while_residual_bytes, config.interpret_first, donated)
+    return found if _observer is None else _observer(found)
+
+
+_observer: Callable[[Executable], Executable] | None = None
+
+
+def observe(observer: Callable[[Executable], Executable] | None) -> None:
+    """Let `observer(executable)` run in place of each executable, until this is called with None."""
+    global _observer
+    _observer = observer
+    for function in list(_functions):
+        function.forget_executables()
 
 
 @functools.lru_cache(4096)
-def _compiled(computation: Computation, residual_bytes: int) -> Executable:
-    return compile_module(Module(computation.name, computation))
+def _compiled(
+    computation: Computation, residual_bytes: int, interpret_first: bool, donated: tuple[int, ...]
+) -> Executable:
+    compile = functools.partial(compile_module, Module(computation.name, computation), donated=donated)
+    if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
+        return compile()
+    from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it
+
+    return cast(Executable, TieredExecutable(computation, compile))
 
 
 def _execute(*operands: Any, to_apply: Computation) -> Any:
@@ -95,12 +163,21 @@ set_execute(_execute)
 class Jitted:
     """A compiled function: what `jit` gives."""
 
-    def __init__(self, function: Function, static: frozenset[int], static_names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        static: frozenset[int],
+        static_names: frozenset[str],
+        donated: frozenset[int] = frozenset(),
+        donated_names: frozenset[str] = frozenset(),
+    ) -> None:
         functools.update_wrapper(self, function)
         self.__name__: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
         self._static = static
         self._static_names = static_names
+        self._donated = donated
+        self._donated_names = donated_names
         self._programs: dict[Any, Program] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for calls with arrays, and nothing else, as arguments
         _functions.add(self)
@@ -108,9 +185,11 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.staging is None and not (kwargs or self._static or self._static_names or state.axes or config.special):
             try:  # what has a signature is a concrete array
-                return self._by_signatures[tuple([x._signature for x in args])].run(args)
+                program = self._by_signatures[tuple([x._signature for x in args])]
             except (AttributeError, KeyError):
                 pass
+            else:
+                return program.run(args)
             leaves, treedef = pytrees.flatten(args)
             try:
                 program = self._programs[treedef, *[x._signature for x in leaves]]
@@ -140,6 +219,7 @@ class Jitted:
         return program.apply(leaves)
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+        given = args
         function, args, kwargs, static = self._without_static(args, kwargs)
         leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
         arrays = [self._as_argument(x, args, kwargs, k) for k, x in enumerate(leaves)]
@@ -158,6 +238,8 @@ class Jitted:
             whole = pytrees.unflatten(treedef, arrays)
             positional, named = whole if kwargs else (whole, {})
             program = Program(function, positional, named, treedef)
+            if (self._donated or self._donated_names) and not (program.captured or axes or config.special):
+                program = DonatingProgram(program, self._donated_leaves(len(given), args, kwargs))
             if not program.captured:  # what it captured belongs to a trace that will end
                 self._programs[key] = program
                 plain = not (static or kwargs or axes or config.special)
@@ -189,6 +271,16 @@ class Jitted:
         )
         return function, rest, others, key
 
+    def _donated_leaves(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
+        """Whether each leaf of the arguments that are not static, of `count` that were given, is donated."""
+        static = {n % count for n in self._static if -count <= n < count}
+        donated = {n % count for n in self._donated if -count <= n < count}
+        numbers = [n for n in range(count) if n not in static]
+        marked = tuple(pytrees.map_tree(lambda _, n=n: n in donated, x) for n, x in zip(numbers, args, strict=True))
+        names = self._donated_names
+        named = {name: pytrees.map_tree(lambda _, name=name: name in names, x) for name, x in kwargs.items()}
+        return pytrees.leaves((marked, named) if kwargs else marked)
+
     def _as_argument(self, leaf: Any, args: Any, kwargs: Any, number: int) -> Any:
         if isinstance(leaf, (Array, ShapeDtypeStruct)):
             return leaf
@@ -215,6 +307,11 @@ class Jitted:
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result for arguments of these shapes."""
         return self.trace(*args, **kwargs).out_info
+
+    def forget_executables(self) -> None:
+        """Ask for executables anew, by the next calls."""
+        for program in list(self._programs.values()):
+            program._executable = None  # pyright: ignore[reportPrivateUsage]
 
     def clear_cache(self) -> None:
         """Forget what was traced and compiled for this function."""
@@ -311,6 +408,9 @@ class Lowered(_Stage):
         """
         if dialect not in (None, "hlo"):
             raise AttributeValueError(f"as_text: the only dialect is 'hlo', but got {dialect!r}.")
+        from tinyxla import text  # here, since few programs need it
+        from tinyxla.compiler import write_out
+
         module = self.module if dialect is None else Module(self.module.name, write_out(self.module.entry))
         return text.print_module(module, metadata=debug_info)
 
@@ -320,10 +420,14 @@ class Lowered(_Stage):
 
     def as_dot(self) -> str:
         """The graph as Graphviz text."""
+        from tinyxla import text  # here, since few programs need it
+
         return text.to_dot(self.module.entry)
 
     def as_svg(self) -> str:
         """The graph as a picture (SVG text)."""
+        from tinyxla import text  # here, since few programs need it
+
         return text.to_svg(self.module.entry)
 
     def compile(self, compiler_options: Any = None) -> Compiled:
@@ -366,14 +470,45 @@ class Compiled(_Stage):
 
     @property
     def kernels(self) -> Sequence[Any]:
-        """The fused loops; each has its `name` and its `source` as Python text."""
+        """The fused loops; each has its `name`, its `source` as Python text, its `llvm` text and its `assembly`."""
         return self._executable.kernels
 
-    def as_text(self) -> str:
-        """The plan: kernels and library calls in order, with their buffers."""
-        return self._executable.as_text()
+    def report(self) -> Report:
+        """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`)."""
+        return self._executable.report()
+
+    def as_text(self, machine: Machine | None = None) -> str:
+        """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the
+        memory. With a machine (`profiler.machine()`) also the least time that each step takes there."""
+        return self.report().text(machine)
+
+    def profile(self, *args: Any, seconds: float = 0.5, machine: Machine | None = None, **kwargs: Any) -> Profile:
+        """Run the program for so long and measure each step; see `tinyxla.profiler.Profile`.
+
+        Args:
+            args, kwargs: as in a call.
+            seconds: for how long the program is run again and again.
+            machine: what times are compared with; by default this machine, which is measured once.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> compiled = tx.jit(lambda x: x * 2 + 1).lower(3.0).compile()
+            >>> profile = compiled.profile(3.0, seconds=0.01)
+            >>> [step.info.kind for step in profile.steps]
+            ['loop']
+        """
+        from tinyxla.profiler import profile  # here, since few programs need it
+
+        arrays = self._arguments(args, kwargs)
+        return profile(
+            self.report(), self._executable, lambda made: self._program.through(made).run(arrays), seconds, machine
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._program.run(self._arguments(args, kwargs))
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ConcreteArray]:
+        """The arrays of a call, which must be of the shapes that the program was compiled for."""
         leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
         if structure != self._program.structure:
             raise ArgumentError(
@@ -388,7 +523,7 @@ class Compiled(_Stage):
         concrete = [x.concrete("A compiled program") for x in arrays]
         for x in concrete:
             x.signature()
-        return self._program.run(concrete)
+        return concrete
 
 
 def jit(
@@ -414,8 +549,10 @@ def jit(
         static_argnums: positions of arguments that stay Python values; a new value means a new trace. They must be
             hashable.
         static_argnames: the same by name. Naming an argument either way covers both ways of passing it.
-        donate_argnums: positions of arguments that the caller does not use again. A permission, which is not needed
-            here: results never copy what they need not.
+        donate_argnums: positions of arguments that the caller does not use again. Where a result has the shape and
+            type of such an array, a call deletes the array, and may write the result, or an update of the array, over
+            it. A training step then has no second copy of what it trains. Arrays that something else still looks at, as
+            a NumPy view does, are copied first. In other transformations and compiled functions nothing is donated.
         donate_argnames: the same by name.
         in_shardings, out_shardings, keep_unused, device, backend, inline, compiler_options: accepted as JAX has them;
             with one device and a compiler of its own none of them changes anything.
@@ -426,6 +563,8 @@ def jit(
 
     Raises:
         ArgumentError: an argument that is no array, or a static one that cannot be hashed.
+        AttributeValueError: an argument that is both static and donated.
+        DeletedError: an argument that was donated before.
         ConcretizationError: the function needs a value (`if x > 0`) where only a shape is known.
 
     Example:
@@ -434,31 +573,50 @@ def jit(
         Array(7., dtype=float32, weak_type=True)
     """
     if function is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+        )
     check_callable("jit", function)
     if inspect.isgeneratorfunction(function):
         raise ArgumentError(
             f"jit of {function.__name__}: it is a generator, whose results are made after it returns; return a list of "
             "them."
         )
-    numbers = set(as_integers(() if static_argnums is None else static_argnums, "jit: static_argnums"))
-    names = set(_names(() if static_argnames is None else static_argnames))
+    static = _chosen(function, "static", static_argnums, static_argnames)
+    donated = _chosen(function, "donate", donate_argnums, donate_argnames)
+    both = [*(static[0] & donated[0]), *(static[1] & donated[1])]
+    if both:
+        raise AttributeValueError(
+            f"jit of {getattr(function, '__name__', function)}: the argument {both[0]!r} must not be both static and "
+            "donated; only arrays can be donated."
+        )
+    return Jitted(function, *static, *donated)
+
+
+def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple[frozenset[int], frozenset[str]]:
+    """The numbers and the names of arguments that `static_argnums` and `static_argnames`, or those of `donate`, say."""
+    numbers = set(as_integers(() if argnums is None else argnums, f"jit: {what}_argnums"))
+    names = set(_names(() if argnames is None else argnames, f"{what}_argnames"))
     if numbers or names:
-        _complete(function, numbers, names)
-    return Jitted(function, frozenset(numbers), frozenset(names))
+        _complete(function, what, numbers, names)
+    return frozenset(numbers), frozenset(names)
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(given: Any, option: str) -> tuple[str, ...]:
     """One name, or several, as a tuple."""
     names: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for name in names:
         if not isinstance(name, str):
-            raise ArgumentError(f"jit: static_argnames must be a name or a tuple of names, but is {given!r}.")
+            raise ArgumentError(f"jit: {option} must be a name or a tuple of names, but is {given!r}.")
     return names
 
 
-def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
-    """Let an argument that is static by position be static by name too, and the other way round."""
+def _complete(function: Function, what: str, numbers: set[int], names: set[str]) -> None:
+    """Let an argument that is static (or donated) by position be so by name too, and the other way round."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -470,14 +628,14 @@ def _complete(function: Function, numbers: set[int], names: set[str]) -> None:
     )
     for name in names - by_name:
         raise ArgumentError(
-            f"jit of {getattr(function, '__name__', function)}: static_argnames has {name!r}, but there is no such "
+            f"jit of {getattr(function, '__name__', function)}: {what}_argnames has {name!r}, but there is no such "
             "parameter."
         )
     variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
     for n in numbers:
         if not variadic and not -len(positional) <= n < len(positional):
             raise ArgumentError(
-                f"jit of {getattr(function, '__name__', function)}: static_argnums has {n}, but it takes "
+                f"jit of {getattr(function, '__name__', function)}: {what}_argnums has {n}, but it takes "
                 f"{len(positional)} positional arguments."
             )
     named = {positional[n] for n in numbers if -len(positional) <= n < len(positional)}

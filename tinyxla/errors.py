@@ -85,6 +85,10 @@ class PytreeError(ArgumentError, ValueError):
     """Trees whose structures do not fit each other."""
 
 
+class DeletedError(TinyxlaError, RuntimeError):
+    """An array whose memory was given to a compiled function."""
+
+
 class OutOfBoundsError(TinyxlaError, IndexError):
     """An index outside its axis."""
 

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tinyxla.errors import AttributeValueError
 from tinyxla.hlo import Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
+
+if TYPE_CHECKING:
+    from tinyxla.backends.report import Report
 
 
 class Executable(Protocol):
@@ -27,8 +30,13 @@ class Executable(Protocol):
         """The fused loops, with their `source` as Python text; none in the interpreter."""
         ...
 
-    def as_text(self) -> str:
-        """The plan: what runs in which order on which buffers."""
+    def report(self) -> Report:
+        """What runs in which order on which memory, and what it costs."""
+        ...
+
+    def observed(self, events: int) -> Any:
+        """An equal executable with a clock around each step: after a call, its `record()` tells what that took, with at
+        most so many `events` one by one. None where there are no native steps."""
         ...
 
 
@@ -37,8 +45,8 @@ def default_backend() -> str:
     return "numba" if find_spec("llvmlite") is not None else "interpreter"
 
 
-def compile_module(module: Module, backend: str | None = None) -> Executable:
-    """Make a module ready to run."""
+def compile_module(module: Module, backend: str | None = None, donated: Sequence[int] = ()) -> Executable:
+    """Make a module ready to run. It may overwrite arguments of the numbers `donated` that only the list holds."""
     chosen = backend or default_backend()
     if has_dynamic_sizes(module.entry):
         from tinyxla.backends.dynamic import DynamicExecutable  # here, since few programs need it
@@ -51,12 +59,13 @@ def compile_module(module: Module, backend: str | None = None) -> Executable:
     if chosen == "numba":  # imported here: LLVM is loaded by the first compilation, not by `import tinyxla`
         from tinyxla.backends.numba import CompiledModule
 
-        return CompiledModule(module)
+        return CompiledModule(module, donated)
     raise AttributeValueError(f"there is no backend {chosen!r}; there are 'numba' and 'interpreter'.")
 
 
 def forget_kernels() -> None:
     """Forget the kernels that were compiled in this process. (The cache on disk stays.)"""
-    native = sys.modules.get("tinyxla.backends.numba.native")  # if it is not loaded, there are none
-    if native is not None:
-        native.forget()
+    for name in ("native", "numbers"):  # if a module is not loaded, there are none
+        module = sys.modules.get(f"tinyxla.backends.numba.{name}")
+        if module is not None:
+            module.forget()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tinyxla.backends.report import Report
 from tinyxla.compiler.dynamic_sizes import make_static
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Module
@@ -35,8 +37,16 @@ class DynamicExecutable:
     def kernels(self) -> Sequence[Any]:
         return self._inside.kernels
 
-    def as_text(self) -> str:
-        return self._inside.as_text()
+    def report(self) -> Report:
+        return self._inside.report()
+
+    def observed(self, events: int) -> Any:
+        made = copy.copy(self)
+        made._inside = self._inside.observed(events)
+        return None if made._inside is None else made
+
+    def record(self) -> Any:
+        return self._inside.record()
 
 
 def _padded(number: int, x: np.ndarray[Any, Any], shape: AnyShape) -> np.ndarray[Any, Any]:

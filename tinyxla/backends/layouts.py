@@ -8,8 +8,9 @@ Source: "Shapes and Layout", section "Minor-to-major dimension ordering".
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, movement
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, TupleShape
+
+if TYPE_CHECKING:
+    from tinyxla.backends.report import Report
 
 Compile = Callable[[Computation], Any]
 Ints = tuple[int, ...]
@@ -48,8 +52,16 @@ class _LaidOut:
     def kernels(self) -> Sequence[Any]:
         return self._inside.kernels
 
-    def as_text(self) -> str:
-        return self._inside.as_text()
+    def report(self) -> Report:
+        return self._inside.report()
+
+    def observed(self, events: int) -> Any:
+        made = copy.copy(self)
+        made._inside = self._inside.observed(events)
+        return None if made._inside is None else made
+
+    def record(self) -> Any:
+        return self._inside.record()
 
 
 def _is_row_major(order: Ints) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from tinyxla.errors import (
     ArgumentError,
     ConcretizationError,
+    DeletedError,
     ShapeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
@@ -611,6 +612,64 @@ class ConcreteArray(Array):
         if type(value) is not np.ndarray or not value.flags.c_contiguous or not value.flags.aligned:
             value = self._value = np.array(value, order="C")
         return value
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def delete(self) -> None:
+        """Let go of the memory; the array has no value any more."""
+        self._value = np.broadcast_to(np.zeros((), self.dtype), self.shape)  # for type and shape, which stay
+        self.__class__ = _DeletedArray  # pyright: ignore[reportAttributeAccessIssue]
+
+
+_held_value: Any = ConcreteArray.__dict__["_value"]
+
+
+class _DeletedArray(ConcreteArray):
+    """An array that was deleted: its memory may hold other values already."""
+
+    __slots__ = ()
+
+    @property
+    def _value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise DeletedError(
+            f"Array has been deleted with shape={self._described()}: it was donated to a compiled function, or deleted "
+            "by name. Use what that function returned, or do not donate it."
+        )
+
+    def _described(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return f"<deleted Array {self._described()}>"
+
+    __str__ = __repr__
+
+    @property
+    def _signature(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise AttributeError("a deleted array has no signature")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return _held_value.__get__(self).shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _held_value.__get__(self).dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return _held_value.__get__(self).size
+
+    def is_deleted(self) -> bool:
+        return True
+
+    def delete(self) -> None:
+        return None
 
 
 _signatures: dict[Any, int] = {}

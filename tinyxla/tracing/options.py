@@ -17,9 +17,9 @@ _CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_prom
 # Options of JAX that say nothing here: there is one platform, one kind of key, and products are always exact.
 _WITHOUT_EFFECT = frozenset(
     """
-    check_tracer_leaks compilation_cache_dir compiler_enable_remat_pass cpu_enable_async_dispatch
+    check_tracer_leaks compiler_enable_remat_pass cpu_enable_async_dispatch
     cpu_collectives_implementation debug_key_reuse default_device default_matmul_precision default_prng_impl
-    disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_compilation_cache enable_custom_prng
+    disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_custom_prng
     enable_key_reuse_checks exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
     include_full_tracebacks_in_locations legacy_prng_key log_checkpoint_residuals log_compiles logging_level
     memory_fitting_effort no_tracing num_cpu_devices optimization_level persistent_cache_min_compile_time_secs
@@ -46,6 +46,11 @@ class Config(threading.local):
         numpy_rank_promotion: "warn" or "raise" where arrays of different rank broadcast.
         while_residual_bytes: how much memory the way back through a loop, whose length is not known beforehand, takes
             for what it keeps of the steps; beyond that it computes steps again.
+        compilation_cache_dir: where compiled kernels are kept on disk; see `tinyxla.cache` for what holds without it.
+        enable_compilation_cache: whether they are kept on disk.
+        interpret_first: compiled functions answer by the interpreter until a thread has compiled them. The first result
+            comes sooner, unless there are loops; the last bits of results may change when the compiled program takes
+            over.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -59,6 +64,9 @@ class Config(threading.local):
     numpy_dtype_promotion: str = "standard"
     numpy_rank_promotion: str = "allow"
     while_residual_bytes: int = 256 << 20
+    compilation_cache_dir: str | os.PathLike[str] | None = None
+    enable_compilation_cache: bool = True
+    interpret_first: bool = False
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -97,6 +105,9 @@ _OPTIONS: dict[str, Any] = {
     "numpy_dtype_promotion": "standard",
     "numpy_rank_promotion": "allow",
     "while_residual_bytes": 256 << 20,
+    "compilation_cache_dir": None,
+    "enable_compilation_cache": True,
+    "interpret_first": False,
 }
 _CHOICES = {"numpy_dtype_promotion": _PROMOTION, "numpy_rank_promotion": _RANKS}
 
@@ -108,6 +119,10 @@ def _checked(option: str, value: Any) -> Any:
     if option == "while_residual_bytes":
         if type(value) is not int or value <= 0:
             raise AttributeValueError(f"The option {option!r} must be a positive integer, but got {value!r}.")
+        return value
+    if option == "compilation_cache_dir":
+        if value is not None and not isinstance(value, str | os.PathLike):
+            raise AttributeValueError(f"The option {option!r} must be a path or None, but got {value!r}.")
         return value
     if choices is None and not isinstance(value, bool):
         raise AttributeValueError(f"The option {option!r} is True or False, but got {value!r}.")

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import math
 import os
 import platform
 import sys
@@ -29,7 +28,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from pathlib import Path
 from string import Template
 
 _PAIR = 16  # words on two cache lines: processors fetch lines in pairs
@@ -500,61 +498,3 @@ def _yield_address() -> int:
     if sys.platform == "win32":
         return address_of(ctypes.WinDLL("kernel32").SwitchToThread)
     return address_of(ctypes.CDLL(None).sched_yield)
-
-
-def default_threads(environment: Mapping[str, str] = os.environ) -> int:
-    """The processors this process may use, further limited by TINYXLA_NUM_THREADS or else OMP_NUM_THREADS."""
-    limits = [_available_processors(), _control_group_limit()]
-    own = environment.get("TINYXLA_NUM_THREADS")
-    if own is not None:
-        if not own.strip().isdecimal() or int(own) == 0:
-            raise ValueError(f"TINYXLA_NUM_THREADS is {own!r}; set it to a whole number of at least 1")
-        limits.append(int(own))
-    else:
-        first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # one number per level of nesting
-        if first.isdecimal():
-            limits.append(int(first))
-    return max(1, min(limits))
-
-
-def _available_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _control_group_limit(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int:
-    """How many processors Linux control groups grant, rounded up (a container's CPU limit); huge without a limit.
-
-    A group's limit binds its descendants too, so each ancestor is asked. `cpu.max` is the unified hierarchy's file
-    (kernel documentation, cgroup-v2), the two `cpu.cfs_*` files the older one's.
-    """
-    limit = sys.maxsize
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return limit
-    for line in lines:
-        _, _, named = line.partition(":")
-        controllers, _, path = named.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        folder = root / controllers / path.strip("/")
-        for group in (folder, *folder.parents):
-            limit = min(limit, _group_limit(group))
-            if group == root:
-                break
-    return limit
-
-
-def _group_limit(group: Path) -> int:
-    try:
-        if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text().split()
-        else:
-            quota = (group / "cpu.cfs_quota_us").read_text().strip()
-            period = (group / "cpu.cfs_period_us").read_text().strip()
-        allowed = int(quota) / int(period)  # "max" is no number, -1 is no limit
-    except (OSError, ValueError):
-        return sys.maxsize
-    return math.ceil(allowed) if allowed > 0 else sys.maxsize

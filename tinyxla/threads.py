@@ -1,0 +1,185 @@
+"""How many threads share the work.
+
+Compiled functions cut their work at places that do not depend on the number of threads, and add up parts in a fixed
+order: so their results are the same, bit for bit, for any number. Without a word from the user there are as many as
+processors that the process may use - its affinity and the limits of its control groups (a container's) count - but not
+more than TINYXLA_NUM_THREADS or else OMP_NUM_THREADS say. The threads start with the first work that is split.
+
+Eager operations are calls of NumPy, whose BLAS has threads of its own. It is kept to the number that is set here, but
+its products may differ in the last bit from one number to another; and so may what compiled functions leave to NumPy,
+as decompositions of large matrices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import operator
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import AttributeValueError
+
+__all__ = ["get_num_threads", "num_threads", "set_num_threads"]
+
+_MOST = 1024
+
+_chosen: int | None = None
+_watchers: list[Callable[[int], None]] = []
+
+
+def get_num_threads() -> int:
+    """How many threads, the caller's included, share the work of a compiled function.
+
+    Raises:
+        AttributeValueError: TINYXLA_NUM_THREADS is not a number of threads.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.get_num_threads() >= 1
+        True
+    """
+    global _chosen
+    if _chosen is None:
+        _chosen = default_threads()
+    return _chosen
+
+
+def set_num_threads(threads: int) -> None:
+    """Let compiled functions use so many threads, the caller's included, from their next call on.
+
+    Args:
+        threads: from 1 to 1024; more than there are processors serves no purpose but tests.
+
+    Raises:
+        AttributeValueError: it is no such number.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> before = tx.get_num_threads()
+        >>> tx.set_num_threads(1)
+        >>> tx.get_num_threads()
+        1
+        >>> tx.set_num_threads(before)
+    """
+    global _chosen
+    try:
+        count = 0 if isinstance(threads, bool) else operator.index(threads)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= _MOST:
+        raise AttributeValueError(
+            f"set_num_threads: the number of threads must be a whole number from 1, the calling thread alone, to "
+            f"{_MOST}, but got {threads!r}."
+        )
+    _chosen = count
+    for watcher in _watchers:
+        watcher(count)
+    blas = _blas_of_numpy()
+    if blas is not None:
+        put, most = blas
+        put(min(most, count))
+
+
+@contextmanager
+def num_threads(threads: int) -> Generator[None]:
+    """Use so many threads within a `with` block; the number is one for the whole process.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.num_threads(1):
+        ...     tx.get_num_threads()
+        1
+    """
+    before = get_num_threads()
+    set_num_threads(threads)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
+def watch(watcher: Callable[[int], None]) -> None:
+    """Have a function called with every number that is set."""
+    _watchers.append(watcher)
+
+
+@functools.cache
+def _blas_of_numpy() -> tuple[Callable[[int], Any], int] | None:
+    """The function that sets the number of threads of NumPy's OpenBLAS, and how many it has; None for another BLAS."""
+    library = ctypes.CDLL(str(np._core._multiarray_umath.__file__))  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    for prefix in ("scipy_openblas_", "openblas_"):
+        for suffix in ("64_", ""):
+            get = getattr(library, f"{prefix}get_num_threads{suffix}", None)
+            put = getattr(library, f"{prefix}set_num_threads{suffix}", None)
+            if get is not None and put is not None:
+                return put, get()
+    return None
+
+
+# How many there are to use.
+
+
+def default_threads(environment: Mapping[str, str] = os.environ) -> int:
+    """The processors this process may use, further limited by TINYXLA_NUM_THREADS or else OMP_NUM_THREADS."""
+    limits = [_available_processors(), control_group_limit(), _MOST]
+    own = environment.get("TINYXLA_NUM_THREADS")
+    if own is not None:
+        if not own.strip().isdecimal() or int(own) == 0:
+            raise AttributeValueError(f"TINYXLA_NUM_THREADS must be a whole number of at least 1, but is {own!r}.")
+        limits.append(int(own))
+    else:
+        first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # one number per level of nesting
+        if first.isdecimal() and int(first) > 0:
+            limits.append(int(first))
+    return max(1, min(limits))
+
+
+def _available_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def control_group_limit(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int:
+    """How many processors Linux control groups grant, rounded up (a container's CPU limit); huge without a limit.
+
+    A group's limit binds its descendants too, so each ancestor is asked. `cpu.max` is the unified hierarchy's file
+    (kernel documentation, cgroup-v2), the two `cpu.cfs_*` files the older one's.
+    """
+    limit = sys.maxsize
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return limit
+    for line in lines:
+        _, _, named = line.partition(":")
+        controllers, _, path = named.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        folder = root / controllers / path.strip("/")
+        for group in (folder, *folder.parents):
+            limit = min(limit, _group_limit(group))
+            if group == root:
+                break
+    return limit
+
+
+def _group_limit(group: Path) -> int:
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text().strip()
+            period = (group / "cpu.cfs_period_us").read_text().strip()
+        allowed = int(quota) / int(period)  # "max" is no number, -1 is no limit
+    except (OSError, ValueError, ZeroDivisionError):
+        return sys.maxsize
+    return math.ceil(allowed) if allowed > 0 else sys.maxsize
