@@ -78,10 +78,11 @@ class Instruction:
     """One operation on the results of others. Compared by identity.
 
     `name` and `annotations` are for readers, and for what a text says beyond the graph (sharding, metadata of another
-    compiler): annotations map the names of HLO's attributes to their text.
+    compiler): annotations map the names of HLO's attributes to their text. `origin` is, of what the compiler made, the
+    instruction of the program that it stands for or is a part of.
     """
 
-    __slots__ = ("annotations", "attributes", "name", "op", "operands", "shape", "source")
+    __slots__ = ("annotations", "attributes", "name", "op", "operands", "origin", "shape", "source")
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class Instruction:
         source: SourceLine | None = None,
         name: str = "",
         annotations: Mapping[str, str] = _NO_ANNOTATIONS,
+        origin: Instruction | None = None,
     ) -> None:
         self.op = op
         self.operands = tuple(operands)
@@ -100,6 +102,7 @@ class Instruction:
         self.source = source
         self.name = name
         self.annotations = annotations
+        self.origin = origin
 
     @property
     def array_shape(self) -> Shape:
@@ -114,6 +117,8 @@ class Instruction:
     @property
     def has_side_effect(self) -> bool:
         """Whether it must run even if nothing needs its result, and as often as it is there."""
+        if not self.attributes:
+            return False
         if getattr(self.attributes, "custom_call_has_side_effect", False):
             return True
         return any(x.has_side_effect for called in self.computations() for x in called.instructions)

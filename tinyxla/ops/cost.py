@@ -7,12 +7,13 @@ matrices two for each pair of factors, and the body of a loop counts once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
-_TRANSCENDENTAL = frozenset(
+TRANSCENDENTAL = frozenset(
     """
     exponential exponential-minus-one log log-plus-one logistic power sine cosine tan tanh asin acos asinh acosh atanh
     sinh cosh atan2 sqrt rsqrt cbrt erf erf-inv
@@ -24,19 +25,25 @@ def cost_of(computation: Computation) -> dict[str, float]:
     """The operations on numbers, those of them that are transcendental, and the bytes that are read and written."""
     flops = transcendentals = 0
     for x in computation.instructions:
-        if x.op.name in _TRANSCENDENTAL:
-            transcendentals += _size(x.shape)
-        elif x.op.name in elementwise.NAMES:
-            flops += _size(x.shape)
-        else:
-            flops += _contraction(x)
-            for called in x.computations():
-                inner = cost_of(called)
-                times = max(_size(x.operands[0].shape) if x.op.name == "reduce" else 1, 1)
-                flops += int(inner["flops"]) * times
-                transcendentals += int(inner["transcendentals"]) * times
+        more = operations_of(x)
+        flops, transcendentals = flops + more[0], transcendentals + more[1]
     moved = sum(map(bytes_of, [*computation.parameter_shapes, computation.root.shape]))
     return {"flops": float(flops), "transcendentals": float(transcendentals), "bytes accessed": float(moved)}
+
+
+def operations_of(x: Instruction) -> tuple[int, int]:
+    """The operations of an instruction, and the transcendental ones, which are apart."""
+    if x.op.name in TRANSCENDENTAL:
+        return 0, _size(x.shape)
+    if x.op.name in elementwise.NAMES:
+        return _size(x.shape), 0
+    flops, transcendentals = _contraction(x), 0
+    for called in x.computations():
+        inner = cost_of(called)
+        times = max(_size(x.operands[0].shape) if x.op.name == "reduce" else 1, 1)
+        flops += int(inner["flops"]) * times
+        transcendentals += int(inner["transcendentals"]) * times
+    return flops, transcendentals
 
 
 def bytes_of(shape: AnyShape) -> int:
@@ -51,11 +58,46 @@ def _size(shape: AnyShape) -> int:
 
 
 def _contraction(x: Instruction) -> int:
-    if x.op.name == "dot":
-        left = x.operands[0].array_shape.dimensions
-        return 2 * _size(x.shape) * math.prod(left[d] for d in x.attributes.lhs_contracting_dims)
-    if x.op.name == "convolution":
-        kernel = x.operands[1].array_shape
-        features = kernel.dimensions[x.attributes.dim_labels.rhs_spec[0]]
-        return 2 * _size(x.shape) * _size(kernel) // max(features, 1)
-    return 0
+    counted = _COUNTED.get(x.op.name)
+    return 0 if counted is None else round(counted(x))
+
+
+def _dot(x: Instruction) -> float:
+    left = x.operands[0].array_shape.dimensions
+    return 2 * _size(x.shape) * math.prod(left[d] for d in x.attributes.lhs_contracting_dims)
+
+
+def _convolution(x: Instruction) -> float:
+    kernel = x.operands[1].array_shape
+    features = kernel.dimensions[x.attributes.dim_labels.rhs_spec[0]]
+    return 2 * _size(x.shape) * _size(kernel) // max(features, 1)
+
+
+def _triangular_solve(x: Instruction) -> float:
+    return _size(x.operands[1].shape) * x.operands[0].array_shape.dimensions[-1]
+
+
+def _fft(x: Instruction) -> float:
+    lengths = x.attributes.fft_length
+    whole = max(_size(x.shape), _size(x.operands[0].shape))
+    return (5 if x.attributes.fft_type == "FFT" else 2.5) * whole * math.log2(max(2, math.prod(lengths)))
+
+
+def _of_matrix(share: float) -> Callable[[Instruction], float]:
+    """For a factorisation that takes this share of n^3."""
+    return lambda x: share * _size(x.operands[0].shape) * min(x.operands[0].array_shape.dimensions[-2:])
+
+
+# The leading terms of the usual algorithms: Golub and Van Loan, "Matrix Computations" (2013); for the transform Cooley
+# and Tukey (1965).
+_COUNTED: dict[str, Callable[[Instruction], float]] = {
+    "dot": _dot,
+    "convolution": _convolution,
+    "cholesky": _of_matrix(1 / 3),
+    "LuDecomposition": _of_matrix(2 / 3),
+    "Qr": _of_matrix(4 / 3),
+    "Eigh": _of_matrix(9),
+    "Svd": _of_matrix(21),
+    "triangular-solve": _triangular_solve,
+    "fft": _fft,
+}

@@ -63,7 +63,7 @@ class _Writer:
             attributes = _changed(attributes, self.computation)
         if attributes is x.attributes and operands == list(x.operands):
             return x
-        return Instruction(x.op, operands, attributes, x.shape, x.source, x.name, x.annotations)
+        return Instruction(x.op, operands, attributes, x.shape, x.source, x.name, x.annotations, x)
 
     def of_tuple(self, x: Computation) -> Computation:
         """The computation with one tuple as its parameter."""
@@ -75,12 +75,21 @@ class _Writer:
             new: dict[Instruction, Instruction] = {}
             for k, p in enumerate(inner.parameters):
                 taken = calls.GetTupleElement(k)
-                new[p] = Instruction(calls.get_tuple_element, (whole,), taken, p.shape, p.source, p.name, p.annotations)
+                new[p] = Instruction(
+                    calls.get_tuple_element, (whole,), taken, p.shape, p.source, p.name, p.annotations, p.origin or p
+                )
             for old in inner.instructions:
                 if old not in new:
                     rest = [new[o] for o in old.operands]
                     new[old] = Instruction(
-                        old.op, rest, old.attributes, old.shape, old.source, old.name, old.annotations
+                        old.op,
+                        rest,
+                        old.attributes,
+                        old.shape,
+                        old.source,
+                        old.name,
+                        old.annotations,
+                        old.origin or old,
                     )
             found = Computation(x.name, [whole], [whole, *new.values()], new[inner.root])
             self.of_tuples[id(x)] = found

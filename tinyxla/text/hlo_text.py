@@ -42,7 +42,12 @@ def print_module(module: Module, *, metadata: bool = False, largest_constant: in
     return _Printer(metadata, largest_constant).module(as_written(module))
 
 
-Module.printed = staticmethod(print_module)
+def instruction_names(module: Module) -> dict[Instruction, str]:
+    """The names that the text of a module gives to its instructions."""
+    printer = _Printer(metadata=False, largest_constant=0)
+    printer.module(as_written(module))
+    return printer.names
+
 
 _NOT_OF_SCALARS = ("dynamic-slice", "pad")  # XLA does not take them there; they change nothing, so they print as copies
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")  # that metadata refers to
@@ -82,6 +87,7 @@ class _Printer:
         self.computations: dict[tuple[str, Computation], str] = {}  # equal ones of one name are printed once
         self.computation_names = _Names()
         self.instruction_names = _Names()
+        self.names: dict[Instruction, str] = {}
 
     def module(self, module: Module) -> str:
         entry = module.entry
@@ -106,6 +112,7 @@ class _Printer:
             names[x] = unique.plain(x.name) if x.name else unique.numbered(x.op.name)
             root = "ROOT " if x is computation.root else ""
             lines.append(f"  {root}{names[x]} = {self.instruction(x, names)}")
+        self.names.update((x.origin or x, name) for x, name in names.items())
         return "\n".join([f"{mark}{name} {{", *lines, "}"])
 
     def instruction(self, x: Instruction, names: Mapping[Instruction, str]) -> str:

@@ -1,0 +1,266 @@
+"""What the compiler made of a program, for reading: its steps with what they cost, and its memory.
+
+How bytes are counted. A step reads an element of an argument from memory once, however often its loops come back to it
+for the same index of the outermost loop, if what they touch for that index fits into `NEAR` bytes of cache; else once
+for each pass. Elements that it has written itself just before are in the cache. Temporaries inside one step (rows,
+accumulators) are no memory traffic. Where an index depends on data (gather, scatter) each access counts, but no more
+than the array has elements.
+
+How operations are counted. A scalar operation is one, of whatever element type, in the loops in which its operands
+change; arithmetic on indices is none; products of matrices are two for each pair of factors. `exp`, `sin` and their
+like are counted apart, as `transcendentals`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+NEAR = 1 << 20  # bytes of the cache of one core
+_PER_SECOND = 1e9
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes read from and written to memory, operations, and those that are transcendental functions."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    operations: int = 0
+    transcendentals: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+            self.operations + other.operations,
+            self.transcendentals + other.transcendentals,
+        )
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(
+            self.bytes_read * times,
+            self.bytes_written * times,
+            self.operations * times,
+            self.transcendentals * times,
+        )
+
+    def __str__(self) -> str:
+        parts = [f"reads {amount(self.bytes_read, 'B')}", f"writes {amount(self.bytes_written, 'B')}"]
+        parts += [f"{amount(n)} {what}" for n, what in self._counts() if n]
+        return ", ".join(parts)
+
+    def _counts(self) -> list[tuple[int, str]]:
+        return [(self.operations, "operations"), (self.transcendentals, "transcendentals")]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How fast a machine is, with `threads` threads.
+
+    Attributes:
+        threads: how many threads share the work.
+        bandwidths: pairs (bytes, bytes per second), ascending: what a loop over so much memory, or more up to the next
+            pair, reaches; the last pair is that of memory beyond the caches.
+        operations: additions and multiplications of f32 per second, in fused multiply-adds.
+        transcendentals: exponentials of f32 per second.
+    """
+
+    threads: int
+    bandwidths: tuple[tuple[float, float], ...]
+    operations: float
+    transcendentals: float
+
+    def bound(self, cost: Cost) -> Bound:
+        """The least time that a cost takes, and what sets it: memory at the bandwidth for so many bytes, as if nothing
+        else were in the caches, or arithmetic."""
+        fitting = [speed for size, speed in self.bandwidths if size <= cost.bytes]
+        speed = fitting[-1] if fitting else self.bandwidths[0][1]
+        memory = cost.bytes / speed
+        arithmetic = cost.operations / self.operations + cost.transcendentals / self.transcendentals
+        return Bound(max(memory, arithmetic), "memory" if memory >= arithmetic else "arithmetic")
+
+    def __str__(self) -> str:
+        levels: list[str] = []
+        for size, speed in self.bandwidths:
+            levels.append(f"{speed / _PER_SECOND:.0f} GB/s over {amount(size, 'B')}")
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return (
+            f"{threads}: {', '.join(levels)}; {self.operations / _PER_SECOND:.0f} GFLOP/s (f32), "
+            f"{self.transcendentals / _PER_SECOND:.2f} G exponentials/s"
+        )
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The roofline of a step: the least `seconds`, set by "memory" or by "arithmetic"."""
+
+    seconds: float
+    by: str
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """One step of a compiled program.
+
+    Attributes:
+        number: its place in the program, counting those inside of loops and branches.
+        kind: what runs: "row", "loop", ... for kernels, "product", "host call", "while", "conditional".
+        instructions: the names of the instructions it computes, as they stand in `lowered.as_text()`.
+        roots: the operations whose results it writes.
+        lines: the user's lines that these come from.
+        shares: for each line its part of the step's work.
+        reads, writes: names of buffers.
+        cost: of one execution. What a loop or a branch costs is what the steps inside it do.
+        over: of a kernel, what its outermost loop runs over, and in pieces of how many threads share it.
+        depth: in how many loops and branches it is.
+        times: how often it runs in one call; None if only running it tells.
+    """
+
+    number: int
+    kind: str
+    instructions: tuple[str, ...]
+    roots: tuple[str, ...]
+    lines: tuple[str, ...]
+    shares: tuple[float, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    cost: Cost
+    over: str = ""
+    depth: int = 0
+    times: int | None = 1
+
+    @property
+    def title(self) -> str:
+        """In one line: what runs, and what it makes."""
+        made = ", ".join(self.roots)
+        if self.over:
+            return f"{self.kind} over {self.over}" + (f" ({made})" if made else "")
+        return self.kind if self.kind == made else f"{self.kind} of {made}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.text())
+
+    def text(self, machine: Machine | None = None) -> list[str]:
+        margin = "  " * self.depth
+        head = f"{self.number:4} {margin}{self.title}: {', '.join(self.reads)} -> {', '.join(self.writes)}"
+        below = " " * 5 + margin
+        lines = [head]
+        if self.instructions:
+            lines += [f"{below}  does  {line}" for line in _folded(self.instructions, 100 - len(below))]
+        if self.cost != Cost():
+            least = ""
+            if machine is not None:
+                bound = machine.bound(self.cost)
+                least = f"; at least {duration(bound.seconds)} ({bound.by})"
+            often = "" if self.times == 1 else f", {'?' if self.times is None else self.times} times"
+            lines.append(f"{below}  cost  {self.cost}{often}{least}")
+        lines += [f"{below}  line  {line}" for line in self.lines]
+        return lines
+
+
+@dataclass(frozen=True)
+class BufferInfo:
+    """One piece of memory.
+
+    Attributes:
+        name: of the instruction whose value it holds, or of what stands for it.
+        shape: as text.
+        bytes: its size.
+        place: "argument 0", "result 0", "constant", "arena" or, of what is chosen while the program runs, "pointer".
+        offset: in the arena; None elsewhere.
+        life: the first and the last step that touch it; None for what lives all the time.
+        aliases: names of other values that are in the same memory, because they are made in place.
+    """
+
+    name: str
+    shape: str
+    bytes: int
+    place: str
+    offset: int | None = None
+    life: tuple[int, int] | None = None
+    aliases: tuple[str, ...] = ()
+
+    def row(self) -> tuple[str, ...]:
+        place = self.place if self.offset is None else f"{self.place} + {self.offset}"
+        life = "" if self.life is None else f"steps {self.life[0]}-{self.life[1]}"
+        return self.name, self.shape, amount(self.bytes, "B"), place, life, " ".join(self.aliases)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A compiled program: its steps in order, its memory, and the size of the arena in which temporaries are."""
+
+    name: str
+    steps: tuple[StepInfo, ...]
+    buffers: tuple[BufferInfo, ...] = ()
+    arena_bytes: int = 0
+    cost: Cost = field(default_factory=Cost)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, machine: Machine | None = None) -> str:
+        """The whole as one page; with a machine, each step with the least time it takes there."""
+        unknown = any(step.times is None for step in self.steps)
+        least = ""
+        if machine is not None:
+            whole = sum(machine.bound(s.cost).seconds * (1 if s.times is None else s.times) for s in self.steps)
+            least = f"; at least {duration(whole)}"
+        count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
+        lines = [
+            f"{self.name}: {count}, {self.arena_bytes} bytes of temporaries",
+            f"one call {self.cost}{' (loops of unknown length counted once)' if unknown else ''}{least}",
+            *([str(machine)] if machine is not None else []),
+        ]
+        for step in self.steps:
+            lines += ["", *step.text(machine)]
+        if self.buffers:
+            lines += [
+                "",
+                *table(("buffer", "shape", "size", "place", "life", "also holds"), map(BufferInfo.row, self.buffers)),
+            ]
+        return "\n".join(lines)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Rows of text below their heads, as wide as they need; columns in `right` end at one place."""
+    whole = [tuple(heads), *map(tuple, rows)]
+    widths = [max(len(row[k]) for row in whole) for k in range(len(heads))]
+    return [
+        "  ".join(
+            x.rjust(w) if k in right else x.ljust(w) for k, (x, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in whole
+    ]
+
+
+def amount(number: float, unit: str = "") -> str:
+    """A number in three digits with a prefix: 1.57 MB."""
+    if number < 1000:
+        return f"{number:.0f} {unit}".rstrip()
+    power = min(4, int(math.log10(number * 1.0005) // 3))
+    return f"{number / 1000**power:.3g} {' kMGT'[power]}{unit}"
+
+
+def duration(seconds: float) -> str:
+    """A time in three digits: 12.3 us."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 0.9995:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _folded(words: Sequence[str], width: int) -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

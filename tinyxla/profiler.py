@@ -1,0 +1,381 @@
+"""Where the time goes: a profile of a compiled function by step and by source line, and traces of whole programs.
+
+A *profile* (`jit(f).lower(x).compile().profile(x)`) runs one compiled function with a clock around each of its steps,
+and sets what they take beside what memory and arithmetic of the machine would need (`machine()`).
+
+A *trace* records every compiled function that is called meanwhile, with its steps, and what `TraceAnnotation` names. It
+is a file in the Trace Event Format, which https://ui.perfetto.dev and `chrome://tracing` show as a time line. The names
+are those of `jax.profiler`.
+
+Neither costs anything where it is not used: programs that are observed have a schedule of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ContextDecorator, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyxla.backends import Executable
+from tinyxla.backends.clock import now
+from tinyxla.backends.report import Bound, Cost, Machine, Report, StepInfo, duration, table
+from tinyxla.compilation import observe
+from tinyxla.errors import ArgumentError
+from tinyxla.threads import get_num_threads
+
+__all__ = [
+    "LineTime",
+    "Machine",
+    "Profile",
+    "StepTime",
+    "StepTraceAnnotation",
+    "TraceAnnotation",
+    "annotate_function",
+    "machine",
+    "start_trace",
+    "stop_trace",
+    "trace",
+]
+
+_machines: dict[int, Machine] = {}
+
+
+def machine() -> Machine:
+    """How fast this machine moves memory and computes, with the threads that compiled functions use at present.
+
+    It is measured by the first call, which takes about half a second, and for each number of threads once. The figures
+    are what loops of the compiler's own kind reach: a sum of two arrays into one of them, independent fused
+    multiply-adds in registers, exponentials of what is in the first cache.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.profiler.machine().operations > 1e8
+        True
+    """
+    from tinyxla.backends.numba.limits import measure  # here, since it loads LLVM
+
+    threads = get_num_threads()
+    if threads not in _machines:
+        _machines[threads] = measure()
+    return _machines[threads]
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A step, how often it ran in one call, and the seconds it took in one call in the mean; what it could have taken
+    (`bound`) is by its roofline."""
+
+    info: StepInfo
+    runs: float
+    seconds: float
+    bound: Bound
+
+    @property
+    def cost(self) -> Cost:
+        return self.info.cost
+
+    def row(self, whole: float, equal: int = 1) -> tuple[str, ...]:
+        """What the page says of it, or of so many equal ones together."""
+        moved, done = self.cost.bytes * self.runs, (self.cost.operations + self.cost.transcendentals) * self.runs
+        seconds = self.seconds or float("inf")
+        least = self.bound.seconds * self.runs
+        return (
+            f"{self.seconds / (whole or 1):.1%}",
+            duration(self.seconds),
+            f"{self.runs:.6g}",
+            f"{moved / seconds / 1e9:.3g}" if moved else "",
+            f"{done / seconds / 1e9:.3g}" if done else "",
+            f"{least / seconds:.0%} of {self.bound.by}" if least else "",
+            f"{f'{equal} times' if equal > 1 else self.info.number} {self.info.title}",
+        )
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """A line of the user's program, and the seconds of one call that its operations took. The time of a step that
+    serves several lines is divided among them by the work that each asks for."""
+
+    line: str
+    seconds: float
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one call of a compiled function takes: the mean of the quicker half of many calls, since other programs make
+    some slower. It prints as a page.
+
+    Attributes:
+        name: of the function.
+        calls: how many calls there were.
+        seconds: of one call, as the caller sees it.
+        python: how many of these pass in Python, before and after the native program.
+        schedule: how many pass between steps.
+        steps: the steps, the slowest first.
+        machine: what they are compared with.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+    python: float
+    schedule: float
+    steps: tuple[StepTime, ...]
+    machine: Machine
+
+    def by_kernel(self) -> list[tuple[StepTime, ...]]:
+        """The steps, those together that run the same kernel and cost the same, such as the layers of a network: the
+        slowest first."""
+        found: dict[tuple[str, Cost], list[StepTime]] = {}
+        for step in self.steps:
+            found.setdefault((step.info.title, step.cost), []).append(step)
+        return sorted(map(tuple, found.values()), key=lambda steps: -sum(step.seconds for step in steps))
+
+    def by_line(self) -> list[LineTime]:
+        """The lines of the user's program, the slowest first."""
+        seconds: dict[str, float] = {}
+        steps: dict[str, list[int]] = {}
+        for step in self.steps:
+            lines = step.info.lines or ("(no line of the program: copies and the like)",)
+            for line, share in zip(lines, step.info.shares or (1.0,), strict=True):
+                seconds[line] = seconds.get(line, 0.0) + share * step.seconds
+                steps.setdefault(line, []).append(step.info.number)
+        found = [LineTime(line, each, tuple(sorted(steps[line]))) for line, each in seconds.items()]
+        return sorted(found, key=lambda x: -x.seconds)
+
+    def __str__(self) -> str:
+        heads = ("share", "time", "runs", "GB/s", "GFLOP/s", "limit", "step")
+        lines = [
+            f"{self.name}: {duration(self.seconds)} a call (the quicker half of {self.calls}), of which "
+            f"{duration(self.python)} in Python and {duration(self.schedule)} between steps",
+            str(self.machine),
+            "",
+            *table(
+                heads, [_together(steps).row(self.seconds, len(steps)) for steps in self.by_kernel()], right=range(5)
+            ),
+            "",
+        ]
+        rows = [
+            (f"{x.seconds / (self.seconds or 1):.1%}", duration(x.seconds), " ".join(map(str, x.steps)), x.line)
+            for x in self.by_line()
+        ]
+        return "\n".join([*lines, *table(("share", "time", "steps", "line"), rows, right=range(2))])
+
+
+def _together(steps: Sequence[StepTime]) -> StepTime:
+    first = steps[0]
+    return StepTime(first.info, sum(x.runs for x in steps), sum(x.seconds for x in steps), first.bound)
+
+
+def profile(
+    report: Report, executable: Executable, call: Callable[[Any], Any], seconds: float, against: Machine | None
+) -> Profile:
+    """Run `call` with an observed form of the executable until the time is over; for `Compiled.profile`."""
+    observed = executable.observed(0)
+    if observed is None:
+        raise ArgumentError(
+            "profile: the interpreter has no native steps to measure; Python's own profiler shows its calls."
+        )
+    call(observed)  # what is done once is not what is asked for
+    observed.record()
+    found: list[tuple[int, list[tuple[int, int]]]] = []
+    end = now() + int(seconds * 1e9)
+    while not found or now() < end:
+        start = now()
+        call(observed)
+        spent = now() - start
+        record = observed.record()
+        found.append((spent - record.made_in, record.counted()))
+    found.sort(key=lambda one: one[0])
+    quick = found[: (len(found) + 1) // 2]
+    counted = np.mean([each for _, each in quick], axis=0)
+    _, schedule, *times = (counted[:, 1] / 1e9).tolist()
+    runs = _runs(report.steps, counted[2:, 0].tolist())
+    whole = sum(each for each, _ in quick) / 1e9 / len(quick)
+    limits = against or machine()
+    steps = [
+        StepTime(info, often, each, limits.bound(info.cost))
+        for info, often, each in zip(report.steps, runs, times, strict=True)
+    ]
+    steps.sort(key=lambda step: -step.seconds)
+    python = max(0.0, whole - schedule - sum(times))
+    return Profile(report.name, len(found), whole, python, schedule, tuple(steps), limits)
+
+
+def _runs(steps: Sequence[StepInfo], marks: Sequence[float]) -> list[float]:
+    """How often each step ran: of its marks, those are not its own that the steps right inside it leave."""
+    runs = list(marks)
+    for k in reversed(range(len(steps))):
+        for j in range(k + 1, len(steps)):
+            if steps[j].depth <= steps[k].depth:
+                break
+            if steps[j].depth == steps[k].depth + 1:
+                runs[k] -= runs[j]
+    return runs
+
+
+# --- traces -----------------------------------------------------------------------------------------------------------
+
+_MOST_MARKS = 10_000  # of one call
+
+
+class _Trace:
+    """The events of a trace that is running."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self.events: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def add(self, name: str, start: int, end: int, kind: str, details: dict[str, Any]) -> None:
+        """An event between two times in nanoseconds."""
+        event = {"name": name, "ph": "X", "ts": start / 1e3, "dur": (end - start) / 1e3, "cat": kind}
+        event |= {"pid": os.getpid(), "tid": threading.get_native_id(), "args": details}
+        with self._lock:
+            self.events.append(event)
+
+    def write(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{time.strftime('%Y_%m_%d_%H_%M_%S')}_{os.getpid()}.trace.json"
+        path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}), encoding="utf-8")
+        return path
+
+
+_running: _Trace | None = None
+
+
+class _Traced:
+    """An executable whose calls are part of the trace."""
+
+    def __init__(self, inside: Executable, into: _Trace) -> None:
+        self._inside = inside
+        self._observed = inside.observed(_MOST_MARKS)
+        self._report = inside.report()
+        self._into = into
+
+    @property
+    def kernels(self) -> Sequence[Any]:
+        return self._inside.kernels
+
+    def report(self) -> Report:
+        return self._report
+
+    def observed(self, events: int) -> Any:
+        return self._inside.observed(events)
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        start = now()
+        results = (self._observed or self._inside)(arguments)
+        steps = self._report.steps
+        self._into.add(self._report.name, start, now(), "call", {"steps": len(steps)})
+        marks = self._observed.record().marks() if self._observed is not None else []
+        for (_, before), (number, after) in itertools.pairwise(marks):
+            if number >= 2 and not _has_inside(steps, number - 2):
+                step = steps[number - 2]
+                self._into.add(step.title, before, after, "step", {"cost": str(step.cost), "lines": step.lines})
+        return results
+
+
+def _has_inside(steps: Sequence[StepInfo], k: int) -> bool:
+    return k + 1 < len(steps) and steps[k + 1].depth > steps[k].depth
+
+
+def start_trace(log_dir: str | os.PathLike[str], **options: Any) -> None:
+    """Begin to record calls of compiled functions.
+
+    Args:
+        log_dir: the directory in which `stop_trace` writes the file; it is made if need be.
+        options: those of `jax.profiler.start_trace`, which change nothing.
+
+    Raises:
+        ArgumentError: a trace is running.
+    """
+    global _running
+    if _running is not None:
+        raise ArgumentError(f"start_trace: a trace into {_running.directory} is running; call stop_trace first.")
+    _running = into = _Trace(log_dir)
+    observe(functools.cache(lambda executable: _Traced(executable, into)))
+
+
+def stop_trace() -> None:
+    """End the trace and write its file, `<date>.trace.json`, for https://ui.perfetto.dev.
+
+    Raises:
+        ArgumentError: no trace is running.
+    """
+    global _running
+    if _running is None:
+        raise ArgumentError("stop_trace: no trace is running; call start_trace first.")
+    done, _running = _running, None
+    observe(None)
+    done.write()
+
+
+@contextmanager
+def trace(log_dir: str | os.PathLike[str], **options: Any) -> Generator[None]:
+    """Record what compiled functions do within a `with` block; see `start_trace`.
+
+    Example:
+        >>> import tempfile, tinyxla as tx
+        >>> with tempfile.TemporaryDirectory() as directory, tx.profiler.trace(directory):
+        ...     with tx.profiler.TraceAnnotation("twice"):
+        ...         tx.jit(lambda x: x * 2)(3.0)
+        Array(6., dtype=float32, weak_type=True)
+    """
+    start_trace(log_dir, **options)
+    try:
+        yield
+    finally:
+        stop_trace()
+
+
+class TraceAnnotation(ContextDecorator):
+    """Names a stretch of the program in a trace: `with TraceAnnotation("epoch", number=3): ...`."""
+
+    def __init__(self, name: str, **details: Any) -> None:
+        self._name = name
+        self._details = details
+        self._starts: list[int] = []
+
+    def __enter__(self) -> TraceAnnotation:
+        self._starts.append(now())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        start = self._starts.pop()
+        if _running is not None:
+            _running.add(self._name, start, now(), "annotation", self._details)
+
+
+class StepTraceAnnotation(TraceAnnotation):
+    """Names one step of a training loop: `with StepTraceAnnotation("train", step_num=k): ...`."""
+
+
+def annotate_function(function: Callable[..., Any], name: str | None = None, **details: Any) -> Callable[..., Any]:
+    """A function whose calls are named in traces.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.profiler.annotate_function(abs, name="magnitude")(-2)
+        2
+    """
+
+    @functools.wraps(function)
+    def annotated(*args: Any, **kwargs: Any) -> Any:
+        with TraceAnnotation(name or getattr(function, "__name__", "function"), **details):
+            return function(*args, **kwargs)
+
+    return annotated
