@@ -16,7 +16,6 @@ import xla_oracle
 
 import tinyxla
 from tinyxla import lax
-from tinyxla.backends.numba import runtime
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.ops import Sample, elementwise
@@ -25,6 +24,7 @@ from tinyxla.ops.ragged import RaggedDot, ragged_dot
 from tinyxla.ops.scaled import scaled_dot
 from tinyxla.shapes import element_type
 from tinyxla.text import print_module
+from tinyxla.threads import num_threads
 
 NumPyArray = np.ndarray[Any, Any]
 MATRICES = Dot((1,), (0,))
@@ -160,9 +160,9 @@ def test_large_ragged_dots(generator: np.random.Generator, name: str) -> None:
 
     compiled = tinyxla.jit(all_of)
     assert "host call" not in compiled.lower(x, y, sizes).compile().as_text()
-    with runtime.threads(1):
+    with num_threads(1):
         alone = [z.numpy() for z in compiled(x, y, sizes)]
-    with runtime.threads(3):
+    with num_threads(3):
         op_checks.assert_equal([z.numpy() for z in compiled(x, y, sizes)], alone, name)
     for a, b in zip(alone, all_of(*map(tinyxla.numpy.asarray, (x, y, sizes))), strict=True):
         np.testing.assert_allclose(a, b.numpy(), 1e-4, 1e-3)

@@ -173,3 +173,58 @@ Z = wrap(X.astype(np.complex64))
 def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+# --- compiled ---------------------------------------------------------------------------------------------------------
+
+# Each radix; lanes of a batch, and rows of a long signal; what the host does.
+COMPILED = (
+    (3, 16),
+    (17, 60),
+    (8,),
+    (1, 100),
+    (2, 4096),
+    (30, 1024),
+    (40_000,),
+    (7, 143),
+    (5, 63),
+    (2, 62),
+    (4, 2 * 1009),
+)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("shape", COMPILED)
+def test_compiled_lengths(shape: tuple[int, ...], double: bool, generator: np.random.Generator) -> None:
+    tolerance = 1e-14 if double else 1e-6
+    with tx.enable_x64(double):
+        for name in ONE[:4]:
+            if name.endswith("rfft") and shape[-1] % 2 and name != "irfft":
+                continue
+            x = signal(name, generator, shape)
+            expected = getattr(np.fft, name)(x)
+            narrow = x.astype(np.dtype(x.dtype.kind + str(x.dtype.itemsize // (1 if double else 2))))
+            found = np.asarray(tx.jit(getattr(jnp.fft, name))(narrow))
+            np.testing.assert_allclose(found, expected, 0, tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (2, 12, 20), (2048, 8), (3, 2048, 30), (2, 3, 4, 6)])
+def test_compiled_axes(shape: tuple[int, ...], generator: np.random.Generator) -> None:
+    for name in (*PLANES, *SEVERAL[: 2 * (len(shape) == 3)]):
+        x = signal(name, generator, shape)
+        expected = getattr(np.fft, name)(x)
+        found = tx.jit(getattr(jnp.fft, name))(x.astype(np.complex64 if x.dtype.kind == "c" else np.float32))
+        np.testing.assert_allclose(np.asarray(found), expected, 0, 2e-6 * np.abs(expected).max())
+    x = signal("fft", generator, shape).astype(np.complex64)
+    found = np.asarray(tx.jit(lambda x: jnp.fft.fft(x, axis=0))(x))
+    np.testing.assert_allclose(found, np.fft.fft(x, axis=0), 0, 1e-5 * np.abs(found).max())
+
+
+def test_bits_do_not_depend_on_threads(generator: np.random.Generator) -> None:
+    function = tx.jit(lambda x, y: (jnp.fft.fft(x), jnp.fft.rfft2(y)))
+    x, y = signal("fft", generator, (3, 6000)).astype(np.complex64), generator.normal(size=(100, 60)).astype(np.float32)
+    found: list[list[bytes]] = []
+    for count in (1, 2):
+        with tx.num_threads(count):
+            found.append([np.asarray(z).tobytes() for z in function(x, y)])
+    assert found[0] == found[1]

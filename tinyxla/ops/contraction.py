@@ -51,6 +51,15 @@ def free_dimensions(rank: int, contracting: Ints, batch: Ints) -> Ints:
     return tuple(d for d in range(rank) if d not in contracting and d not in batch)
 
 
+def matrix_sizes(dims: Dot, lhs: Ints, rhs: Ints) -> tuple[int, int, int, int]:
+    """How many products of matrices a dot is, their rows and columns, and the terms of a sum."""
+    rows = free_dimensions(len(lhs), dims.lhs_contracting_dims, dims.lhs_batch_dims)
+    columns = free_dimensions(len(rhs), dims.rhs_contracting_dims, dims.rhs_batch_dims)
+    parts = ((lhs, dims.lhs_batch_dims), (lhs, rows), (rhs, columns), (lhs, dims.lhs_contracting_dims))
+    batch, m, n, k = (math.prod(sizes[d] for d in which) for sizes, which in parts)
+    return batch, m, n, k
+
+
 def dot_shape(
     lhs: AnyShape,
     rhs: AnyShape,

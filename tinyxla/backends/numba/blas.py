@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 import scipy.linalg.cython_blas as cython_blas  # pyright: ignore[reportMissingTypeStubs]
 import scipy.linalg.cython_lapack as cython_lapack  # pyright: ignore[reportMissingTypeStubs]
 
+from tinyxla.backends.numba import gathered
 from tinyxla.backends.numba.llvm_printer import multiplier_name, routine_name
 from tinyxla.backends.numba.native import compile_llvm, provide_function
 
@@ -51,6 +52,7 @@ _SMALL = 16  # largest dimension of a product that gets a kernel of its own
 _MANY = 64  # how often such a kernel must run to be worth compiling
 _FEW = 4  # up to so many columns (or rows) are products with vectors rather than a product with a thin matrix
 _STRIDED_VECTOR_TILE = 512  # least width of a tile of rows that are read in pieces
+_LONG_VECTOR_TILE = 1 << 13  # and where there are several matrices to share
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,7 @@ def _vector_step(product: _Product) -> MatmulStep:
         length, order, transposed = product.n, (1, 0, 2), not product.transpose_b
         steps, distance = (product.step_b, product.step_a), product.ldb
         step_x, step_y = product.lda if product.transpose_a else 1, 1
-    least = _STRIDED_VECTOR_TILE if transposed else 16
+    least = (_LONG_VECTOR_TILE if product.batch > 1 else _STRIDED_VECTOR_TILE) if transposed else 16
     rows = min(length, max(least, _up(_VECTOR_TILE / product.k, 16))) if _guard() else length
     tiles = -(-length // rows)
     constants = (
@@ -255,9 +257,11 @@ def _routine(type: ElementType, name: str) -> int:
 
 @functools.cache
 def routine(name: str) -> int:
-    """The address of a routine of the BLAS or of LAPACK, or of `enter_blas` or `leave_blas`."""
+    """The address of a routine of the BLAS, of LAPACK or of `gathered`, or of `enter_blas` or `leave_blas`."""
     if name in _GATES:
         return _gates()[name]
+    if name.startswith(gathered.PREFIX):
+        return gathered.routine(name)
     capsules = cython_blas.__pyx_capi__ if name in cython_blas.__pyx_capi__ else cython_lapack.__pyx_capi__
     capsule = capsules[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))

@@ -5,7 +5,7 @@ swaps sides and triangles; others are turned on the way in and out. A batch is c
 threads share; each piece has memory of its own for what routines need besides their arguments. What has no result is
 NaN.
 
-A call costs some 50 nanoseconds more than loops written for small matrices would.
+Many small matrices are factored side by side instead: see `small_factors`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tinyxla.backends.numba import small_factors
 from tinyxla.backends.numba.axes import finished, piece_of
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
@@ -46,10 +47,12 @@ class _Workspace:
 _Argument = str | float | int | Place | _Workspace  # a letter, a number of the element type, an integer, memory
 
 
+def supports_solve(x: Instruction) -> bool:
+    return x.operands[0].array_shape.element_type.name in _PREFIXES and all(o.array_shape.size for o in x.operands)
+
+
 def supports(x: Instruction) -> bool:
-    shape = x.operands[0].array_shape
-    some = all(o.array_shape.size for o in x.operands)
-    return shape.element_type.name in _PREFIXES and some and max(shape.dimensions[-2:]) <= _LARGEST
+    return supports_solve(x) and max(x.operands[0].array_shape.dimensions[-2:]) <= _LARGEST
 
 
 class _Matrices:
@@ -206,6 +209,8 @@ def _asked(routine: str, arguments: Sequence[_Argument]) -> list[int]:
 
 def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """In place; the other triangle becomes zero."""
+    if small_factors.supports(x):
+        return small_factors.cholesky(x, plan)
     m, lower = _Matrices(x, plan, users, 20), x.attributes.lower
     n = m.rows
 
@@ -226,6 +231,8 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """In place of the right-hand sides; of these some at a time, if there are many."""
+    if small_factors.supports(x):
+        return small_factors.triangular_solve(x, plan)
     options = TriangularSolve(*x.attributes)
     *_, rows, columns = x.array_shape.dimensions
     sides = columns if options.left_side else rows
@@ -254,6 +261,8 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
 
 
 def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    if small_factors.supports(x):
+        return small_factors.lu(x, plan, {r.attributes.index: r for r in results_of(x, users)})
     m = _Matrices(x, plan, users, 30)
     steps = min(m.rows, m.columns)
 

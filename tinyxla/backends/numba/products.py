@@ -1,4 +1,5 @@
-"""Products of the graph as steps of the BLAS: which dimensions make the matrices, and whether a copy is needed."""
+"""Products of the graph as products of matrices: which dimensions make these, and whether a copy is needed; also as
+steps of the BLAS."""
 
 from __future__ import annotations
 
@@ -33,14 +34,29 @@ def _together(sizes: Sequence[int], strides: Sequence[int], dims: Sequence[int])
 
 
 @dataclass(frozen=True)
-class _Matrix:
-    transposed: bool
-    leading: int
-    step: int
+class Matrices:
+    """A batch of matrices in memory: how far apart they, their rows and their columns are, in elements."""
+
+    batch: int
+    row: int
+    column: int
+    by_rows: bool  # whether rows are contiguous; if not, columns are
 
 
-def _matrix(x: Instruction, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> _Matrix | None:
-    """The operand as a strided batch of matrices, if it is one without a copy."""
+@dataclass(frozen=True)
+class MatrixProduct:
+    """[m, k] by [k, n], so many times; a result is dense."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    left: Matrices
+    right: Matrices
+
+
+def _matrices(x: Instruction, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Matrices | None:
+    """The operand as a batch of matrices, if it is one without a copy."""
     sizes = x.array_shape.dimensions
     strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
     step, row, column = (_together(sizes, strides, dims) for dims in (batch, rows, columns))
@@ -48,48 +64,51 @@ def _matrix(x: Instruction, batch: Sequence[int], rows: Sequence[int], columns: 
         return None
     distance = step.stride if step.size > 1 else 0
     if (column.stride == 1 or column.size == 1) and row.stride >= column.size:
-        return _Matrix(False, max(row.stride if row.size > 1 else 1, column.size), distance)
+        return Matrices(distance, max(row.stride if row.size > 1 else 1, column.size), 1, True)
     if (row.stride == 1 or row.size == 1) and column.stride >= row.size:
-        return _Matrix(True, max(column.stride if column.size > 1 else 1, row.size), distance)
+        return Matrices(distance, 1, max(column.stride if column.size > 1 else 1, row.size), False)
     return None
+
+
+def _roles(x: Instruction, side: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """The dimensions of a product's operand (0 or 1) that are batch, rows and columns."""
+    dims: contraction.Dot = x.attributes
+    batch, contracting = dims.batch(side), dims.contracting(side)
+    free = contraction.free_dimensions(x.operands[side].array_shape.rank, contracting, batch)
+    return (batch, free, contracting) if side == 0 else (batch, contracting, free)
 
 
 def operand_order(x: Instruction, side: int) -> tuple[int, ...] | None:
     """How a product's operand (0 or 1) must be transposed to be a batch of matrices; None if it is one as it stands."""
-    dims: contraction.Dot = x.attributes
-    operand = x.operands[side]
-    batch, contracting = dims.batch(side), dims.contracting(side)
-    free = contraction.free_dimensions(operand.array_shape.rank, contracting, batch)
-    rows, columns = (free, contracting) if side == 0 else (contracting, free)
-    return None if _matrix(operand, batch, rows, columns) else (*batch, *rows, *columns)
+    batch, rows, columns = _roles(x, side)
+    return None if _matrices(x.operands[side], batch, rows, columns) else (*batch, *rows, *columns)
+
+
+def product_of(x: Instruction) -> MatrixProduct | None:
+    """What a dot multiplies, if its operands are batches of matrices as they stand."""
+    left, right = (_matrices(x.operands[side], *_roles(x, side)) for side in (0, 1))
+    if left is None or right is None:
+        return None
+    sizes = contraction.matrix_sizes(x.attributes, *(o.array_shape.dimensions for o in x.operands))
+    return MatrixProduct(*sizes, left, right)
 
 
 def product_step(x: Instruction, repeats: int) -> MatmulStep:
     """The step for a product whose operands are batches of matrices as they stand; it runs about so often."""
     from tinyxla.backends.numba.blas import matmul_step  # here, since SciPy takes long to load and few programs need it
 
-    dims: contraction.Dot = x.attributes
-    lhs, rhs = x.operands
-    left, right = lhs.array_shape, rhs.array_shape
-    lhs_free = contraction.free_dimensions(left.rank, dims.lhs_contracting_dims, dims.lhs_batch_dims)
-    rhs_free = contraction.free_dimensions(right.rank, dims.rhs_contracting_dims, dims.rhs_batch_dims)
-    a = _matrix(lhs, dims.lhs_batch_dims, lhs_free, dims.lhs_contracting_dims)
-    b = _matrix(rhs, dims.rhs_batch_dims, dims.rhs_contracting_dims, rhs_free)
-    if a is None or b is None:
+    p = product_of(x)
+    if p is None:
         raise AssertionError("operands that are no matrices are transposed before")
-    m = math.prod(left.dimensions[d] for d in lhs_free)
-    n = math.prod(right.dimensions[d] for d in rhs_free)
-    k = math.prod(left.dimensions[d] for d in dims.lhs_contracting_dims)
-    batch = math.prod(left.dimensions[d] for d in dims.lhs_batch_dims)
     return matmul_step(
         x.array_shape.element_type.name,  # pyright: ignore[reportArgumentType]
-        m,
-        n,
-        k,
-        batch=batch,
-        transpose_a=a.transposed,
-        transpose_b=b.transposed,
-        steps=(a.step, b.step, m * n),
-        leading=(a.leading, b.leading, max(n, 1)),
+        p.m,
+        p.n,
+        p.k,
+        batch=p.batch,
+        transpose_a=not p.left.by_rows,
+        transpose_b=not p.right.by_rows,
+        steps=(p.left.batch, p.right.batch, p.m * p.n),
+        leading=(*(o.row if o.by_rows else o.column for o in (p.left, p.right)), max(p.n, 1)),
         repeats=repeats,
     )

@@ -1,0 +1,119 @@
+"""Products of matrices that this library computes itself, compiled: against the interpreter, for all types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tinyxla
+import tinyxla.numpy as jnp
+from tinyxla import lax
+from tinyxla.backends.numba import native
+from tinyxla.shapes import element_type
+
+Array = np.ndarray[Any, Any]
+INTEGERS = ("s4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
+FLOATS = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5, "f64": 1e-13}
+SHAPES = ((5, 5, 2), (33, 70, 65), (9, 7, 3000), (130, 66, 31))  # m, n, k: parts of tiles, odd terms, long sums
+
+
+def _numbers(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> Array:
+    """All values of an integer type, up to its ends, so that sums wrap."""
+    dtype = element_type(name).dtype
+    if name in FLOATS:
+        return random.standard_normal(shape).astype(dtype)
+    ends = ml_dtypes.iinfo(dtype)
+    wide = np.uint64 if name[0] == "u" else np.int64
+    return random.integers(ends.min, ends.max, shape, dtype=wide, endpoint=True).astype(dtype)
+
+
+def _product(left: int, right: int, preferred: str | None = None) -> Any:
+    """Contracting a dimension of each matrix."""
+    return lambda x, y: lax.dot_general(x, y, (((left,), (right,)), ((), ())), preferred_element_type=preferred)
+
+
+def _operands(random: np.random.Generator, name: str, m: int, n: int, k: int, left: int, right: int) -> list[Array]:
+    shapes = ((m, k) if left else (k, m), (k, n) if right == 0 else (n, k))
+    return [_numbers(random, name, shape) for shape in shapes]
+
+
+def _check(function: Any, operands: list[Array], tolerance: float) -> None:
+    found = np.asarray(tinyxla.jit(function)(*operands))
+    expected = np.asarray(function(*map(jnp.asarray, operands)))
+    assert found.dtype == expected.dtype
+    if not tolerance:
+        np.testing.assert_array_equal(found, expected)
+        return
+    expected = expected.astype(np.float64)
+    np.testing.assert_allclose(found.astype(np.float64), expected, 0, tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
+@pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_types_and_strides(generator: np.random.Generator, name: str, left: int, right: int) -> None:
+    with tinyxla.enable_x64(True):
+        for m, n, k in SHAPES:
+            _check(_product(left, right), _operands(generator, name, m, n, k, left, right), FLOATS.get(name, 0))
+
+
+@pytest.mark.parametrize(("name", "preferred"), [("s8", "int32"), ("u8", "uint32"), ("s16", "int64"), ("s8", "int16")])
+def test_wider_sums_of_integers(generator: np.random.Generator, name: str, preferred: str) -> None:
+    with tinyxla.enable_x64(True):
+        _check(_product(1, 0, preferred), _operands(generator, name, 40, 50, 333, 1, 0), 0)
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+def test_narrow_floats_are_summed_in_wide_ones(generator: np.random.Generator, name: str) -> None:
+    _check(_product(1, 0, "float32"), _operands(generator, name, 40, 50, 333, 1, 0), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["f32", "s8", "bf16"])
+@pytest.mark.parametrize("equation", ["bij,bjk->bik", "bqhd,bkhd->bhqk", "bij,jk->bik", "ij,bjk->bik"])
+def test_batches(generator: np.random.Generator, name: str, equation: str) -> None:
+    sizes = dict(zip("bijkqhd", (3, 17, 18, 40, 9, 5, 33), strict=True))
+    given = equation.split("->")[0].split(",")
+    operands = [_numbers(generator, name, tuple(sizes[c] for c in letters)) for letters in given]
+    _check(lambda x, y: jnp.einsum(equation, x, y), operands, FLOATS.get(name, 0))
+
+
+@pytest.mark.parametrize("shape", [(50, 130), (3000, 256), (3, 128)])
+def test_a_matrix_by_its_transpose_is_exactly_symmetric(generator: np.random.Generator, shape: tuple[int, ...]) -> None:
+    x = _numbers(generator, "f32", shape)
+    for function, operand in ((lambda x: x.T @ x, x), (lambda x: x @ x.T, np.ascontiguousarray(x.T))):
+        found = np.asarray(tinyxla.jit(function)(operand))
+        np.testing.assert_array_equal(found, found.T)
+        np.testing.assert_allclose(found, x.T.astype(np.float64) @ x, 0, 1e-5 * np.abs(found).max())
+
+
+def test_rows_and_columns_do_not_meet() -> None:
+    """The last rows and columns are computed with others; what those hold does not matter."""
+    x, y = np.ones((37, 20), np.float32), np.ones((20, 45), np.float32)
+    x[3], x[36], y[:, 0], y[:, 44] = np.nan, np.inf, np.nan, np.inf
+    found = np.asarray(tinyxla.jit(jnp.matmul)(x, y))
+    clean = np.ones_like(found, bool)
+    clean[[3, 36]] = clean[:, [0, 44]] = False
+    assert (found[clean] == 20).all()
+    assert not np.isfinite(found[~clean]).any()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(300, 200, 100), (16, 40, 20_000)])
+def test_bits_do_not_depend_on_threads(generator: np.random.Generator, m: int, n: int, k: int) -> None:
+    function = tinyxla.jit(jnp.matmul)
+    operands = _operands(generator, "f32", m, n, k, 1, 0)
+    found: list[Array] = []
+    for count in (1, 2, 3):
+        with tinyxla.num_threads(count):
+            found.append(np.asarray(function(*operands)))
+    assert all(x.tobytes() == found[0].tobytes() for x in found)
+
+
+def test_code_serves_all_shapes(generator: np.random.Generator) -> None:
+    """What is compiled for one shape is found again for others."""
+    function = tinyxla.jit(jnp.matmul)
+    np.asarray(function(*_operands(generator, "f32", 100, 300, 500, 1, 0)))
+    before = native.cache_info().compilations
+    np.asarray(function(*_operands(generator, "f32", 90, 310, 490, 1, 0)))
+    assert native.cache_info().compilations == before

@@ -1,0 +1,488 @@
+"""Fourier transforms as loop nests, after Stockham: each pass reads one array and writes another, and what comes out is
+in order.
+
+A kernel transforms several *lanes* side by side, which are the innermost loop of every pass and become vectors: a batch
+of signals, or, for a dimension that is not the last, what comes after it in memory. A long signal of n1 n2 elements is
+a matrix: its columns are transformed, multiplied by roots of unity, and then its rows, whose transforms are columns of
+the result. Real signals of even length are complex ones of half the length.
+
+Lengths whose factors are small primes are done here; the host does the others.
+
+Source: C. Van Loan, Computational Frameworks for the Fast Fourier Transform, sections 1.7, 3.2 and 4.3.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyxla.backends.numba import fourier_routines as routines
+from tinyxla.backends.numba import panel_routines, panels
+from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, finished
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand
+from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users
+from tinyxla.compiler.fusion import Plan
+from tinyxla.hlo import Instruction
+from tinyxla.hlo import Literal as Constant
+from tinyxla.ops import movement
+from tinyxla.ops.fourier import Fft
+from tinyxla.shapes import Shape, element_type
+
+_PRIMES = (5, 3, 7, 11, 13)
+_MOST = 1000  # elements of a signal that a kernel transforms at once
+_BYTES = 64_000  # of all lanes; no power of two, so that real and imaginary parts do not share lines of the cache
+_SQUARE_BYTES = 4096  # that are turned at once
+_VECTOR = 16  # lanes, about
+_PARTS = {"c64": "f32", "c128": "f64"}
+
+Complex = tuple[Operand, Operand]
+Place = tuple[Buffer, Index]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A dimension: how far apart its elements are in what is read and in what is written."""
+
+    size: int
+    source: int
+    target: int
+
+
+def supports(x: Instruction) -> bool:
+    options = Fft(*x.attributes)
+    if not x.array_shape.size or (options.fft_type in ("RFFT", "IRFFT") and options.fft_length[-1] % 2):
+        return False
+    return all(_split(n) is not None for n in _lengths(options))
+
+
+def _lengths(options: Fft) -> list[int]:
+    """Of the complex signals."""
+    *outer, last = options.fft_length
+    return [*outer, last // 2 if options.fft_type in ("RFFT", "IRFFT") else last]
+
+
+def _split(n: int) -> tuple[int, int] | None:
+    """Two factors, each of which a kernel can transform; the first is 1 for a short signal."""
+    if n <= _MOST:
+        return (1, n) if _radices(n) is not None else None
+    for first in range(math.isqrt(n), 0, -1):
+        if n % first == 0 and n // first <= _MOST:
+            return (n // first, first) if _radices(n) is not None else None
+    return None
+
+
+@functools.cache
+def _radices(n: int) -> tuple[int, ...] | None:
+    """Of the passes, in order."""
+    found: list[int] = []
+    for radix in (4, 2, *_PRIMES):
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    return tuple(found) if n == 1 else None
+
+
+def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    return _Transform(x, plan).kernels()
+
+
+class _Transform:
+    """The kernels of one instruction, one dimension after the other."""
+
+    def __init__(self, x: Instruction, plan: Plan) -> None:
+        self.x, self.plan = x, plan
+        self.options = Fft(*x.attributes)
+        self.backward = self.options.fft_type in ("IFFT", "IRFFT")
+        (operand,) = x.operands
+        complex_type = x if self.options.fft_type != "IRFFT" else operand
+        self.kind = complex_type.array_shape.element_type
+        self.part = _PARTS[self.kind.name]
+        self.found: list[LoweredKernel] = []
+
+    def kernels(self) -> list[LoweredKernel]:
+        (operand,) = self.x.operands
+        lengths = self.options.fft_length
+        sizes = (operand if self.options.fft_type == "IRFFT" else self.x).array_shape.dimensions
+        last = len(sizes) - 1
+        others = [last - k for k in range(1, len(lengths))]
+        real = self.options.fft_type in ("RFFT", "IRFFT")
+        order = [*others, last] if self.options.fft_type == "IRFFT" else [last, *others]
+        source: Storage = operand
+        for d in order:
+            target: Storage = self.x if d == order[-1] else Partial(Shape(self.kind, sizes))
+            outer, inner = math.prod(sizes[:d]), math.prod(sizes[d + 1 :])
+            if d == last and real:
+                self._real(source, target, outer, lengths[-1])
+            else:
+                self._along(source, target, outer, sizes[d], inner)
+            source = target
+        return self.found
+
+    def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
+        """The middle one of three dimensions."""
+        split = _split(n)
+        assert split is not None
+        second, first = split  # columns of the matrix that a signal is, and rows
+        scale = 1 / n if self.backward else 1.0
+        whole, one = _Axis(outer, n * inner, n * inner), _Axis(1, 0, 0)
+        lanes = _Axis(inner, 1, 1)
+        if second == 1 and inner > 1:
+            self._kernel(source, target, (whole, one), lanes, n, (inner, inner), scale)
+            return
+        if second == 1 and (outer * _VECTOR >= n or first < _VECTOR):
+            self._kernel(source, target, (one, one), whole, n, (1, 1), scale)
+            return
+        if second == 1:
+            first = max(k for k in range(1, math.isqrt(n) + 1) if n % k == 0)
+            second = n // first
+        middle = Partial(Shape(self.kind, (outer, n, inner)))
+        step = second * inner
+        if inner == 1:
+            columns, rows = (one, _Axis(second, 1, 1)), (one, _Axis(first, second, 1))
+        else:
+            columns, rows = (_Axis(second, inner, inner), lanes), (_Axis(first, step, inner), lanes)
+        self._kernel(source, middle, (whole, columns[0]), columns[1], first, (step, step), 1.0, n)
+        self._kernel(middle, target, (whole, rows[0]), rows[1], second, (inner, first * inner), scale)
+
+    def _kernel(
+        self,
+        source: Storage,
+        target: Storage,
+        outer: tuple[_Axis, _Axis],
+        lanes: _Axis,
+        n: int,
+        steps: tuple[int, int],
+        scale: float,
+        whole: int = 0,
+    ) -> None:
+        """Transforms of n elements, so far apart in the source and in the target. Of a signal of `whole` elements these
+        are columns: the last outer axis, or else the lanes, count them, and each is multiplied by roots of unity."""
+        part, vector = self.part, max(routines.vector(self.part), panel_routines.tile_rows())
+        elements, square = _elements(part)
+        turns = (lanes.source != 1, lanes.target != 1)
+        most = elements // n // vector * vector
+        if any(turns):
+            most = min(most, square // panel_routines.tile_rows() // vector * vector)
+        width = min(-(-lanes.size // vector) * vector, most)
+        blocks = -(-lanes.size // width)
+        radices = _radices(n) or ()
+        plan, roots = _plan(n, radices, width, part)
+        length = max(1, min(n, square // width // panel_routines.tile_rows() * panel_routines.tile_rows()))
+        places = [0, elements, 2 * elements, 3 * elements]
+        out = places[2:] if len(radices) % 2 else places[:2]
+        given, taken = (places[1::-1], out[::-1]) if self.backward else (places[:2], out)
+        by_outer = int(outer[1].size > 1)
+        numbers = (
+            *(n, lanes.size, width, blocks, outer[1].size, length, *steps, len(radices)),
+            *(outer[0].source, outer[1].source, lanes.source, outer[0].target, outer[1].target, lanes.target),
+            *(*given, *taken, *places, by_outer, 1 - by_outer),
+        )
+        arguments: list[Storage] = [source, target, roots, plan, _constant(np.array([scale]), part)]
+        if whole:
+            arguments += _turns(
+                whole, n, outer[1].size if by_outer else blocks, width, bool(by_outer), part, self.backward
+            )
+        kinds = (_type(source), _type(target))
+        kernel = _driver(part, self.kind.name, kinds, turns, bool(whole), radices and tuple(sorted({*radices})))
+        work = width * n * (4 + 2 * len(radices))
+        extent = outer[0].size * outer[1].size * blocks
+        grain = max(1, CHUNK * COSTLY_WORK // work)
+        self.found.append(LoweredKernel(kernel, arguments, extent, grain, [self.x], numbers))
+
+    # --- real signals
+
+    def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
+        half = n // 2
+        packed = Partial(Shape(self.kind, (outer, half)))
+        if self.backward:
+            self._join(source, packed, outer, half)
+            self._along(packed, target, outer, half, 1)
+        else:
+            self._along(source, packed, outer, half, 1)
+            self._part(packed, target, outer, half)
+
+    def _element(self, low: Lowering, source: Buffer, place: Index) -> Complex:
+        b = low.builder
+        value = b.load(source, place)
+        return b.compute("real", self.part, value), b.compute("imag", self.part, value)
+
+    def _scaled(self, low: Lowering, x: Complex, factor: float) -> Complex:
+        re, im = (low.builder.compute("multiply", self.part, u, _literal(self.part, factor)) for u in x)
+        return re, im
+
+    def _put_turned(self, low: Lowering, target: Buffer, place: Index, x: Complex, y: Complex) -> None:
+        """x + i y on the way back, x - i y on the way there."""
+        b = low.builder
+        signs = ("subtract", "add") if self.backward else ("add", "subtract")
+        re, im = b.compute(signs[0], self.part, x[0], y[1]), b.compute(signs[1], self.part, x[1], y[0])
+        b.store(target, place, b.compute("complex", target.type, re, im))
+
+    def _part(self, source: Storage, target: Storage, outer: int, half: int) -> None:
+        """From the transform of even elements + i odd elements to that of all."""
+        low = Lowering("parts", self.plan)
+        b, tables = low.builder, _Tables(low, self.part, False)
+        given, taken = low.buffer(source), low.buffer(target, True)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            row, piece = low.split_index(index, [outer, -(-(half + 1) // _PIECE)])
+            start = b.index("multiply", piece, _PIECE)
+            root = tables.root(2 * half, start)
+            base = b.index("multiply", row, half)
+            with low.loop(0, b.index("minimum", b.index("subtract", half + 1, start), _PIECE)) as (j, _):
+                k = b.index("add", start, j)
+                x = self._element(low, given, b.index("add", base, b.index("remainder", k, half)))
+                mirrored = b.index("remainder", b.index("subtract", half, k), half)
+                y = self._element(low, given, b.index("add", base, mirrored))
+                even, odd = self._halves(low, x, y)
+                turned = _times(low, odd, _times(low, root, tables.first_roots(2 * half, _PIECE, j)))
+                place = b.index("add", b.index("multiply", row, half + 1), k)
+                self._put_turned(low, taken, place, even, turned)
+        self.found.append(finished(low, outer * -(-(half + 1) // _PIECE), 16 * min(half + 1, _PIECE), [self.x]))
+
+    def _join(self, source: Storage, target: Storage, outer: int, half: int) -> None:
+        """From the transform of a real signal to that of even elements + i odd elements."""
+        low = Lowering("join", self.plan)
+        b, tables = low.builder, _Tables(low, self.part, True)
+        given, taken = low.buffer(source), low.buffer(target, True)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            row, piece = low.split_index(index, [outer, -(-half // _PIECE)])
+            start = b.index("multiply", piece, _PIECE)
+            root = tables.root(2 * half, start)
+            base = b.index("multiply", row, half + 1)
+            with low.loop(0, b.index("minimum", b.index("subtract", half, start), _PIECE)) as (j, _):
+                k = b.index("add", start, j)
+                x, y = (self._spectrum(low, given, base, place, half) for place in (k, b.index("subtract", half, k)))
+                even, odd = self._halves(low, x, y)
+                turned = _times(low, odd, _times(low, root, tables.first_roots(2 * half, _PIECE, j)))
+                self._put_turned(low, taken, b.index("add", b.index("multiply", row, half), k), even, turned)
+        self.found.append(finished(low, outer * -(-half // _PIECE), 16 * min(half, _PIECE), [self.x]))
+
+    def _spectrum(self, low: Lowering, source: Buffer, base: Index, k: Index, half: int) -> Complex:
+        """A coefficient of a real signal: the first and the last are real, whatever they hold."""
+        b = low.builder
+        re, im = self._element(low, source, b.index("add", base, k))
+        at = b.compute("remainder", "s64", _index(k), Literal("s64", half), index=True)
+        inside = b.compute("compare", "pred", at, Literal("s64", 0), direction="NE", compare_type="SIGNED")
+        return re, b.compute("select", self.part, inside, im, _literal(self.part, 0.0))
+
+    def _halves(self, low: Lowering, x: Complex, y: Complex) -> tuple[Complex, Complex]:
+        """Half of x plus, and of x minus, the conjugate of y."""
+        b = low.builder
+        x, y = self._scaled(low, x, 0.5), self._scaled(low, y, 0.5)
+        plus = b.compute("add", self.part, x[0], y[0]), b.compute("subtract", self.part, x[1], y[1])
+        minus = b.compute("subtract", self.part, x[0], y[0]), b.compute("add", self.part, x[1], y[1])
+        return plus, minus
+
+
+_PIECE = 256  # coefficients of a real signal that are done with one root of unity and its small neighbours
+
+
+class _Tables:
+    """Roots of unity, as constants that a kernel reads."""
+
+    def __init__(self, low: Lowering, part: str, backward: bool) -> None:
+        self.low, self.part, self.backward = low, part, backward
+        self._found: dict[Any, tuple[Buffer, Buffer]] = {}
+
+    def _table(self, key: Any, turns: np.ndarray[Any, Any]) -> tuple[Buffer, Buffer]:
+        """Of what `turns` are of a whole turn."""
+        if key not in self._found:
+            angles = (2 if self.backward else -2) * np.pi * turns
+            re, im = (self.low.buffer(_constant(f(angles), self.part)) for f in (np.cos, np.sin))
+            self._found[key] = re, im
+        return self._found[key]
+
+    def _at(self, table: tuple[Buffer, Buffer], place: Index) -> Complex:
+        b = self.low.builder
+        return b.load(table[0], place), b.load(table[1], place)
+
+    def root(self, n: int, power: Index) -> Complex:
+        """A power below n of the root of order n, from two tables of about sqrt(n)."""
+        step = 1 << (n.bit_length() // 2)
+        coarse = self._table(("coarse", n), np.arange(-(-n // step) + 1) * step / n)
+        fine = self._table(("fine", n), np.arange(step) / n)
+        b = self.low.builder
+        x = self._at(coarse, b.index("divide", power, step))
+        y = self._at(fine, b.index("remainder", power, step))
+
+        return _times(self.low, x, y)
+
+    def first_roots(self, n: int, count: int, power: Index) -> Complex:
+        return self._at(self._table(("first", n), np.arange(count) / n), power)
+
+
+def _times(low: Lowering, x: Complex, y: Complex) -> Complex:
+    kind = x[0].type
+
+    def multiply(u: Operand, v: Operand) -> Operand:
+        return low.builder.compute("multiply", kind, u, v)
+
+    re = low.builder.compute("subtract", kind, multiply(x[0], y[0]), multiply(x[1], y[1]))
+    return re, low.builder.compute("add", kind, multiply(x[0], y[1]), multiply(x[1], y[0]))
+
+
+def _constant(values: np.ndarray[Any, Any], part: str) -> Instruction:
+    kind = element_type(part)
+    attributes = movement.Constant(Constant(values.astype(kind.dtype)))
+    return Instruction(movement.constant, (), attributes, Shape(kind, values.shape))
+
+
+def _literal(part: str, value: float) -> Literal:
+    return Literal(part, float(element_type(part).dtype.type(value)))
+
+
+def _index(index: Index) -> Operand:
+    return Literal("s64", index) if isinstance(index, int) else index
+
+
+# --- the kernel of a dimension ----------------------------------------------------------------------------------------
+
+
+def _elements(part: str) -> tuple[int, int]:
+    """Of all lanes, and of the square."""
+    size = element_type(part).dtype.itemsize
+    return _BYTES // size, _SQUARE_BYTES // (2 * size)
+
+
+def _type(x: Storage) -> str:
+    return (x.shape if isinstance(x, Partial) else x.array_shape).element_type.name
+
+
+@functools.lru_cache(64)
+def _plan(n: int, radices: tuple[int, ...], width: int, part: str) -> tuple[Instruction, Instruction]:
+    """What the passes do, and their roots of unity."""
+    passes: list[tuple[int, ...]] = []
+    roots: list[np.ndarray[Any, Any]] = []
+    length, stride, place = n, width, 0
+    for radix in radices:
+        rest = length // radix
+        passes.append((radix, rest, stride, place))
+        roots.append(_roots(np.arange(rest)[:, None] * np.arange(1, radix) / length))
+        place, length, stride = place + roots[-1].size, rest, stride * radix
+    flat = np.concatenate([x.ravel() for x in roots]) if roots else np.zeros(1)
+    return _constant(np.array(passes or [(0,) * 4], np.int64), "s64"), _constant(flat, part)
+
+
+def _roots(turns: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Roots of unity, as pairs in a new last dimension; the turns are those of the way there."""
+    return np.stack([np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)], -1)
+
+
+@functools.lru_cache(64)
+def _turns(whole: int, n: int, columns: int, width: int, apart: bool, part: str, backward: bool) -> list[Instruction]:
+    """The roots for each row of each block of columns, and for the elements of a row; or for each row of each column,
+    where these are `apart`."""
+    step = 1 if apart else width
+    rows = _roots(np.arange(columns)[:, None] * step * np.arange(n) % whole / whole)
+    cells = _roots(np.arange(n)[:, None] * np.arange(width) * (not apart) % whole / whole)
+    sign = np.array([1, -1]) if backward else 1
+    return [_constant((rows * sign).ravel(), part), _constant(np.moveaxis(cells * sign, -1, 0).ravel(), part)]
+
+
+_NUMBERS = (
+    "n lanes width blocks middle length from_step to_step passes "
+    "source0 source1 source_lane target0 target1 target_lane "
+    "in_re in_im out_re out_im re im to_re to_im by_middle by_block"
+)
+
+
+@functools.cache
+def _driver(
+    part: str, kind: str, types: tuple[str, str], turns: tuple[bool, bool], is_column: bool, radices: tuple[int, ...]
+) -> Kernel:
+    """Reads blocks of lanes, transforms them and writes them; `turns` says where lanes are rows of the memory."""
+    b = panels.Numbers("fourier", _NUMBERS)
+    n = b.number
+    source, target = b.argument(types[0]), b.argument(types[1], True)
+    roots, plan, scale = b.argument(part), b.argument("s64"), b.argument(part)
+    more = [b.argument(part), b.argument(part)] if is_column else []
+    elements, room = _elements(part)
+    lanes = b.scratch(part, 4 * elements)
+    square = b.scratch(kind, room) if any(turns) else None
+    height = panel_routines.tile_rows()
+    turn = panel_routines.turn(128 if kind == "c128" else 64) if square is not None else ""
+    split, join = routines.split(part), routines.join(part, is_column)
+    words = [2 if type == part else 1 for type in types]
+    moved, copied = b.scratch(INDEX, len(routines.LANES)), b.scratch(INDEX, len(panel_routines.COPY))
+    passes = b.scratch(INDEX, len(routines.TRANSFORM))
+
+    def chunks(whole: Index, length: Index) -> Index:
+        return b.index("divide", b.sum(whole, b.index("subtract", length, 1)), length)
+
+    with b.loop(b.kernel.first, b.kernel.last) as (index, _):
+        outer, middle, block = b.split(index, n["middle"], n["blocks"])
+        first = b.times(block, n["width"])
+        count = b.index("minimum", b.index("subtract", n["lanes"], first), n["width"])
+        begin, end = (
+            b.sum(b.times(outer, n[f"{x}0"]), b.times(middle, n[f"{x}1"]), b.times(first, n[f"{x}_lane"]))
+            for x in ("source", "target")
+        )
+
+        @contextmanager
+        def pieces() -> Generator[tuple[Index, Index]]:
+            """Rows of lanes, as many at once as the square holds: the first, and how many."""
+            with b.loop(0, chunks(n["n"], n["length"]), sequential=True) as (chunk, _):
+                yield b.piece(chunk, n["length"], n["n"])
+
+        @contextmanager
+        def groups(size: Index) -> Generator[tuple[Index, Index]]:
+            """Of rows that are turned at once: the first, and how many are left."""
+            with b.loop(0, chunks(size, height), sequential=True) as (group, _):
+                yield b.times(group, height), b.index("subtract", size, b.times(group, height))
+
+        def at(name: str, row: Index = 0) -> Place:
+            return lanes, b.sum(n[name], b.times(row, n["width"]))
+
+        if turns[0]:
+            assert square is not None
+            with pieces() as (start, stop):
+                size = b.index("subtract", stop, start)
+                with groups(count) as (lane, left):
+                    place = b.times(b.sum(begin, b.times(lane, n["source_lane"]), start), words[0])
+                    panels.give(
+                        b, copied, panel_routines.COPY, steps=size, row=n["source_lane"], rows=left, pitch=n["width"]
+                    )
+                    b.call(turn, (square, lane), (source, place), (copied, 0))
+                panels.give(b, moved, routines.LANES, rows=size, step=n["width"], count=count, width=n["width"])
+                b.call(split, at("in_re", start), at("in_im", start), (square, 0), (moved, 0))
+        else:
+            panels.give(b, moved, routines.LANES, rows=n["n"], step=n["from_step"], count=count, width=n["width"])
+            b.call(split, at("in_re"), at("in_im"), (source, b.times(begin, words[0])), (moved, 0))
+        if radices:
+            panels.give(b, passes, routines.TRANSFORM, **{name: n[name] for name in routines.TRANSFORM})
+            b.call(routines.transform(part, radices), (lanes, 0), (roots, 0), (plan, 0), (passes, 0))
+        if turns[1]:
+            assert square is not None
+            with pieces() as (start, stop):
+                size = b.index("subtract", stop, start)
+                panels.give(b, moved, routines.LANES, rows=size, step=n["width"], count=count, width=n["width"])
+                b.call(join, at("out_re", start), at("out_im", start), (square, 0), (scale, 0), (moved, 0))
+                rest = b.times(b.index("divide", size, height), height)
+                with groups(rest) as (row, left):
+                    place = b.times(b.sum(end, start, row), words[1])
+                    panels.give(
+                        b, copied, panel_routines.COPY, steps=count, row=n["width"], rows=left, pitch=n["target_lane"]
+                    )
+                    b.call(turn, (target, place), (square, b.times(row, n["width"])), (copied, 0))
+                with b.loop(0, count) as (lane, _), b.loop(rest, size) as (row, _):
+                    value = b.load(square, b.sum(b.times(row, n["width"]), lane))
+                    place = b.sum(end, b.times(lane, n["target_lane"]), start, row)
+                    if types[1] == kind:
+                        b.store(target, place, value)
+                    else:
+                        b.store(target, b.times(place, 2), b.compute("real", part, value))
+                        b.store(target, b.sum(b.times(place, 2), 1), b.compute("imag", part, value))
+        else:
+            column = b.sum(b.times(middle, n["by_middle"]), b.times(block, n["by_block"]))
+            places = [(more[0], b.times(column, n["n"], 2)), (more[1], 0)] if is_column else []
+            panels.give(b, moved, routines.LANES, rows=n["n"], step=n["to_step"], count=count, width=n["width"])
+            b.call(
+                join,
+                *(at("out_re"), at("out_im"), (target, b.times(end, words[1])), (scale, 0), *places, (moved, 0)),
+            )
+    return b.kernel

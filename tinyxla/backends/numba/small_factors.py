@@ -1,0 +1,271 @@
+"""Factors of many small matrices, and triangular systems with them: several matrices side by side.
+
+A kernel copies as many matrices as a vector has lanes to an array [element, lane], works there with a loop over the
+lanes innermost, and copies what it has made back. So an element costs a vector operation for all of them, where a call
+of LAPACK takes longer to begin than it computes. Rows are exchanged by choosing, lane by lane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from tinyxla.backends.numba import panel_routines as routines
+from tinyxla.backends.numba.axes import finished
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand
+from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Storage
+from tinyxla.backends.numba.native import vector_bytes
+from tinyxla.compiler.fusion import Plan
+from tinyxla.hlo import Instruction
+from tinyxla.ops.linear_algebra import TriangularSolve
+
+_MANY = 8  # matrices
+_LARGEST = 32  # rows or columns
+_SCRATCH = 200 * 1024  # bytes
+_BYTES = {"f32": 4, "f64": 8, "s32": 4}
+
+
+def supports(x: Instruction) -> bool:
+    """Whether an op on matrices has enough of them, which are small."""
+    shapes = [o.array_shape for o in x.operands]
+    kind = shapes[0].element_type.name
+    *batch, rows, columns = shapes[0].dimensions
+    if kind not in ("f32", "f64") or math.prod(batch) < _MANY or max(rows, columns) > _LARGEST:
+        return False
+    held = sum(math.prod(shape.dimensions[-2:]) for shape in shapes) + 2 * rows + 2
+    return held * _width(kind) * _BYTES[kind] <= _SCRATCH
+
+
+def _width(kind: str) -> int:
+    return max(vector_bytes() // _BYTES[kind], routines.tile_rows())
+
+
+class _Lanes:
+    """Emits the kernel of one instruction."""
+
+    def __init__(self, x: Instruction, plan: Plan, results: list[Instruction]) -> None:
+        self.x = x
+        self.low = Lowering(x.op.name.replace("-", "_"), plan, results)
+        self.b = self.low.builder
+        self.kind = x.operands[0].array_shape.element_type.name
+        *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
+        self.batch, self.width = math.prod(batch), _width(self.kind)
+        self.lengths = self.b.scratch(INDEX, len(routines.COPY))
+        self.first: Index = 0
+        self.count: Index = 0
+
+    def kernel(self, work: int, body: Callable[[], None]) -> list[LoweredKernel]:
+        """`work` is that of a matrix."""
+        with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (index, _):
+            self.first = self.b.index("multiply", index, self.width)
+            self.count = self.b.index("minimum", self.b.index("subtract", self.batch, self.first), self.width)
+            body()
+        return [finished(self.low, -(-self.batch // self.width), 2 * work, [self.x])]
+
+    # --- memory
+
+    def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], **numbers: Index) -> None:
+        for k, name in enumerate(routines.COPY):
+            number = numbers[name]
+            self.b.store(self.lengths, k, Literal(INDEX, number) if isinstance(number, int) else number)
+        self.b.call(routines.turn(8 * _BYTES[to[0].type]), to, source, (self.lengths, 0))
+
+    @contextmanager
+    def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
+        """Of as many as are turned at once: the first, and how many are left."""
+        b, height = self.b, routines.tile_rows()
+        count = b.index("divide", b.index("add", size, height - 1), height)
+        with self.low.loop(0, count, sequential=True) as (group, _):
+            start = b.index("multiply", group, height)
+            yield start, b.index("subtract", size, start)
+
+    def read(self, x: Storage, size: int, written: bool = False) -> Buffer:
+        """So many elements of each matrix, as lanes; `written` says that they are in a result's memory."""
+        b, source = self.b, self.low.buffer(x, written)
+        lanes = b.scratch(source.type, size * self.width)
+        with self._groups(self.count) as (lane, left):
+            place = b.index("multiply", b.index("add", self.first, lane), size)
+            self._turn((lanes, lane), (source, place), steps=size, row=size, rows=left, pitch=self.width)
+        return lanes
+
+    def write(self, lanes: Buffer, x: Storage, size: int) -> None:
+        b, target, height = self.b, self.low.buffer(x, True), routines.tile_rows()
+        whole = size // height * height
+        begin = b.index("multiply", self.first, size)
+        with self._groups(whole) as (element, left):
+            source = lanes, b.index("multiply", element, self.width)
+            to = target, b.index("add", begin, element)
+            self._turn(to, source, steps=self.count, row=self.width, rows=left, pitch=size)
+        with self.low.loop(0, self.count) as (lane, _), self.low.loop(whole, size) as (element, _):
+            value = b.load(lanes, b.index("add", b.index("multiply", element, self.width), lane))
+            b.store(target, b.index("add", begin, b.index("add", b.index("multiply", lane, size), element)), value)
+
+    # --- arithmetic
+
+    @contextmanager
+    def each(self, start: Index, stop: Index) -> Generator[Index]:
+        with self.low.loop(start, stop, sequential=True) as (k, _):
+            yield k
+
+    @contextmanager
+    def lanes(self) -> Generator[Callable[[Buffer, Index], Operand]]:
+        """A loop over lanes; gives what loads one of an element."""
+        with self.low.loop(0, self.width) as (lane, _):
+            self._lane = lane
+            yield self.load
+
+    def place(self, element: Index) -> Index:
+        return self.b.index("add", self.b.index("multiply", element, self.width), self._lane)
+
+    def load(self, lanes: Buffer, element: Index) -> Operand:
+        return self.b.load(lanes, self.place(element))
+
+    def store(self, lanes: Buffer, element: Index, value: Operand) -> None:
+        self.b.store(lanes, self.place(element), value)
+
+    def compute(self, op: str, *operands: Operand) -> Operand:
+        return self.b.compute(op, self.kind, *operands)
+
+    def compare(self, direction: str, x: Operand, y: Operand) -> Operand:
+        how = "FLOAT" if x.type == self.kind else "SIGNED"
+        return self.b.compute("compare", "pred", x, y, direction=direction, compare_type=how)
+
+    def choose(self, condition: Operand, x: Operand, y: Operand) -> Operand:
+        return self.b.compute("select", x.type, condition, x, y)
+
+    def literal(self, value: float) -> Literal:
+        return Literal(self.kind, value)
+
+    def at(self, row: Index, pitch: int, column: Index) -> Index:
+        return self.b.index("add", self.b.index("multiply", row, pitch), column)
+
+    def subtract_product(self, lanes: Buffer, element: Index, x: Operand, y: Operand) -> None:
+        product = self.compute("multiply", x, y)
+        self.store(lanes, element, self.compute("subtract", self.load(lanes, element), product))
+
+
+def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
+    """In place; the other triangle becomes zero, and all of a matrix that is not positive definite NaN."""
+    m, lower = _Lanes(x, plan, [x]), x.attributes.lower
+    n = m.rows
+
+    def at(row: Index, column: Index) -> Index:
+        return m.at(row, n, column) if lower else m.at(column, n, row)
+
+    def body() -> None:
+        a = m.read(x, n * n, written=True)
+        inverse = m.b.scratch(m.kind, m.width)
+        with m.each(0, n) as j:
+            after = m.b.index("add", j, 1)
+            with m.lanes() as load:
+                pivot = load(a, at(j, j))
+                root = m.choose(m.compare("GT", pivot, m.literal(0.0)), m.compute("sqrt", pivot), m.literal(math.nan))
+                m.store(a, at(j, j), root)
+                m.store(inverse, 0, m.compute("divide", m.literal(1.0), root))
+            with m.each(after, n) as i, m.lanes() as load:
+                m.store(a, at(i, j), m.compute("multiply", load(a, at(i, j)), load(inverse, 0)))
+            with m.each(after, n) as k, m.each(k, n) as i, m.lanes() as load:
+                m.subtract_product(a, at(i, k), load(a, at(i, j)), load(a, at(k, j)))
+        with m.each(0, n * n - 1) as element, m.lanes() as load:  # NaN has come to the last one, if there was any
+            last = load(a, n * n - 1)
+            failed = m.compare("NE", last, last)
+            m.store(a, element, m.choose(failed, m.literal(math.nan), load(a, element)))
+        with m.each(0, n) as i, m.each(0, i) as j, m.lanes():
+            m.store(a, at(j, i), m.literal(0.0))
+        m.write(a, x, n * n)
+
+    return m.kernel(n**3, body)
+
+
+def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[LoweredKernel]:
+    """Factors, pivots and the permutation of rows, as far as they are taken."""
+    m = _Lanes(x, plan, [*results.values()])
+    rows, columns = m.rows, m.columns
+    steps = min(rows, columns)
+
+    def exchange(lanes: Buffer, hit: Operand, i: Index, k: Index) -> None:
+        one, other = m.load(lanes, i), m.load(lanes, k)
+        m.store(lanes, i, m.choose(hit, other, one))
+        m.store(lanes, k, m.choose(hit, one, other))
+
+    def body() -> None:
+        a = m.read(x.operands[0], rows * columns)
+        largest, where = m.b.scratch(m.kind, m.width), m.b.scratch("s32", m.width)
+        pivots, order = m.b.scratch("s32", steps * m.width), m.b.scratch("s32", rows * m.width)
+        with m.each(0, rows) as i, m.lanes():
+            m.store(order, i, m.b.compute("convert", "s32", _index(i)))
+        with m.each(0, steps) as k:
+            number = m.b.compute("convert", "s32", _index(k))
+            after = m.b.index("add", k, 1)
+            with m.lanes() as load:
+                m.store(largest, 0, m.compute("abs", load(a, m.at(k, columns, k))))
+                m.store(where, 0, number)
+            with m.each(after, rows) as i:
+                row = m.b.compute("convert", "s32", _index(i))
+                with m.lanes() as load:
+                    size = m.compute("abs", load(a, m.at(i, columns, k)))
+                    better = m.compare("GT", size, load(largest, 0))
+                    m.store(where, 0, m.choose(better, row, load(where, 0)))
+                    m.store(largest, 0, m.choose(better, size, load(largest, 0)))
+            with m.lanes() as load:
+                m.store(pivots, k, load(where, 0))
+            with m.each(after, rows) as i:
+                row = m.b.compute("convert", "s32", _index(i))
+                with m.lanes() as load:
+                    exchange(order, m.compare("EQ", load(where, 0), row), i, k)
+                with m.each(0, columns) as j, m.lanes() as load:
+                    exchange(a, m.compare("EQ", load(where, 0), row), m.at(i, columns, j), m.at(k, columns, j))
+            with m.each(after, rows) as i:
+                with m.lanes() as load:
+                    pivot, value = load(a, m.at(k, columns, k)), load(a, m.at(i, columns, k))
+                    is_zero = m.compare("EQ", pivot, m.literal(0.0))
+                    m.store(a, m.at(i, columns, k), m.choose(is_zero, value, m.compute("divide", value, pivot)))
+                with m.each(after, columns) as j, m.lanes() as load:
+                    factors = load(a, m.at(i, columns, k)), load(a, m.at(k, columns, j))
+                    m.subtract_product(a, m.at(i, columns, j), *factors)
+        for result, lanes, size in ((0, a, rows * columns), (1, pivots, steps), (2, order, rows)):
+            if result in results:
+                m.write(lanes, results[result], size)
+
+    return m.kernel(rows * columns * steps, body)
+
+
+def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:
+    """In place of the right-hand sides: each unknown by those before it."""
+    options = TriangularSolve(*x.attributes)
+    m = _Lanes(x, plan, [x])
+    n = m.rows
+    *_, rows, columns = x.array_shape.dimensions
+    turned = (options.transpose_a != "NO_TRANSPOSE") == options.left_side
+    forward = options.lower != turned
+    sides = columns if options.left_side else rows
+
+    def coefficient(i: Index, k: Index) -> Index:
+        return m.at(k, n, i) if turned else m.at(i, n, k)
+
+    def unknown(i: Index, side: Index) -> Index:
+        return m.at(i, columns, side) if options.left_side else m.at(side, columns, i)
+
+    def number(step: Index) -> Index:
+        return step if forward else m.b.index("subtract", n - 1, step)
+
+    def body() -> None:
+        a, b = m.read(x.operands[0], n * n), m.read(x, rows * columns, written=True)
+        with m.each(0, n) as step:
+            i = number(step)
+            with m.each(0, step) as before:
+                k = number(before)
+                with m.each(0, sides) as side, m.lanes() as load:
+                    m.subtract_product(b, unknown(i, side), load(a, coefficient(i, k)), load(b, unknown(k, side)))
+            if not options.unit_diagonal:
+                with m.each(0, sides) as side, m.lanes() as load:
+                    value = m.compute("divide", load(b, unknown(i, side)), load(a, coefficient(i, i)))
+                    m.store(b, unknown(i, side), value)
+        m.write(b, x, rows * columns)
+
+    return m.kernel(n * n * sides, body)
+
+
+def _index(index: Index) -> Operand:
+    return Literal(INDEX, index) if isinstance(index, int) else index
