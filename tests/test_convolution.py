@@ -16,13 +16,16 @@ import xla_oracle
 import tinyxla
 from tinyxla import lax
 from tinyxla.backends.numba import convolution as nests
-from tinyxla.backends.numba import runtime
+from tinyxla.backends.numba.blocks import build_program
+from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.ops import Sample, elementwise
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution, convolution, labels_of
 from tinyxla.shapes import WindowDimension, element_type
 from tinyxla.text import print_module
+from tinyxla.threads import num_threads
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -101,10 +104,10 @@ def test_compiled(generator: np.random.Generator, part: int) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_compiled_by_tiles(generator: np.random.Generator, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the BLAS gets, in tiles so small that all have several."""
-    monkeypatch.setattr(nests, "_TILE_BYTES", 1 << 12)
-    monkeypatch.setattr(nests, "_MOST_TERMS", 24)
-    for dtype in (np.float32, np.float64, np.complex64, np.float16):
+    """Products, in tiles so small that all have several."""
+    for name, most in (("_MOST_PLACES", 20), ("_LEAST_PLACES", 10), ("_MOST_TERMS", 24)):
+        monkeypatch.setattr(nests, name, most)
+    for dtype in (np.float32, np.float64, np.float16):
         op_checks.check_compiled(tinyxla.jit, convolution, random_sample(generator, dtype, features=5))
 
 
@@ -147,9 +150,9 @@ def test_larger_ones(generator: np.random.Generator, layout: str) -> None:
 
     compiled = tinyxla.jit(all_of)
     assert "host call" not in compiled.lower(x, y).compile().as_text()
-    with runtime.threads(1):
+    with num_threads(1):
         alone = [z.numpy() for z in compiled(x, y)]
-    with runtime.threads(3):
+    with num_threads(3):
         found = [z.numpy() for z in compiled(x, y)]
     op_checks.assert_equal(found, alone, layout)
     for a, b in zip(found, jax.jit(expected_of)(x, y), strict=True):
@@ -159,13 +162,15 @@ def test_larger_ones(generator: np.random.Generator, layout: str) -> None:
 def test_the_printed_kernel(generator: np.random.Generator) -> None:
     """As Python it computes the same, products of matrices included."""
     x, y = (generator.normal(size=shape).astype(np.float32) for shape in ((2, 6, 5, 4), (3, 2, 4, 8)))
-    compiled = tinyxla.jit(lambda x, y: lax.conv_general_dilated(x, y, (1, 2), "VALID", dimension_numbers=LAST))
-    (kernel,) = compiled.lower(x, y).compile().kernels
+    attributes = Convolution((WindowDimension(3), WindowDimension(2, 2)), labels_of("b01f_01io->b01f"))._asdict()
+    graph = op_checks.graph_of(convolution, Sample((x, y), attributes))
+    (step,) = build_program(graph)[0].steps
+    assert isinstance(step.work, LoweredKernel)
     names: dict[str, Any] = {}
-    exec(kernel.source, names)
-    expected = compiled(x, y).numpy()
+    exec(print_python(step.work.kernel), names)
+    expected = convolution.evaluate(x, y, **attributes)
     found = np.full(expected.size, np.nan, np.float32)
-    names[kernel.name](x.ravel(), y.ravel(), found, 0, kernel.extent)
+    names[step.work.kernel.name](x.ravel(), y.ravel(), found, 0, step.work.extent, *step.work.numbers)
     np.testing.assert_allclose(found.reshape(expected.shape), expected, 1e-4, 1e-4)
 
 
@@ -364,3 +369,137 @@ THREE = WindowDimension(3)
 def test_errors(call: Callable[[], Any], error: type[TinyxlaError], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+# --- what is made of results ------------------------------------------------------------------------------------------
+
+
+def _numbers(*shapes: tuple[int, ...]) -> list[NumPyArray]:
+    random = np.random.default_rng(3)
+    return [random.normal(size=shape).astype(np.float32) for shape in shapes]
+
+
+def _convolved(ns: Any, x: Any, y: Any, **how: Any) -> Any:
+    how = {"padding": "VALID", **how}
+    strides = how.pop("strides", (1, 1))
+    return ns.lax.conv_general_dilated(x, y, strides, **how, dimension_numbers=LAST)
+
+
+EPILOGUES: dict[str, tuple[int, Callable[..., Any], list[NumPyArray]]] = {
+    "bias and relu": (
+        1,
+        lambda ns, x, y, b: ns.nn.relu(_convolved(ns, x, y) + b),
+        _numbers((2, 9, 20, 5), (3, 3, 5, 24), (24,)),
+    ),
+    "many features": (
+        1,
+        lambda ns, x, y, b: ns.numpy.tanh(_convolved(ns, x, y) * b),
+        _numbers((1, 5, 4, 3), (2, 2, 3, 150), (150,)),
+    ),
+    "padded": (
+        2,
+        lambda ns, x, y: ns.nn.relu(_convolved(ns, x, y, padding="SAME")),
+        _numbers((2, 9, 9, 8), (3, 3, 8, 16)),
+    ),
+    "added to the input": (
+        1,
+        lambda ns, x, y: ns.numpy.exp(x[:, :-2, :-2] + _convolved(ns, x, y)),
+        _numbers((2, 9, 9, 8), (3, 3, 8, 8)),
+    ),
+    "holes": (
+        4,
+        lambda ns, x, y, b: ns.nn.relu(_convolved(ns, x, y, padding=((0, 0), (0, 0)), lhs_dilation=(2, 2)) - b),
+        _numbers((2, 5, 4, 8), (3, 3, 8, 8), (2, 7, 5, 8)),
+    ),
+    "several results": (
+        1,
+        lambda ns, x, y: (lambda z: (ns.numpy.sin(z), z > 0))(_convolved(ns, x, y)),
+        _numbers((2, 9, 9, 8), (3, 3, 8, 8)),
+    ),
+    "few places and many terms": (
+        3,
+        lambda ns, x, y: 2 * _convolved(ns, x, y),
+        _numbers((1, 3, 3, 700), (2, 2, 700, 8)),
+    ),
+    "also the result itself": (
+        2,
+        lambda ns, x, y: (lambda z: (ns.numpy.sin(z), z))(_convolved(ns, x, y)),
+        _numbers((2, 9, 9, 8), (3, 3, 8, 8)),
+    ),
+    "minus a mean of it": (
+        3,
+        lambda ns, x, y: (lambda z: z - ns.numpy.mean(z))(_convolved(ns, x, y)),
+        _numbers((2, 40, 40, 8), (3, 3, 8, 8)),
+    ),
+    "moved": (
+        2,
+        lambda ns, x, y: _convolved(ns, x, y)[:, ::-1] + 1,
+        _numbers((2, 9, 9, 8), (3, 3, 8, 8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_what_is_made_of_a_result_is_made_with_it(name: str) -> None:
+    """The number of kernels, and the same values as JAX's with any number of threads."""
+    most, function, operands = EPILOGUES[name]
+    compiled = tinyxla.jit(lambda *x: function(tinyxla, *x))
+    assert len(compiled.lower(*operands).compile().kernels) <= most
+    expected = jax.tree.leaves(jax.jit(lambda *x: function(jax, *x))(*operands))
+    for threads in (1, 3):
+        with num_threads(threads):
+            found = jax.tree.leaves(compiled(*operands), is_leaf=lambda x: hasattr(x, "numpy"))
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), b, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("places", [1, 7, 100, 300])
+@pytest.mark.parametrize("features", [4, 15, 16, 33, 64, 65, 200])
+def test_tiles_of_all_widths(places: int, features: int) -> None:
+    """Rows and columns that do not fill the last tile, and terms that do not fill the last part of the sum."""
+    x, y = (x / 10 for x in _numbers((1, places + 1, 260), (2, 260, features)))
+    attributes = Convolution((WindowDimension(2),), labels_of("b0f_0io->b0f"))._asdict()
+    for dtype in (np.float32, np.float64):
+        op_checks.check_compiled(tinyxla.jit, convolution, Sample((x.astype(dtype), y.astype(dtype)), attributes))
+
+
+@pytest.mark.parametrize("layout", ["bf01_oi01->bf01", "b01f_01io->b01f", "1bf0_o1i0->f0b1"])
+def test_few_features_of_many(generator: np.random.Generator, layout: str) -> None:
+    """Without strides: with holes in the input or in the window, and with padding of any kind."""
+    labels = labels_of(layout)
+    for apart in (1, 1, 2, 3):
+        window = tuple(
+            WindowDimension(
+                size=int(generator.integers(1, 5)),
+                padding_low=int(generator.integers(-1, 5)),
+                padding_high=int(generator.integers(-1, 5)),
+                window_dilation=int(generator.integers(1, 3)) if apart == 1 else 1,
+                base_dilation=apart,
+            )
+            for _ in range(2)
+        )
+        features, channels = int(generator.integers(1, 4)), int(generator.integers(16, 20))
+        sizes = ((2, channels, 5, 6), (features, channels, *(w.size for w in window)))
+        x, y = (
+            generator.normal(size=tuple(n for _, n in sorted(zip(spec, shape, strict=True)))) / 4
+            for spec, shape in zip((labels.lhs_spec, labels.rhs_spec), sizes, strict=True)
+        )
+        attributes = Convolution(window, labels)._asdict()
+        for dtype in (np.float32, np.float64):
+            op_checks.check_compiled(tinyxla.jit, convolution, Sample((x.astype(dtype), y.astype(dtype)), attributes))
+
+
+@pytest.mark.parametrize("channels", [4, 5, 16, 70, 130])
+def test_depthwise(channels: int) -> None:
+    """Value and both cotangents, with and without strides."""
+    x, y = _numbers((2, 9, 8, channels), (3, 3, 1, channels))
+    for strides in ((1, 1), (2, 2)):
+
+        def total(ns: Any, x: Any, y: Any, strides: Any = strides) -> Any:
+            found = _convolved(ns, x, y, strides=strides, padding="SAME", feature_group_count=channels)
+            return ns.numpy.sum(found**3)
+
+        found = tinyxla.jit(tinyxla.value_and_grad(lambda x, y: total(tinyxla, x, y), (0, 1)))(x, y)
+        expected = jax.jit(jax.value_and_grad(lambda x, y: total(jax, x, y), (0, 1)))(x, y)
+        for a, b in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
+            np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))

@@ -44,7 +44,7 @@ def compiled(op: Any, operands: tuple[Any, ...], attributes: dict[str, Any]) -> 
         lambda *x: op_checks.on_arrays(op, Sample(operands, attributes))(*x), list(map(Shape.of, operands)), "windows"
     )
     made = CompiledModule(Module("windows", graph[0]))
-    assert "host call" not in made.as_text()
+    assert "host call" not in made.report().text()
     return [np.asarray(x) for x in made(list(operands))]
 
 
@@ -598,3 +598,53 @@ def test_shape_tuple() -> None:
     for window, strides, padding, base, holes in POOLS:
         expected = lax.reduce_window(np.zeros((4, 5)), 0, lax.add, window, strides, padding, base, holes).shape
         assert lax.reduce_window_shape_tuple((4, 5), window, strides, padding, base, holes) == expected
+
+
+# --- kernels for windows of different sizes ---------------------------------------------------------------------------
+
+LONG = [(60,), (100, 9), (9, 100), (3, 60, 70), (2, 30, 31, 5)]
+
+
+@pytest.mark.parametrize("shape", LONG)
+@pytest.mark.parametrize("name", ["add", "maximum"])
+def test_long_windows_against_jax(random: np.random.Generator, shape: tuple[int, ...], name: str) -> None:
+    """Windows of many elements, put together from shorter ones: of all sizes, with strides and with any padding."""
+    x = random.integers(-100, 100, shape).astype(np.int32)
+    for _ in range(4):
+        sizes = tuple(int(random.integers(1, max(2, n))) for n in shape)
+        strides = tuple(int(random.integers(1, 4)) for _ in shape)
+        padding = tuple((int(random.integers(0, n)), int(random.integers(0, n))) for n in sizes)
+
+        def pooled(ns: Any, x: Any, how: Any = (sizes, strides, padding)) -> Any:
+            start, fold = (0, ns.lax.add) if name == "add" else (-1000, ns.lax.max)
+            return ns.lax.reduce_window(x, np.int32(start), fold, *how)
+
+        found = tx.jit(lambda x: pooled(tx, x))(x)
+        np.testing.assert_array_equal(found.numpy(), jax.jit(lambda x: pooled(jax, x))(x), f"{sizes} {strides}")
+
+
+def test_windows_of_many_elements_in_several_parts(random: np.random.Generator) -> None:
+    x = random.normal(size=(2, 9000)).astype(np.float32)
+    for size in (17, 100, 1023, 4096, 8000):
+        found = tx.jit(lambda x, size=size: lax.reduce_window(x, -np.inf, lax.max, (1, size), (1, 1), "SAME"))(x)
+        expected = jax.lax.reduce_window(x, -np.inf, jax.lax.max, (1, size), (1, 1), "SAME")
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_of_one_element_move_data(random: np.random.Generator, seed: int) -> None:
+    """Over an array with holes as long as the window, as in the gradient of an average pool."""
+    for _ in range(5):
+        shape = tuple(int(n) for n in random.integers(1, 7, int(random.integers(1, 4))))
+        x = random.normal(size=shape).astype(np.float32)
+        apart = tuple(int(n) for n in random.integers(1, 5, len(shape)))
+        window = tuple(int(random.integers(1, n + 1)) for n in apart)
+        strides = tuple(int(n) for n in random.integers(1, 3, len(shape)))
+        padding = tuple((int(random.integers(0, 4)), int(random.integers(0, 4))) for _ in shape)
+
+        def pooled(ns: Any, x: Any, how: Any = (window, strides, padding, apart)) -> Any:
+            return ns.lax.reduce_window(x, np.float32(0), ns.lax.add, *how)
+
+        compiled = tx.jit(lambda x: pooled(tx, x))
+        assert "windows" not in [kernel.name for kernel in compiled.lower(x).compile().kernels]
+        np.testing.assert_array_equal(compiled(x).numpy(), jax.jit(lambda x: pooled(jax, x))(x), f"{window} {apart}")

@@ -1,20 +1,24 @@
 """Convolutions made simple, as a pass from graph to graph. What is left of them afterwards has nothing but strides,
-distances between elements of the window, and groups, so that every index is a sum of multiples of loop indices:
+distances between elements of the window or holes in the input, and groups, so that every index is a sum of multiples
+of loop indices:
 
-- padding and holes in the input are made explicit by a `pad`, which fuses with what made the input;
+- padding is made explicit by a `pad`, which fuses with what made the input; and so are holes in the input, unless there
+  are neither strides nor distances: a transposed convolution, and the gradient of one with strides, keep theirs, and
+  no product with a hole is computed (`is_simple` says how far the input is padded then);
 - a window that is reversed becomes a `reverse` of the kernel;
 - narrow types are widened to what products of them are summed in;
-- holes in the input without strides - a transposed convolution, and the gradient of one with strides - are no holes at
-  all, but a convolution for each residue of the result's index by the distance of elements, with every so-many-th
-  element of the kernel. All of these are one convolution, whose output features are those of all residues;
-- windows that do not overlap, those of one element and those that have one place only among them, are matrix products.
+- few features of the result are sums of products of each element with the whole kernel: a matrix product, and then sums
+  of parts of it that lie apart as the window's elements do, which are loops over places;
+- windows of one element, and those that have one place only, are matrix products; so are others that do not overlap, of
+  types that kernels of convolutions do not have. Holes in the input of those of one element are holes in the result.
 
-The kernel's dimensions are put in the order of the input's, and its output features first or last, where they are not,
-since kernels want to be matrices (see the backend).
+Of what is close to a matrix product, features are put last in the kernel and in the result, where they are not: they
+are what vectors are made of (see the backend).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +31,10 @@ from tinyxla.shapes import WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 
 Ints = tuple[int, ...]
+
+FEW = 4  # features or terms
+SHORT = 16  # iterations of a loop
+PRODUCTS = ("f32", "f64")  # types of which the backend makes products
 
 
 def canonicalize_convolutions(computation: Computation) -> Computation:
@@ -57,12 +65,13 @@ class _Convolution:
         self.lhs, self.rhs = (self._converted(x, wide) for x in (self.lhs, self.rhs))
         self.dims = self.dims._replace(preferred_element_type=None, operand_precision=())
         self._turn()
-        residues = self._without_holes()
+        holes = self._holes_of_the_result()
         self._pad()
-        found = self._product() if self._is_product() else self._plain()
-        for d, (count, size) in residues.items():
-            found = self._interleaved(found, d, count, size)
-        return self._converted(found, kind)
+        if self._is_product():
+            found = self._product()
+        else:
+            found = self._by_elements() if self._has_few_features() else self._plain()
+        return self._converted(self._padded(found, holes), kind)
 
     def _converted(self, x: Instruction, kind: object) -> Instruction:
         if x.array_shape.element_type is kind:
@@ -80,61 +89,36 @@ class _Convolution:
             self.rhs = self.rewriter.emit(movement.reverse, self.rhs, dimensions=turned)
         self.dims = self.dims._replace(window=tuple(w._replace(window_reversal=False) for w in window))
 
-    def _without_holes(self) -> dict[int, tuple[int, int]]:
-        """Turn holes into output features; for each spatial dimension the number of residues and the result's size."""
-        found: dict[int, tuple[int, int]] = {}
-        labels = self.dims.dim_labels
-        for d, w in enumerate(self.dims.window):
-            if w.base_dilation == 1 or w.stride > 1 or w.window_dilation > 1:
-                continue
-            count, dim = w.base_dilation, labels.rhs_spec[2 + d]
-            places = self._size(self.lhs, labels.lhs_spec[2 + d])
-            positions = w.positions(places)
-            first, last = -(w.padding_low // count), (w.size - 1 + count - 1 - w.padding_low) // count
-            size = last - first + 1
-            low = count - 1 - w.padding_low % count
-            split = self._padded(self.rhs, {dim: (low, size * count - low - w.size, 0)})
-            out = labels.rhs_spec[0]
-            sizes = split.array_shape.dimensions
-            split = self.rewriter.emit(movement.reshape, split, sizes=(*sizes[:dim], size, count, *sizes[dim + 1 :]))
-            split = self.rewriter.emit(movement.reverse, split, dimensions=(dim + 1,))
-            self.rhs = self._joined(split, dim + 1, out + (out > dim))
-            wanted = -(-positions // count)
-            high = wanted + size - 1 - places + first
-            window = list(self.dims.window)
-            window[d] = WindowDimension(size, 1, -first, high)
-            self.dims = self.dims._replace(window=tuple(window))
-            found[d] = (count, positions)
-        return dict(reversed(found.items()))
-
-    def _joined(self, x: Instruction, axis: int, into: int) -> Instruction:
-        """x with one dimension as the inner part of another."""
-        order = [k for k in range(x.array_shape.rank) if k != axis]
-        at = order.index(into)
-        order.insert(at + 1, axis)
-        moved = self.rewriter.emit(movement.transpose, x, permutation=tuple(order))
-        sizes = moved.array_shape.dimensions
-        return self.rewriter.emit(
-            movement.reshape, moved, sizes=(*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :])
-        )
-
-    def _interleaved(self, x: Instruction, d: int, count: int, size: int) -> Instruction:
-        """The inverse: output features of residues as places in dimension d, of which so many are kept."""
-        labels = self.dims.dim_labels
-        feature, dim = labels.out_spec[1], labels.out_spec[2 + d]
-        sizes = x.array_shape.dimensions
-        split = self.rewriter.emit(
-            movement.reshape, x, sizes=(*sizes[:feature], sizes[feature] // count, count, *sizes[feature + 1 :])
-        )
-        whole = self._joined(split, feature + 1, dim + (dim > feature))
-        return self._sliced(whole, {dim: (size, 1)})
+    def _holes_of_the_result(self) -> dict[int, tuple[int, int, int]]:
+        """Leave holes in the input away where they are also holes in the result; gives how that is then padded."""
+        found: dict[int, tuple[int, int, int]] = {}
+        window = list(self.dims.window)
+        for d, w in enumerate(window):
+            if w.size == w.stride == 1 and w.base_dilation > 1:
+                found[self.dims.dim_labels.out_spec[2 + d]] = (w.padding_low, w.padding_high, w.base_dilation - 1)
+                window[d] = WindowDimension(1)
+        self.dims = self.dims._replace(window=tuple(window))
+        return found
 
     def _padded(self, x: Instruction, config: dict[int, tuple[int, int, int]]) -> Instruction:
-        if all(c == (0, 0, 0) for c in config.values()):
+        """x padded with zeros. A few elements inside of the last dimension that is padded become part of it, so that
+        loops along it are long."""
+        config = {d: c for d, c in config.items() if c != (0, 0, 0)}
+        if not config:
             return x
-        zero = self.rewriter.emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
+        emit, sizes, last = self.rewriter.emit, x.array_shape.dimensions, max(config)
+        inside = math.prod(sizes[last + 1 :])
+        low, high, interior = config[last]
+        if 1 < inside < SHORT and not interior:
+            x = emit(movement.reshape, x, sizes=(*sizes[:last], sizes[last] * inside))
+            config[last] = (low * inside, high * inside, 0)
+        zero = emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
         whole = tuple(config.get(d, (0, 0, 0)) for d in range(x.array_shape.rank))
-        return self.rewriter.emit(movement.pad, x, zero, padding_config=whole)
+        found = emit(movement.pad, x, zero, padding_config=whole)
+        if x.array_shape.rank == len(sizes):
+            return found
+        *outer, joined = found.array_shape.dimensions
+        return emit(movement.reshape, found, sizes=(*outer, joined // inside, *sizes[last + 1 :]))
 
     def _sliced(self, x: Instruction, limits: dict[int, tuple[int, int]]) -> Instruction:
         """From the start to a limit with a stride, for some dimensions."""
@@ -151,13 +135,23 @@ class _Convolution:
         )
 
     def _pad(self) -> None:
-        """Make holes and padding explicit."""
-        spatial = self.dims.dim_labels.lhs_spec[2:]
-        sizes = tuple(self._size(self.lhs, d) for d in spatial)
-        config = convolution.padded_config(self.dims.window, sizes)
-        self.lhs = self._padded(self.lhs, dict(zip(spatial, config, strict=True)))
-        plain = tuple(WindowDimension(w.size, w.stride, window_dilation=w.window_dilation) for w in self.dims.window)
-        self.dims = self.dims._replace(window=plain)
+        """Make padding explicit, and holes where they stand in the way of strides."""
+        config: dict[int, tuple[int, int, int]] = {}
+        window: list[WindowDimension] = []
+        for w, d in zip(self.dims.window, self.dims.dim_labels.lhs_spec[2:], strict=True):
+            size, apart = self._size(self.lhs, d), w.base_dilation
+            if apart == 1 or w.stride > 1 or w.window_dilation > 1:
+                (config[d],) = convolution.padded_config((w,), (size,))
+                window.append(WindowDimension(w.size, w.stride, window_dilation=w.window_dilation))
+                continue
+            end = w.positions(size) + w.size - 1
+            before = -(-w.padding_low // apart)
+            low = w.padding_low - before * apart
+            needed = (end - 1 + -w.positions(size) % apart - low) // apart + 1  # for all residues as many places
+            config[d] = (before, needed - size - before, 0)
+            window.append(WindowDimension(w.size, 1, low, end - low - dilated(needed, apart), 1, apart))
+        self.lhs = self._padded(self.lhs, config)
+        self.dims = self.dims._replace(window=tuple(window))
 
     # --- matrix products
 
@@ -166,8 +160,11 @@ class _Convolution:
         return tuple(w.positions(self._size(self.lhs, d)) for w, d in zip(self.dims.window, spatial, strict=True))
 
     def _is_product(self) -> bool:
+        """Whether it is a product of matrices as they stand; or of copies, if the backend has nothing better."""
+        copied = self.result.element_type.name not in PRODUCTS
         return all(
-            n == 1 or w.size == 1 or (w.window_dilation == 1 and w.stride >= w.size)
+            w.base_dilation == 1
+            and (n == 1 or w.size == 1 or (copied and w.window_dilation == 1 and w.stride >= w.size))
             for w, n in zip(self.dims.window, self._positions(), strict=True)
         )
 
@@ -241,20 +238,123 @@ class _Convolution:
             found[d] = size
         return tuple(found)
 
+    # --- products of elements
+
+    def _has_few_features(self) -> bool:
+        """Whether it has so few features of the result, and so many of the input, that products of all elements with
+        the whole kernel, of which each result is a sum, are done faster than sums for each feature."""
+        labels, kind = self.dims.dim_labels, self.result.element_type.name
+        features, terms = (self._size(self.rhs, d) for d in labels.rhs_spec[:2])
+        is_dense = all(w.stride == 1 and w.size <= SHORT for w in self.dims.window)
+        return kind in PRODUCTS and self.dims.groups == 1 and features < FEW and terms >= SHORT and is_dense
+
+    def _by_elements(self) -> Instruction:
+        lhs, rhs, out = self.dims.dim_labels
+        dims = contraction.Dot((rhs[1],), (lhs[1],), (), ())
+        found = self.rewriter.emit(contraction.dot, self.rhs, self.lhs, **dims._asdict())
+        inside = {d: f"window{k}" for k, d in enumerate(rhs[2:])} | {rhs[0]: "output"}
+        around = {d: f"place{k}" for k, d in enumerate(lhs[2:])} | {lhs[0]: "batch"}
+        names = [name for _, name in (*sorted(inside.items()), *sorted(around.items()))]
+        for k, w in enumerate(self.dims.window):
+            found = self._summed(found, names.index(f"window{k}"), names.index(f"place{k}"), w)
+            names.remove(f"window{k}")
+        wanted = {out[0]: "batch", out[1]: "output"} | {d: f"place{k}" for k, d in enumerate(out[2:])}
+        order = tuple(names.index(wanted[d]) for d in range(len(out)))
+        return self.rewriter.emit(movement.transpose, found, permutation=order)
+
+    def _summed(self, x: Instruction, inside: int, place: int, w: WindowDimension) -> Instruction:
+        """Sums over a dimension of the window, which comes before that of its places: of places moved by as much."""
+        emit, apart = self.rewriter.emit, w.base_dilation
+        sizes, positions = x.array_shape.dimensions, w.positions(self._size(x, place))
+        count = -(-positions // apart)
+        whole = (*sizes[:inside], *sizes[inside + 1 : place], count, 1, *sizes[place + 1 :])
+        found: list[Instruction] = []
+        for residue in range(apart):
+            first = (w.padding_low - residue) % apart
+            begin = (residue + first - w.padding_low) // apart
+            total: Instruction | None = None
+            for step, k in enumerate(range(first, w.size, apart)):
+                starts, limits = [0] * len(sizes), list(sizes)
+                starts[inside], limits[inside] = k, k + 1
+                starts[place] = begin + step * w.window_dilation
+                limits[place] = starts[place] + count
+                part = emit(
+                    movement.slice_,
+                    x,
+                    start_indices=tuple(starts),
+                    limit_indices=tuple(limits),
+                    strides=(1,) * len(sizes),
+                )
+                total = part if total is None else emit(elementwise.add, total, part)
+            if total is None:
+                zero = emit(movement.constant, literal=Literal(np.zeros((), x.array_shape.dtype)))
+                total = emit(movement.broadcast, zero, sizes=whole, dimensions=())
+            found.append(emit(movement.reshape, total, sizes=whole))
+        together = found[0] if apart == 1 else emit(movement.concatenate, *found, dimension=place)
+        flat = emit(movement.reshape, together, sizes=(*whole[: place - 1], count * apart, *whole[place + 1 :]))
+        return self._sliced(flat, {place - 1: (positions, 1)})
+
     def _plain(self) -> Instruction:
-        """What stays a convolution, with a kernel that is a matrix."""
+        """What stays a convolution."""
+        emit, labels = self.rewriter.emit, self.dims.dim_labels
+        found = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
+        if not is_product(found):
+            return found if self.dims.groups > 1 else self._by_terms()
+        last = len(labels.rhs_spec) - 1
+        kernel, result = (_with_last(spec, feature) for spec, feature in ((labels.rhs_spec, 0), (labels.out_spec, 1)))
+        rhs = emit(movement.transpose, self.rhs, permutation=_order(labels.rhs_spec[0], last))
+        dims = self.dims._replace(dim_labels=ConvDimensionNumbers(labels.lhs_spec, kernel, result))
+        found = emit(convolution.convolution, self.lhs, rhs, **dims._asdict())
+        back = np.argsort(_order(labels.out_spec[1], last))
+        return emit(movement.transpose, found, permutation=tuple(map(int, back)))
+
+    def _by_terms(self) -> Instruction:
+        """Of few features, with the kernel's features first and all else in the input's order: sums run along both."""
         labels = self.dims.dim_labels
-        rank = len(labels.rhs_spec)
-        inner = sorted(range(1, rank), key=lambda k: labels.lhs_spec[k])
-        order = [labels.rhs_spec[k] for k in inner]
-        out = labels.rhs_spec[0]
-        if out not in (0, rank - 1) or order != sorted(order):
-            self.rhs = self.rewriter.emit(movement.transpose, self.rhs, permutation=(*order, out))
-            spec = [0] * rank
-            spec[0] = rank - 1
-            for place, k in enumerate(inner):
-                spec[k] = place
-            self.dims = self.dims._replace(
-                dim_labels=ConvDimensionNumbers(labels.lhs_spec, tuple(spec), labels.out_spec)
-            )
-        return self.rewriter.emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
+        inner = sorted(range(1, len(labels.rhs_spec)), key=labels.lhs_spec.__getitem__)
+        order = (labels.rhs_spec[0], *(labels.rhs_spec[k] for k in inner))
+        spec = tuple(map(order.index, labels.rhs_spec))
+        dims = self.dims._replace(dim_labels=ConvDimensionNumbers(labels.lhs_spec, spec, labels.out_spec))
+        rhs = self.rewriter.emit(movement.transpose, self.rhs, permutation=order)
+        return self.rewriter.emit(convolution.convolution, self.lhs, rhs, **dims._asdict())
+
+
+def _order(dim: int, last: int) -> Ints:
+    """The dimensions up to the last with one of them at the end."""
+    return (*(d for d in range(last + 1) if d != dim), dim)
+
+
+def _with_last(spec: Ints, k: int) -> Ints:
+    """Where the dimensions are when the k-th of them was put last."""
+    order = _order(spec[k], len(spec) - 1)
+    return tuple(map(order.index, spec))
+
+
+def is_simple(x: Instruction) -> bool:
+    """Whether a convolution is what the pass makes. In an input with holes the first place of the window begins at an
+    element or in holes after it, and the last ends before the last element's successor."""
+    dims: Convolution = x.attributes
+    if dims.preferred_element_type is not None or any(w.window_reversal for w in dims.window):
+        return False
+    for w, d in zip(dims.window, dims.dim_labels.lhs_spec[2:], strict=True):
+        size, apart = x.operands[0].array_shape.dimensions[d], w.base_dilation
+        if apart == 1:
+            if (w.padding_low, w.padding_high) != (0, 0):
+                return False
+            continue
+        end = w.positions(size) + w.size - 1 - w.padding_low
+        if w.stride > 1 or w.window_dilation > 1 or not -apart < w.padding_low <= 0 or end > size * apart:
+            return False
+    return True
+
+
+def is_product(x: Instruction) -> bool:
+    """Whether a convolution of the simplest kind has so many features and terms in a group that it is worth being done
+    as a product of matrices."""
+    dims: Convolution = x.attributes
+    sizes = x.operands[1].array_shape.dimensions
+    features = sizes[dims.dim_labels.rhs_spec[0]]
+    groups = dims.groups
+    has_holes = any(w.base_dilation > 1 for w in dims.window)  # then few terms are contiguous
+    few = features // groups < FEW - has_holes or math.prod(sizes) // features < FEW
+    return not few and x.array_shape.element_type.name in PRODUCTS

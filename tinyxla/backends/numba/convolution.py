@@ -1,17 +1,18 @@
 """Convolutions as loop nests: sums of products over axes.
 
 After the pass `canonicalize_convolutions` every index into the input, the kernel and the result is a sum of multiples
-of loop indices. So a convolution is a list of `_Axis`, each with its step in each of the three arrays:
+of loop indices; where the input has holes, that is so for each residue of the result's index by the distance of
+elements. So a convolution is a list of `_Axis`, each with its step in each of the three arrays, or several of them:
 
     result[...] += input[...] * kernel[...]    over all axes
 
 There are four kinds of axes: groups, which all three have; places (batch and spatial), which the kernel lacks; features
 of the result, which the input lacks; and terms (input features and the window), which the result lacks.
 
-Two nests are made of these. `_Products` is for the types that the BLAS has: a tile of the input, places by terms, is
-copied to a matrix in the cache (all that a convolution adds to a matrix product) and multiplied with the kernel, which
-is a matrix of terms by features as it stands. `_direct` is for the rest: integers, and groups of few features as in a
-depthwise convolution, of which the BLAS makes nothing.
+Two nests are made of these. `_Products` is for what is close to a matrix product: the pass has put features last in the
+kernel and in the result, which are matrices of terms and of places by features, and the input is read where it is (see
+`gathered`). So it is for depthwise convolutions with features last, in which groups take the place of features.
+`_direct` is for the rest: types without such products, and groups of few features.
 
 Tiles have fixed places, and the sum over the terms of a tile is continued tile by tile by the same thread, so results
 do not depend on the number of threads. Where there are few places and features, as in the gradient by a kernel, the
@@ -25,22 +26,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinyxla.backends.numba import nests
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import Buffer, Index, Matrix, Operand
+from tinyxla.backends.numba.gathered import NUMBERS, provide_list, provide_product
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Users, zero
-from tinyxla.compiler.fusion import Plan, supported
+from tinyxla.compiler.convolutions import FEW, PRODUCTS, is_product, is_simple
+from tinyxla.compiler.fusion import Fusion, Plan, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops.convolution import Convolution
 from tinyxla.shapes import Shape
 
-_TILE_BYTES = 192 * 1024  # of a matrix of places by terms, on a thread's stack
+_MOST_PLACES = 192  # of a tile
+_LEAST_PLACES = 64  # of a tile, unless there are fewer
+_LEAST_FEATURES = 64  # of a tile, unless there are fewer
 _MOST_TERMS = 512  # of a tile
-_FEW_FEATURES = 4  # of a group; with fewer, products are a waste
+_USUAL_RANK = 4  # of places and of terms
 _UNITS = 8  # into how many pieces the work is cut at least, if it is enough
 _ROW = 1 << 10  # sums that are computed side by side
 _FEW_TERMS = 32  # that are written out
-_MANY_TERMS = 64  # which the BLAS sums faster, even for one feature
-_BLAS_TYPES = ("f32", "f64", "c64", "c128")
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,18 @@ class _Axis:
     out: int
 
 
+_ONE = _Axis(1, 0, 0, 0)
+
+
 def _strides(sizes: Sequence[int]) -> list[int]:
     return [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
 
 
 class _Axes:
     """The axes of a convolution by kind, each kind from the outermost in memory to the innermost: of the result, or of
-    the kernel for terms."""
+    the kernel for terms; and where they begin in each array. Of the result's places, those with these residues."""
 
-    def __init__(self, x: Instruction) -> None:
+    def __init__(self, x: Instruction, residues: Sequence[int]) -> None:
         dims: Convolution = x.attributes
         lhs, rhs, out = (o.array_shape.dimensions for o in (*x.operands, x))
         s, t, u = map(_strides, (lhs, rhs, out))
@@ -71,12 +78,22 @@ class _Axes:
         step = s[a[0]] * batch if dims.batch_group_count > 1 else s[a[1]] * terms
         self.group = _Axis(groups, step, t[b[0]] * features, u[c[1]] * features)
         self.feature = _Axis(features, 0, t[b[0]], u[c[1]])
+        self.start: dict[str, int] = dict.fromkeys(("lhs", "rhs", "out"), 0)
         places, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
-        for w, i, j, k in zip(dims.window, a[2:], b[2:], c[2:], strict=True):
-            places.append(_Axis(out[k], s[i] * w.stride, 0, u[k]))
-            inner.append(_Axis(rhs[j], s[i] * w.window_dilation, t[j], 0))
-        self.places = _merged(sorted((p for p in places if p.size > 1), key=lambda p: -p.out))
-        self.terms = _merged(sorted((p for p in inner if p.size > 1), key=lambda p: -p.rhs))
+        for w, residue, i, j, k in zip(dims.window, residues, a[2:], b[2:], c[2:], strict=True):
+            apart = w.base_dilation
+            first = (w.padding_low - residue) % apart  # of the window's elements, the one that meets the input
+            self.start["lhs"] += (residue + first - w.padding_low) // apart * s[i]
+            self.start["rhs"] += first * t[j]
+            self.start["out"] += residue * u[k]
+            places.append(_Axis(-(-(out[k] - residue) // apart), s[i] * w.stride, 0, u[k] * apart))
+            inner.append(_Axis(max(0, -(-(rhs[j] - first) // apart)), s[i] * w.window_dilation, t[j] * apart, 0))
+        group, one = self.group, (1, 1, 1)
+        self.is_by_columns = features == 1 and groups > FEW and (group.lhs, group.rhs, group.out) == one
+        if self.is_by_columns:
+            self.group, self.feature = _ONE, group
+        self.places = _merged(sorted((p for p in places if p.size != 1), key=lambda p: -p.out))
+        self.terms = _merged(sorted((p for p in inner if p.size != 1), key=lambda p: -p.rhs))
 
 
 def _merged(axes: Sequence[_Axis]) -> list[_Axis]:
@@ -98,22 +115,26 @@ def _count(axes: Sequence[_Axis]) -> int:
 
 def supports(x: Instruction) -> bool:
     """Whether the pass has made it simple, and kernels have its type."""
-    dims: Convolution = x.attributes
-    simple = all(w[2:4] == (0, 0) and w[5:] == (1, False) for w in dims.window)
-    return simple and dims.preferred_element_type is None and supported(x.array_shape)
+    return is_simple(x) and supported(x.array_shape)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    axes = _Axes(x)
-    terms = _count(axes.terms)
-    worthwhile = axes.group.size == 1 and terms >= _MANY_TERMS
-    few = terms < _FEW_FEATURES or (axes.feature.size < _FEW_FEATURES and not worthwhile)
-    if few or x.array_shape.element_type.name not in _BLAS_TYPES:
-        return [_direct(x, axes, plan)]
-    from tinyxla.backends.numba.blas import provide_multiplier  # here, since SciPy takes long to load
-
-    provide_multiplier(x.array_shape.element_type.name)  # pyright: ignore[reportArgumentType]
-    return _Products(x, axes).lower(plan)
+    sizes = (x.array_shape.dimensions[d] for d in x.attributes.dim_labels.out_spec[2:])
+    holes = (range(min(w.base_dilation, size)) for w, size in zip(x.attributes.window, sizes, strict=True))
+    parts = [_Axes(x, residues) for residues in itertools.product(*holes)]
+    type = x.array_shape.element_type.name
+    products = [
+        _Products(x, axes, plan)
+        for axes in parts
+        if (is_product(x) or (axes.is_by_columns and type in PRODUCTS)) and _count(axes.terms)
+    ]
+    after = plan.after.get(x)
+    together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
+    kernels: list[LoweredKernel] = []
+    for product in products:
+        kernels += product.lower(after if together else None)
+    kernels += [_direct(x, axes, plan) for axes in parts if all(axes is not product.axes for product in products)]
+    return kernels if after is None or together else [*kernels, *nests.lower(after, plan, users)]
 
 
 def _offset(low: Lowering, axes: Sequence[_Axis], indices: Sequence[Index], array: str) -> Index:
@@ -130,147 +151,140 @@ def _offset(low: Lowering, axes: Sequence[_Axis], indices: Sequence[Index], arra
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Axes cut into tiles: `rows` of all but the innermost axis, of which a tile takes the whole, or if that is long,
-    a piece of one row."""
-
-    outer: list[_Axis]
-    inner: _Axis
-    rows: int  # of a tile
-    width: int
-
-    @staticmethod
-    def of(axes: Sequence[_Axis], most: int) -> _Run:
-        inner = axes[-1] if axes else _Axis(1, 0, 0, 0)
-        outer = list(axes[:-1])
-        if inner.size > most:
-            return _Run(outer, inner, 1, -(-inner.size // -(-inner.size // most)))
-        rows = max(1, most // inner.size)
-        tiles = -(-_count(outer) // rows)
-        return _Run(outer, inner, -(-_count(outer) // tiles), inner.size)
-
-    @property
-    def most(self) -> int:
-        """Elements of a tile."""
-        return self.rows * self.width
-
-    @property
-    def across(self) -> int:
-        return -(-self.inner.size // self.width)
-
-    @property
-    def tiles(self) -> int:
-        return -(-_count(self.outer) // self.rows) * self.across
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """A tile of a run: its first row and how many, its first column and how many; and where it begins in the run."""
-
-    run: _Run
-    row: Index
-    rows: Index
-    column: Index
-    columns: Index
-    first: Index
-    size: Index
-
-    @staticmethod
-    def of(low: Lowering, run: _Run, tile: Index) -> _Tile:
-        b = low.builder
-        row = b.index("multiply", b.index("divide", tile, run.across), run.rows)
-        column = b.index("multiply", b.index("remainder", tile, run.across), run.width)
-        rows = b.index("minimum", b.index("subtract", _count(run.outer), row), run.rows)
-        columns = b.index("minimum", b.index("subtract", run.inner.size, column), run.width)
-        first = b.index("add", b.index("multiply", row, run.inner.size), column)
-        return _Tile(run, row, rows, column, columns, first, b.index("multiply", rows, columns))
-
-    def row_offset(self, low: Lowering, row: Index) -> Index:
-        """Where the row-th row of the tile begins in the input."""
-        indices = low.split_index(low.builder.index("add", self.row, row), [a.size for a in self.run.outer])
-        b = low.builder
-        start = b.index("multiply", self.column, self.run.inner.lhs)
-        return b.index("add", _offset(low, self.run.outer, indices, "lhs"), start)
-
-
 class _Products:
-    """Which tiles there are, and the loops over them.
+    """Tiles of places by features, the sums for which run over tiles of terms. What comes from sizes are numbers that
+    the kernel is given, so that most convolutions have the same one."""
 
-    The result is a matrix of places by features; or, if features are not last in memory, of features by the places
-    `together` that come after them, for each of the places `apart` that come before.
-    """
-
-    def __init__(self, x: Instruction, axes: _Axes) -> None:
-        self.x, self.axes = x, axes
+    def __init__(self, x: Instruction, axes: _Axes, plan: Plan) -> None:
+        self.x, self.axes, self.plan = x, axes, plan
         self.kind = x.array_shape.element_type
-        self.features_last = axes.feature.out == 1
-        self.apart = [] if self.features_last else [p for p in axes.places if p.out > axes.feature.out]
-        self.together = [p for p in axes.places if p not in self.apart]
-        most = _TILE_BYTES // self.kind.dtype.itemsize
-        self.terms = _Run.of(axes.terms, _MOST_TERMS)
-        outer = axes.group.size * _count(self.apart)
-        units = max(1, _UNITS // outer)
-        self.places = _Run.of(self.together, min(most // self.terms.most, max(64, -(-_count(self.together) // units))))
-        self.units = outer * self.places.tiles
-        pieces = min(self.terms.tiles, _UNITS // self.units) if 2 * self.units <= _UNITS else 1
-        self.length = -(-self.terms.tiles // pieces)  # of a piece of the terms, in tiles
-        self.pieces = -(-self.terms.tiles // self.length)
-        self.along_terms = _is_along_terms(self.places.inner, self.terms.inner)
-        self.pitch = self.terms.most if self.along_terms else self.places.most
+        groups, places, terms = axes.group.size, _count(axes.places), _count(axes.terms)
+        parts = max(1, _UNITS // groups)
+        self.blocks = -(-axes.feature.size // _LEAST_FEATURES)
+        if x not in plan.after:  # with which a tile should stay in the cache
+            self.blocks = min(self.blocks, -(-parts // -(-places // _MOST_PLACES)))
+        self.width = -(-axes.feature.size // (_LEAST_FEATURES * self.blocks)) * _LEAST_FEATURES
+        self.blocks = -(-axes.feature.size // self.width)
+        parts = -(-parts // self.blocks)
+        self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
+        self.depth = _evenly(terms, _MOST_TERMS)
+        self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
+        self.units = groups * self.blocks * self.tiles
+        is_whole = groups * places * axes.feature.size == x.array_shape.size
+        pieces = min(tiles, _UNITS // self.units) if is_whole and 2 * self.units <= _UNITS else 1
+        self.length = -(-tiles // pieces) * self.depth  # of a piece of the terms
+        self.pieces = -(-terms // self.length)
+        self.low = Lowering("convolution", plan)
+        self.words: list[int] = []
 
-    def lower(self, plan: Plan) -> list[LoweredKernel]:
-        x, places, terms = self.x, self.places, self.terms
-        low = Lowering("convolution", plan)
+    def number(self, value: int) -> Value:
+        """A number that is no part of the code."""
+        kernel = self.low.builder.kernel
+        self.words.append(value)
+        kernel.numbers.append(Value(INDEX, f"n{len(self.words)}"))
+        return kernel.numbers[-1]
+
+    def lower(self, after: Fusion | None) -> list[LoweredKernel]:
+        """With a nest that is computed for each tile after it, or none."""
+        x, axes = self.x, self.axes
+        roots = after.roots if after is not None else []
+        self.low = low = Lowering("convolution", self.plan, [x, *roots])
         b = low.builder
         lhs, rhs = (low.buffer(o) for o in x.operands)
         partial = Partial(Shape(self.kind, (self.pieces, x.array_shape.size)))
-        out = low.buffer(x if self.pieces == 1 else partial, True)
-        copy = b.scratch(self.kind.name, places.most * terms.most)
-        fixed = [self.axes.group, *self.apart]
-        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            *outer, tile, piece = low.split_index(index, [*(a.size for a in fixed), places.tiles, self.pieces])
-            source, kernel, result = (_offset(low, fixed, outer, name) for name in ("lhs", "rhs", "out"))
-            result = b.index("add", result, b.index("multiply", piece, x.array_shape.size))
-            here = _Tile.of(low, places, tile)
-            begin = b.index("multiply", piece, self.length)
-            end = b.index("minimum", b.index("add", begin, self.length), terms.tiles)
-            with low.loop(begin, end, sequential=True) as (part, _):
-                inner = _Tile.of(low, terms, part)
-                _copy(low, lhs, copy, source, here, inner, self.along_terms, self.pitch)
-                more = b.index("minimum", b.index("subtract", part, begin), 1)
-                self._multiply(low, (out, result), copy, (rhs, kernel), here, inner, more)
-        work = places.most * terms.most * self.length * (1 + self.axes.feature.size // 16)
-        first = finished(low, self.units * self.pieces, work, [x])
-        return [first] if self.pieces == 1 else [first, _sum_of(partial, x, plan)]
-
-    def _multiply(
-        self,
-        low: Lowering,
-        result: tuple[Buffer, Index],
-        copy: Buffer,
-        kernel: tuple[Buffer, Index],
-        places: _Tile,
-        terms: _Tile,
-        more: Index,
-    ) -> None:
-        """The product of a tile and the part of the kernel that goes with it."""
-        b, feature = low.builder, self.axes.feature
-
-        def part(of: tuple[Buffer, Index], tile: _Tile, step: int, pitch: int, transposed: bool) -> Matrix:
-            return Matrix(of[0], b.index("add", of[1], b.index("multiply", tile.first, step)), pitch, transposed)
-
-        place, term = self.together[-1].out if self.together else 1, self.axes.terms[-1].rhs
-        by_terms = feature.rhs == 1  # the rows of the kernel
-        factor = part(kernel, terms, term, term if by_terms else feature.rhs, by_terms != self.features_last)
-        # the pitch of a single row does not matter, but the BLAS wants it to be as long as the row
-        pitch = place if self.features_last else max(feature.out, self.places.most)
-        into = part(result, places, place, pitch, False)
-        tile = Matrix(copy, 0, self.pitch, self.along_terms != self.features_last)
-        if self.features_last:
-            b.multiply(into, tile, factor, (places.size, feature.size, terms.size), more)
+        if after is not None:
+            out = b.scratch(self.kind.name, self.height * self.width)
         else:
-            b.multiply(into, factor, tile, (feature.size, places.size, terms.size), more)
+            out = low.buffer(x if self.pieces == 1 else partial, True)
+        routine = provide_product(self.kind.name, min(self.width, axes.feature.size), axes.is_by_columns)
+        numbers = b.scratch(INDEX, NUMBERS)
+        places, terms = (self.number(_count(some)) for some in (axes.places, axes.terms))
+        height, depth, length, tiles, pieces = map(
+            self.number, (self.height, self.depth, self.length, self.tiles, self.pieces)
+        )
+        blocks, width, features = map(self.number, (self.blocks, self.width, axes.feature.size))
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            piece, rest = b.index("remainder", index, pieces), b.index("divide", index, pieces)
+            tile, rest = b.index("remainder", rest, tiles), b.index("divide", rest, tiles)
+            block, group = b.index("remainder", rest, blocks), b.index("divide", rest, blocks)
+            feature = b.index("multiply", block, width)
+            columns = b.index("minimum", b.index("subtract", features, feature), width)
+
+            def begin_in(array: str) -> Index:
+                start = b.index("multiply", group, self.number(getattr(axes.group, array)))
+                start = b.index("add", start, b.index("multiply", feature, getattr(axes.feature, array)))
+                return b.index("add", start, self.number(axes.start[array]))
+
+            begins = {array: begin_in(array) for array in ("lhs", "rhs", "out")}
+            whole = b.index("multiply", piece, self.number(x.array_shape.size))
+            begins["out"] = b.index("add", begins["out"], whole)
+            first = b.index("multiply", tile, height)
+            rows = b.index("minimum", b.index("subtract", places, first), height)
+            sources, results = (
+                self._places(axes.places, array, begins[array], first, rows, _MOST_PLACES) for array in ("lhs", "out")
+            )
+            targets = results
+            if after is not None:
+                targets = self._places([_Axis(self.height, 0, 0, self.width)], "out", 0, 0, rows, _MOST_PLACES)
+            begin = b.index("multiply", piece, length)
+            end = b.index("minimum", b.index("add", begin, length), terms)
+            steps = b.index(
+                "divide", b.index("add", b.index("subtract", end, begin), b.index("subtract", depth, 1)), depth
+            )
+            with low.loop(0, steps, sequential=True) as (step, _):
+                term = b.index("add", begin, b.index("multiply", step, depth))
+                count = b.index("minimum", b.index("subtract", end, term), depth)
+                inner = [
+                    self._places(axes.terms, array, start, term, count, _MOST_TERMS)
+                    for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
+                ]
+                _put(low, numbers, (rows, columns, count, b.index("minimum", step, 1)))
+                b.call(
+                    routine, (out, 0), (lhs, 0), (rhs, 0), *((into, 0) for into in (sources, targets, *inner, numbers))
+                )
+            if after is not None:
+                self._finish(after, out, results, rows, columns)
+        work = self.height * self.length * (1 + self.width // 16)
+        found = finished(low, self.units * self.pieces, work, [x, *roots])
+        found.numbers = tuple(self.words)
+        return [found] if self.pieces == 1 else [found, _sum_of(partial, x, self.plan)]
+
+    def _finish(self, after: Fusion, tile: Buffer, places: Buffer, rows: Index, columns: Index) -> None:
+        """Compute what is made of the elements of a tile, whose rows begin at these places in the result."""
+        low, b, sizes = self.low, self.low.builder, self.x.array_shape.dimensions
+        with low.loop(0, rows) as (i, _):
+            place = low.split_index(b.load(places, i), sizes)
+            outer = tuple(0 if size == 1 else c for c, size in zip(place[:-1], sizes, strict=False))
+            row = b.index("multiply", i, self.width)
+            with low.loop(0, columns) as (j, _):
+                coordinates = (*outer, b.index("add", place[-1], j))
+                low.know(self.x, coordinates, b.load(tile, b.index("add", row, j)))
+                for root in after.roots:
+                    low.define(root, coordinates)
+
+    def _places(self, axes: list[_Axis], array: str, start: Index, first: Index, count: Index, most: int) -> Buffer:
+        """Memory with the places in an array of so many elements along the axes."""
+        b = self.low.builder
+        into, given = b.scratch(INDEX, most), b.scratch(INDEX, 4 + 3 * max(_USUAL_RANK, len(axes)))
+        sizes = [(self.number(axis.size), self.number(getattr(axis, array)), 0) for axis in _filled(axes)]
+        _put(self.low, given, (start, first, count, len(sizes), *itertools.chain(*sizes)))
+        b.call(provide_list(), (into, 0), (given, 0))
+        return into
+
+
+def _evenly(count: int, most: int) -> int:
+    """The size of equal pieces of at most so many."""
+    return -(-count // -(-count // most))
+
+
+def _filled(axes: list[_Axis]) -> list[_Axis]:
+    """The axes from the innermost, with as many as there usually are."""
+    return [*reversed(axes), *[_ONE] * (_USUAL_RANK - len(axes))]
+
+
+def _put(low: Lowering, into: Buffer, numbers: Sequence[Index]) -> None:
+    for k, number in enumerate(numbers):
+        low.builder.store(into, k, Literal(INDEX, number) if isinstance(number, int) else number)
 
 
 def _sum_of(partial: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
@@ -286,37 +300,7 @@ def _sum_of(partial: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
     return finished(low, size, pieces, [x])
 
 
-def _is_along_terms(places: _Axis, terms: _Axis) -> bool:
-    """Whether to copy terms in the inner loop: of the two axes, the one that is contiguous in the input, and long."""
-    return (terms.lhs == 1, terms.size) > (places.lhs == 1, places.size)
-
-
-def _copy(
-    low: Lowering,
-    lhs: Buffer,
-    tile: Buffer,
-    start: Index,
-    places: _Tile,
-    terms: _Tile,
-    along_terms: bool,
-    pitch: int,
-) -> None:
-    """The part of the input that a tile of places and one of terms see, as a matrix."""
-    b = low.builder
-    outer, inner = (places, terms) if along_terms else (terms, places)
-    with low.loop(0, outer.rows) as (i, _), low.loop(0, inner.rows) as (j, _):
-        source = b.index("add", start, b.index("add", outer.row_offset(low, i), inner.row_offset(low, j)))
-        row = b.index("multiply", b.index("multiply", i, outer.columns), pitch)
-        target = b.index("add", row, b.index("multiply", j, inner.columns))
-        with low.loop(0, outer.columns) as (k, _):
-            begin = b.index("add", source, b.index("multiply", k, outer.run.inner.lhs))
-            line = b.index("add", target, b.index("multiply", k, pitch))
-            with low.loop(0, inner.columns) as (m, _):
-                value = b.load(lhs, b.index("add", begin, b.index("multiply", m, inner.run.inner.lhs)))
-                b.store(tile, b.index("add", line, m), value)
-
-
-# --- sums without the BLAS --------------------------------------------------------------------------------------------
+# --- sums without products --------------------------------------------------------------------------------------------
 
 
 def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
@@ -329,11 +313,11 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
     out = low.buffer(x, True)
     kind = x.array_shape.element_type
     reassociate = {"reassociate": True} if kind.is_inexact else {}
-    whole = sorted((a for a in (axes.group, axes.feature, *axes.places) if a.size > 1), key=lambda a: -a.out)
+    whole = sorted((a for a in (axes.group, axes.feature, *axes.places) if a.size != 1), key=lambda a: -a.out)
     *outer, inner = whole or [axes.feature]
     width = min(inner.size, _ROW)
     pieces = -(-inner.size // width)
-    terms = axes.terms or [_Axis(1, 0, 0, 0)]
+    terms = axes.terms or [_ONE]
     nothing = zero(x.array_shape)
 
     def plus(total: Operand, more: Sequence[Index], k: Index, **how: bool) -> Operand:
@@ -363,7 +347,10 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
         begin = b.index("multiply", piece, width)
         count = b.index("minimum", b.index("subtract", inner.size, begin), width)
         start = [*indices, begin]
-        at = {name: _offset(low, whole or [axes.feature], start, name) for name in ("lhs", "rhs", "out")}
+        at = {
+            name: b.index("add", _offset(low, whole or [axes.feature], start, name), axes.start[name])
+            for name in ("lhs", "rhs", "out")
+        }
         last = terms[-1]
         if (last.lhs == 1, last.size) > (inner.lhs == 1, inner.size) or _count(terms) <= _FEW_TERMS:
             with low.loop(0, count) as (k, _):

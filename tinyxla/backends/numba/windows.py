@@ -1,18 +1,23 @@
 """Loop nests of reduce-window and select-and-scatter.
 
 Small windows are gone through: a row of accumulators runs along the innermost dimension, and for each place of the
-window one vectorised loop takes in a row of elements (`_Direct`). Large ones take time that does not grow with the
-window, one dimension after the other (`_separable`): beginnings and ends of blocks as long as the window are folded,
-and every window is the end of one block and the beginning of the next. Sums are only ever added up, never subtracted.
+window one vectorised loop takes in a row of elements (`_Direct`). Large ones are folded along one dimension after the
+other (`_separable`), each in one of three ways. Where they are short along it, they are gone through. Else, if what
+folds is commutative and has a neutral element, windows of 1, 2, 4, ... elements are put together from halves, and each
+from some of these (`_doubled`): that is vectorised in a part of the array that stays in the cache. Otherwise beginnings
+and ends of blocks as long as the window are folded, and every window is the end of one block and the beginning of the
+next. Sums are only ever added up, never subtracted.
 Source: M. van Herk, "A fast algorithm for local minimum and maximum filters on rectangular and octagonal kernels",
 1992. Where windows are all beginnings of a line, as in a cumulative sum, its fold is the result.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from tinyxla.backends.numba.axes import CHUNK, finished
@@ -25,7 +30,11 @@ from tinyxla.ops.windows import cumulative_direction, transposed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.window import Window, WindowDimension
 
-MOST_PLACES = 32  # of a window that is gone through
+WRITTEN_OUT = 32  # places of a window
+MOST_PLACES = 16  # of a window that is gone through, for each step that it takes
+AREA = 1 << 11  # elements that are doubled at once: three times so many stay in the first cache
+LARGEST_AREA = 1 << 13  # for windows so long that too much would be doubled twice
+COLUMNS = 32  # of them
 ROW = 1 << 10  # accumulators
 LINES = 4  # folded together, since one waits for its last element
 LANES = 16  # of blocks or lines that are vectorised
@@ -137,9 +146,11 @@ class _Direct:
         deliver: Callable[[list[Operand], Coordinates], None],
         roots: Sequence[Instruction],
     ) -> LoweredKernel:
-        low, b = self.low, self.low.builder
+        low, b, dimensions = self.low, self.low.builder, (*self.outer, self.last)
         width = min(self.last.positions, ROW)
         blocks = -(-self.last.positions // ROW)
+        extent = math.prod(_counts(self.outer)) * blocks
+        work = width * math.prod(d.places for d in dimensions)
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
             result = low.split_index(b.index("divide", index, blocks), _counts(self.outer))
@@ -149,6 +160,11 @@ class _Direct:
                 else self.last.positions
             )
             starts = initial()
+            if math.prod(d.places for d in dimensions) <= WRITTEN_OUT and (
+                self.last.is_inside or self.last.window == _STILL
+            ):
+                self._written_out(begin, end, result, starts, update, deliver)
+                return finished(low, extent, work, roots)
             rows = [b.scratch(x.type, width) for x in starts]
 
             def values_at(o: Index) -> list[Operand]:
@@ -170,8 +186,57 @@ class _Direct:
             self._places(0, (), result, row_at)
             with low.loop(begin, end) as (o, _):
                 deliver(values_at(o), (*result, o))
-        work = width * math.prod(d.places for d in (*self.outer, self.last))
-        return finished(low, math.prod(_counts(self.outer)) * blocks, work, roots)
+        return finished(low, extent, work, roots)
+
+    def _written_out(
+        self,
+        begin: Index,
+        end: Index,
+        result: Coordinates,
+        starts: list[Operand],
+        update: Update,
+        deliver: Callable[[list[Operand], Coordinates], None],
+    ) -> None:
+        """The few places of a window one after the other, in the loop over the results."""
+        low = self.low
+        outer = [self._elements(d, o) for d, o in zip(self.outer, result, strict=True)]
+        with low.loop(begin, end) as (o, _):
+            values = starts
+            for places in itertools.product(*outer, self._elements(self.last, o)):
+                found = update(low, values, tuple(i for i, _ in places), (*result, o))
+                there = [condition for _, condition in places if condition is not None]
+                if there:
+                    whole = functools.reduce(lambda p, q: low.builder.compute("and", "pred", p, q), there)
+                    found = [_select(low, whole, x, y) for x, y in zip(found, values, strict=True)]
+                values = list(found)
+            deliver(values, (*result, o))
+
+    def _elements(self, d: _Dimension, o: Index) -> list[tuple[Index, Operand | None]]:
+        """The elements of the o-th window, each with whether it is there; None if it always is."""
+        low, b, w, apart = self.low, self.low.builder, d.window, d.window.base_dilation
+        if w == _STILL:
+            return [(o, None)]
+        first = b.index("subtract", b.index("multiply", o, w.stride), w.padding_low)
+        if d.is_inside:
+            return [(b.index("add", first, k * w.window_dilation), None) for k in range(w.size)]
+        before = -(-max(w.padding_low, 0) // apart)  # elements by which indices are moved, so that none is negative
+        found: list[tuple[Index, Operand | None]] = []
+        moved = b.index("add", first, before * apart)
+        for k in range(d.places if w.window_dilation == 1 else w.size):
+            if w.window_dilation == 1:
+                index = b.index("add", b.index("divide", b.index("add", moved, apart - 1), apart), k)
+                there = _compare(low, b.index("multiply", index, apart), b.index("add", moved, w.size), "LT")
+            else:
+                place = b.index("add", moved, k * w.window_dilation)
+                index, there = (
+                    b.index("divide", place, apart),
+                    _compare(low, b.index("remainder", place, apart), 0, "EQ"),
+                )
+            for limit, direction in ((before, "GE"), (before + d.size, "LT")):
+                there = b.compute("and", "pred", there, _compare(low, index, limit, direction))
+            index = b.index("minimum", b.index("subtract", b.index("maximum", index, before), before), d.size - 1)
+            found.append((index, there))
+        return found
 
     def _places(self, d: int, source: Coordinates, result: Coordinates, body: Callable[[Coordinates], None]) -> None:
         """The loops over a window's elements in the outer dimensions."""
@@ -296,14 +361,33 @@ def _separable(fold: _Fold, dimensions: list[_Dimension]) -> list[LoweredKernel]
     kernels: list[LoweredKernel] = []
     sources = fold.arrays
     moving = [d for d, found in enumerate(dimensions) if found.window != _STILL]
-    for d in reversed(moving):
-        outer = math.prod(_sizes(dimensions[:d]))
-        line = _Line(outer, dimensions[d], math.prod(_counts(dimensions[d + 1 :])))
+    lines = {
+        d: _Line(math.prod(_sizes(dimensions[:d])), dimensions[d], math.prod(_counts(dimensions[d + 1 :])))
+        for d in reversed(moving)
+    }
+    is_easy = reduction.monoid(fold.computation) is not None and all(
+        not cumulative_direction(line.along.window, line.along.size) and (_is_short(line) or _fits(line))
+        for line in lines.values()
+    )
+    for d, line in lines.items():
         whole = dimensions if d == moving[0] else None
         targets = fold.results(_counts(dimensions)) if whole else fold.partials(line.counts)
-        kernels += _along_line(fold, line, sources, targets, whole)
+        if is_easy:
+            lower = _gone_through if _is_short(line) else _doubled
+            kernels.append(lower(fold, line, sources, targets, whole is not None))
+        else:
+            kernels += _along_line(fold, line, sources, targets, whole)
         sources = targets
     return kernels
+
+
+def _is_short(line: _Line) -> bool:
+    return line.along.places <= MOST_PLACES * line.along.window.stride
+
+
+def _fits(line: _Line) -> bool:
+    w = line.along.window
+    return w.base_dilation == 1 and 2 * w.size * min(line.inner, COLUMNS) <= LARGEST_AREA
 
 
 def _along_line(
@@ -330,6 +414,96 @@ def _along_line(
         ends = fold.partials(line.sizes)
         kernels.append(_scan(fold, line, sources, ends, block, True, False))
     return [*kernels, _join(fold, line, beginnings, ends, targets, whole)]
+
+
+def _gone_through(
+    fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], is_last: bool
+) -> LoweredKernel:
+    """Windows along one dimension, element by element."""
+    low = fold.lowering("windows")
+
+    outer, inner = (_Dimension(n, n, _STILL) for n in (line.outer, line.inner))
+    dimensions = [outer, line.along, inner] if line.inner > 1 else [outer, line.along]
+    sizes, counts = _sizes(dimensions), _counts(dimensions)
+
+    def update(low: Lowering, values: list[Operand], source: Coordinates, result: Coordinates) -> list[Operand]:
+        return fold.apply(low, values, [_load(low, a, sizes, source) for a in sources])
+
+    def deliver(values: list[Operand], result: Coordinates) -> None:
+        for target, value in zip(targets, values, strict=True):
+            _store(low, target, counts, result, value)
+
+    start = low.initial if is_last else low.neutral
+    return _Direct(low, dimensions).kernel(lambda: start(fold.x), update, deliver, [fold.x])
+
+
+def _doubled(fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], is_last: bool) -> LoweredKernel:
+    """Windows along one dimension from windows whose sizes are powers of two."""
+    low = fold.lowering("windows")
+    b = low.builder
+    n, count, w = line.along
+    width = min(line.inner, COLUMNS)
+    most = min(max(AREA, 4 * w.size * width), LARGEST_AREA) // width
+    most = min(count, (most - w.size) // w.stride + 1)  # windows at once
+    parts, columns = -(-count // most), -(-line.inner // width)
+    area = ((most - 1) * w.stride + w.size) * width
+    kind = fold.x.array_shape.element_type.name
+    elements, doubles, results = (b.scratch(kind, size) for size in (area, area, most * width))
+    (neutral,) = low.neutral(fold.x)
+
+    def both(x: Operand, y: Operand) -> Operand:
+        return fold.apply(low, [x], [y])[0]
+
+    @contextmanager
+    def elements_of(start: Index, stop: Index) -> Generator[tuple[Index, Index, Index]]:
+        """The row, the column, and the place in scratch."""
+        with low.loop(start, stop) as (i, _):
+            if width == 1:
+                yield i, 0, i
+                return
+            with low.loop(0, wide) as (j, _):
+                yield i, j, b.index("add", b.index("multiply", i, width), j)
+
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        rest, column = b.index("divide", index, columns), b.index("remainder", index, columns)
+        outer, part = b.index("divide", rest, parts), b.index("remainder", rest, parts)
+        left, first = b.index("multiply", column, width), b.index("multiply", part, most)
+        wide = b.index("minimum", b.index("subtract", line.inner, left), width)
+        high = b.index("minimum", b.index("subtract", count, first), most)
+        before = b.index("subtract", b.index("multiply", first, w.stride), w.padding_low)
+        span = b.index("add", b.index("multiply", b.index("subtract", high, 1), w.stride), w.size)
+        begin = b.index("minimum", b.index("maximum", b.index("subtract", 0, before), 0), span)
+        end = b.index("maximum", b.index("minimum", b.index("subtract", n, before), span), begin)
+        for start, stop, is_inside in ((0, begin, False), (begin, end, True), (end, span, False)):
+            with elements_of(start, stop) as (i, j, at):
+                value: Operand = neutral
+                if is_inside:
+                    place = (outer, b.index("add", before, i), b.index("add", left, j))
+                    value = _load(low, sources[0], line.sizes, place)
+                b.store(elements, at, value)
+        size, done = 1, 0
+        while True:
+            if w.size & size:
+                is_first, is_end = done == 0, done + size == w.size
+                with elements_of(0, high) as (i, j, at):
+                    row = b.index("add", b.index("multiply", i, w.stride), done)
+                    value = b.load(elements, b.index("add", b.index("multiply", row, width), j))
+                    if not is_first:
+                        value = both(b.load(results, at), value)
+                    if not is_end:
+                        b.store(results, at, value)
+                    else:
+                        value = both(low.initial(fold.x)[0], value) if is_last else value
+                        place = (outer, b.index("add", first, i), b.index("add", left, j))
+                        _store(low, targets[0], line.counts, place, value)
+                done += size
+            if done == w.size:
+                break
+            with low.loop(0, area - (size << 1) * width + width) as (k, _):
+                b.store(doubles, k, both(b.load(elements, k), b.load(elements, b.index("add", k, size * width))))
+            elements, doubles, size = doubles, elements, size << 1
+    work = most * width * (w.size.bit_length() + w.size.bit_count())
+    return finished(low, line.outer * parts * columns, work, [fold.x])
 
 
 def _some_are_empty(dimensions: Sequence[_Dimension]) -> bool:
@@ -550,7 +724,7 @@ def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
     moving = [d for d in dimensions if d.window != _STILL]
     if 0 in _counts(dimensions):
         return []
-    large = math.prod(d.places for d in moving) > MOST_PLACES
+    large = math.prod(d.places for d in moving) > MOST_PLACES * math.prod(d.window.stride for d in moving)
     large = large or any(cumulative_direction(d.window, d.size) for d in moving)
     rows = _in_rows(first.dimensions, x.attributes.window)
     if large and first.size and all(d.window.window_dilation == 1 for d in rows):
