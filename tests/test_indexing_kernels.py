@@ -95,7 +95,7 @@ def compiled(function: Callable[..., Any], *args: Any) -> Any:
 
 def plan_of(function: Callable[..., Any], *args: Any) -> str:
     """The steps of a compiled function, and the bytes of its temporaries."""
-    return CompiledModule(tx.jit(function).lower(*map(wrap, args)).module).as_text()
+    return CompiledModule(tx.jit(function).lower(*map(wrap, args)).module).report().text()
 
 
 def host_calls(function: Callable[..., Any], *args: Any) -> list[str]:
@@ -620,3 +620,87 @@ def test_narrow_types_as_places() -> None:
     table, places = np.arange(10.0, dtype=np.float32), np.array([3, -8, 7], element_type("s4").dtype)
     given = indexing.Gather((), (0,), (0,), 1, (1,))._asdict()
     assert_same(compiled(lambda t, p: indexing.gather(t, p, **given), table, places), table[[3, 0, 7]])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_many_arrays_are_copied_one_by_one(axis: int, generator: np.random.Generator) -> None:
+    """Each element of a concatenation is read from its array, not chosen among all of them."""
+    arrays = [generator.standard_normal([k % 4 if d == axis else 3 for d in range(3)], np.float32) for k in range(11)]
+
+    def joined(*arrays: Any) -> Any:
+        return tx.numpy.concatenate(arrays, axis), tx.numpy.concatenate([2 * x for x in arrays], axis) + 1
+
+    assert not host_calls(joined, *arrays)
+    plain, changed = tx.jit(joined)(*arrays)
+    np.testing.assert_array_equal(plain, np.concatenate(arrays, axis))
+    np.testing.assert_array_equal(changed, 2 * np.concatenate(arrays, axis) + 1)
+
+
+def test_what_is_written_is_computed_where_it_is_written(generator: np.random.Generator) -> None:
+    """Places and values that are simple take no memory."""
+    x, places = generator.standard_normal((50, 8), np.float32), generator.integers(-50, 50, 30, np.int32)
+    rows = generator.standard_normal((30, 8), np.float32)
+
+    def added(x: Any, places: Any, rows: Any) -> Any:
+        return x.at[places].add(2 * rows + 1)
+
+    assert temporaries(added, x, places, rows) == 0
+    wanted = x.copy()
+    np.add.at(wanted, places, 2 * rows + 1)
+    np.testing.assert_allclose(tx.jit(added)(x, places, rows), wanted, rtol=1e-6)
+
+
+def test_what_is_written_is_computed_from_what_was_there_before(generator: np.random.Generator) -> None:
+    """Though the result is made in the memory of the array that is read, in loops too."""
+    x, places = generator.integers(-9, 9, 40, np.int32), generator.permutation(40).astype(np.int32)
+
+    def moved(x: Any, places: Any) -> Any:
+        return (x + 1).at[places].set((x + 1)[::-1] * 2)
+
+    def shifted(x: Any) -> Any:
+        return tx.lax.fori_loop(0, 7, lambda i, y: tx.lax.dynamic_update_slice(y, y[:20] + y[1:21], (i,)), x)
+
+    wanted = x + 1
+    wanted[places] = (x + 1)[::-1] * 2
+    np.testing.assert_array_equal(tx.jit(moved)(x, places), wanted)
+    wanted = x.copy()
+    for i in range(7):
+        wanted[i : i + 20] = wanted[:20] + wanted[1:21]
+    np.testing.assert_array_equal(tx.jit(shifted)(x), wanted)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_sums_of_segments_do_not_depend_on_the_number_of_threads(ordered: bool, generator: np.random.Generator) -> None:
+    x, numbers = generator.standard_normal((20_000, 4), np.float32), generator.integers(-5, 700, 20_000, np.int32)
+    numbers = np.sort(numbers) if ordered else numbers
+    sums = tx.jit(lambda x, i: tx.ops.segment_sum(x, i, 650, indices_are_sorted=ordered))
+    with tx.num_threads(1):
+        alone = np.asarray(sums(x, numbers))
+    wanted = np.zeros((650, 4), np.float32)
+    inside = (numbers >= 0) & (numbers < 650)
+    np.add.at(wanted, numbers[inside], x[inside])
+    np.testing.assert_array_equal(alone, wanted)
+    with tx.num_threads(3):
+        np.testing.assert_array_equal(sums(x, numbers), alone)
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+def test_elements_along_lines(mode: str, generator: np.random.Generator) -> None:
+    x, places = generator.standard_normal((5, 7), np.float32), generator.integers(-9, 9, (5, 11), np.int32)
+    found = tx.jit(lambda x, i: tx.numpy.take_along_axis(x, i, 1, mode=mode))(x, places)
+    wrapped = np.where(places < 0, places + 7, places)
+    wanted = np.take_along_axis(x, np.clip(wrapped, 0, 6), 1)
+    if mode == "fill":
+        wanted = np.where((wrapped >= 0) & (wrapped < 7), wanted, np.nan)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_update_that_is_computed_where_it_is_put(generator: np.random.Generator) -> None:
+    x, a, b = (generator.standard_normal(shape, np.float32) for shape in ((2, 3, 5, 8), (3, 5, 1), (3, 8)))
+
+    def put(x: Any, a: Any, b: Any, number: Any) -> Any:
+        return tx.lax.dynamic_update_slice(x, (a * b[:, None])[None], (number, 0, 0, 0))
+
+    expected = x.copy()
+    expected[1] = a * b[:, None]
+    np.testing.assert_array_equal(tx.jit(put)(x, a, b, 1), expected)

@@ -49,37 +49,51 @@ def order_computation(dtypes: tuple[Any, ...], keys: int = 1, descending: bool =
         for k in range(2 * len(scalars))
     ]
     instructions = list(parameters)
+    made_before: dict[Any, Instruction] = {}
 
     def emit(op: Op, *operands: Instruction, **attributes: Any) -> Instruction:
-        shape = op.shape(*(x.shape for x in operands), **attributes)
-        instructions.append(Instruction(op, operands, op.attributes(**attributes), shape))
-        return instructions[-1]
+        """Each instruction once, and none that is not needed: as the compiler leaves them, which knows an order by its
+        computation."""
+        key = (op.name, operands, op.attributes(**attributes))
+        if key not in made_before:
+            shape = op.shape(*(x.shape for x in operands), **attributes)
+            made_before[key] = Instruction(op, operands, key[2], shape)
+            instructions.append(made_before[key])
+        return made_before[key]
 
     def compare(x: Instruction, y: Instruction, direction: str) -> Instruction:
         kind = elementwise.comparison_type(x.array_shape.dtype)
         return emit(elementwise.compare, x, y, direction=direction, type=kind)
 
-    def less(x: Instruction, y: Instruction) -> tuple[Instruction, Instruction]:
-        """Whether x comes before y, and whether they are equal, for one key."""
+    def less(x: Instruction, y: Instruction) -> Instruction:
+        """Whether x comes before y, by one key."""
         if x.array_shape.element_type.kind == "complex":
-            first, same = less(emit(elementwise.real, x), emit(elementwise.real, y))
-            second, equal = less(emit(elementwise.imag, x), emit(elementwise.imag, y))
-            return emit(elementwise.or_, first, emit(elementwise.and_, same, second)), emit(
-                elementwise.and_, same, equal
-            )
-        before, equal = compare(x, y, "LT"), compare(x, y, "EQ")
+            parts = [[emit(part, v) for v in (x, y)] for part in (elementwise.real, elementwise.imag)]
+            return either(less(*parts[0]), equal(*parts[0]), less(*parts[1]))
+        before = compare(x, y, "LT")
         if x.array_shape.element_type.kind == "float":
             x_nan, y_nan = compare(x, x, "NE"), compare(y, y, "NE")
             before = emit(elementwise.or_, before, emit(elementwise.and_, emit(elementwise.not_, x_nan), y_nan))
-            equal = emit(elementwise.or_, equal, emit(elementwise.and_, x_nan, y_nan))
-        return before, equal
+        return before
+
+    def equal(x: Instruction, y: Instruction) -> Instruction:
+        if x.array_shape.element_type.kind == "complex":
+            parts = [[emit(part, v) for v in (x, y)] for part in (elementwise.real, elementwise.imag)]
+            return emit(elementwise.and_, equal(*parts[0]), equal(*parts[1]))
+        same = compare(x, y, "EQ")
+        if x.array_shape.element_type.kind == "float":
+            x_nan, y_nan = compare(x, x, "NE"), compare(y, y, "NE")
+            same = emit(elementwise.or_, same, emit(elementwise.and_, x_nan, y_nan))
+        return same
+
+    def either(before: Instruction, same: Instruction, later: Instruction) -> Instruction:
+        return emit(elementwise.or_, before, emit(elementwise.and_, same, later))
 
     root: Instruction | None = None
     for k in reversed(range(keys)):
         pair = parameters[2 * k : 2 * k + 2]
         x, y = reversed(pair) if descending else pair
-        before, equal = less(x, y)
-        root = before if root is None else emit(elementwise.or_, before, emit(elementwise.and_, equal, root))
+        root = less(x, y) if root is None else either(less(x, y), equal(x, y), root)
     assert root is not None, "an order has at least one key"
     made = Computation("greater" if descending else "less", parameters, instructions, root)
     _orders[made] = Order(keys, descending)

@@ -54,7 +54,37 @@ from tinyxla.random.keys import (
     split,
     wrap_key_data,
 )
+from tinyxla.random.programs import MANY_BY_LOOPS, drawn
 from tinyxla.random.selections import categorical, choice, permutation
+
+bits = drawn(bits)
+uniform = drawn(uniform)
+normal = drawn(normal)
+truncated_normal = drawn(truncated_normal)
+bernoulli = drawn(bernoulli)
+rademacher = drawn(rademacher)
+randint = drawn(randint)
+categorical = drawn(categorical)
+exponential = drawn(exponential)
+gumbel = drawn(gumbel)
+laplace = drawn(laplace)
+logistic = drawn(logistic)
+cauchy = drawn(cauchy)
+lognormal = drawn(lognormal)
+maxwell = drawn(maxwell)
+rayleigh = drawn(rayleigh)
+pareto = drawn(pareto)
+weibull_min = drawn(weibull_min)
+geometric = drawn(geometric)
+permutation = drawn(permutation, elements="x")
+choice = drawn(choice, elements="a")
+gamma = drawn(gamma, MANY_BY_LOOPS)
+loggamma = drawn(loggamma, MANY_BY_LOOPS)
+beta = drawn(beta, MANY_BY_LOOPS)
+dirichlet = drawn(dirichlet, MANY_BY_LOOPS)
+chisquare = drawn(chisquare, MANY_BY_LOOPS)
+t = drawn(t, MANY_BY_LOOPS)
+poisson = drawn(poisson, MANY_BY_LOOPS)
 
 __all__ = [
     "KeyArray",

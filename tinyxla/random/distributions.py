@@ -4,6 +4,7 @@ what is made of them by exact arithmetic are equal, transcendental functions may
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from tinyxla.ops import bits as bit_ops
 from tinyxla.ops import elementwise, movement
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
 from tinyxla.shapes import ElementType, element_type
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import default_float, default_int
 
 DTypeLike = Any
@@ -222,21 +224,30 @@ def _single_erf_inv(x: Any) -> Any:
     Source: M. Giles, Approximating the erfinv function, GPU Computing Gems, 2010: a polynomial in -log(1 - x^2) for the
     centre and one in its root for the tails. Its relative error is up to 1e-5; `lax.erf_inv` is more accurate.
     """
+    if isinstance(x, ConcreteArray) and state.staging is None:
+        with np.errstate(all="ignore"):
+            return wrap(_erf_inv(lambda op, *operands, **attributes: op.evaluate(*operands, **attributes), x.numpy()))
+    return _erf_inv(lambda op, *operands, **attributes: op(*operands, **attributes), x)
+
+
+def _erf_inv(run: Callable[..., Any], x: Any) -> Any:
+    """Written once, for NumPy arrays and for values: `run(op, *operands)` gives an op's result."""
 
     def constant(value: float) -> Any:
-        return movement.full(value, x.dtype, x.shape)
+        return np.float32(value) if isinstance(x, np.ndarray) else movement.full(value, x.dtype, x.shape)
 
-    w = elementwise.neg(elementwise.log1p(elementwise.neg(elementwise.mul(x, x))))
-    central = elementwise.lt(w, constant(5.0))
-    shifted = elementwise.select(
-        central, elementwise.sub(w, constant(2.5)), elementwise.sub(elementwise.sqrt(w), constant(3.0))
-    )
-    found = elementwise.select(central, constant(_CENTRAL[0]), constant(_TAIL[0]))
+    w = run(elementwise.neg, run(elementwise.log1p, run(elementwise.neg, run(elementwise.mul, x, x))))
+    central = run(elementwise.compare, w, constant(5.0), direction="LT", type="FLOAT")
+    centred, rooted = run(elementwise.sub, w, constant(2.5)), run(elementwise.sqrt, w)
+    shifted = run(elementwise.select, central, centred, run(elementwise.sub, rooted, constant(3.0)))
+    found = run(elementwise.select, central, constant(_CENTRAL[0]), constant(_TAIL[0]))
     for here, there in zip(_CENTRAL[1:], _TAIL[1:], strict=True):
-        coefficient = elementwise.select(central, constant(here), constant(there))
-        found = elementwise.add(coefficient, elementwise.mul(found, shifted))
-    infinite = elementwise.eq(elementwise.abs_(x), constant(1.0))
-    return elementwise.select(infinite, elementwise.mul(x, constant(math.inf)), elementwise.mul(found, x))
+        coefficient = run(elementwise.select, central, constant(here), constant(there))
+        found = run(elementwise.add, coefficient, run(elementwise.mul, found, shifted))
+    infinite = run(elementwise.compare, run(elementwise.abs_, x), constant(1.0), direction="EQ", type="FLOAT")
+    return run(
+        elementwise.select, infinite, run(elementwise.mul, x, constant(math.inf)), run(elementwise.mul, found, x)
+    )
 
 
 def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:

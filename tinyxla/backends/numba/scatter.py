@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from tinyxla.backends.numba.axes import CHUNK, finished, piece_of
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
-from tinyxla.compiler.fusion import Plan, is_of_scalars, results_of, supported
+from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, results_of, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops import indexing
 
+FEW_RANGES = 2  # of places that updates are divided by
 FEW_PIECES = 16  # of work that is independent as it is; with fewer, windows are cut
 LEAST_WINDOW = 64  # elements of a window that are worth reading its indices for
 
@@ -32,18 +33,20 @@ def begins_as_operand(x: Instruction) -> dict[int, int]:
 
 
 def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """Rows of the update, each a loop; a row is all that lies together in memory."""
+    """Rows of the update, each a loop; a row is all that lies together in memory, or one of what is computed here."""
     _, update, *starts = x.operands
     whole, parts = x.array_shape.dimensions, update.array_shape.dimensions
     together = len(parts) - 1
     while together > 0 and parts[together] == whole[together]:
         together -= 1
-    outer, row = parts[: max(together, 0)], math.prod(parts[max(together, 0) :])
     last = max((d for d, part in enumerate(parts) if part != 1), default=len(parts) - 1)  # elements follow along it
-    rows = math.prod(outer)
-    pieces = max(1, -(-row // CHUNK)) if rows < FEW_PIECES else 1
     low = Lowering("update", plan, [x])
     b = low.builder
+    if not low.in_memory(buffer_of(update)):
+        together = last
+    outer, row = parts[: max(together, 0)], math.prod(parts[max(together, 0) :])
+    rows = math.prod(outer)
+    pieces = max(1, -(-row // CHUNK)) if rows < FEW_PIECES else 1
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         number, begin, end = piece_of(low, index, pieces, row)
         limits = [n - part for n, part in zip(whole, parts, strict=True)]
@@ -68,8 +71,8 @@ def supports_scatter(x: Instruction) -> bool:
 def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """One update after the other, and inside of it loops over its window.
 
-    What cannot meet is independent work: batches that the operand has too, all updates if they are unique, and pieces
-    of a dimension of the window along which updates do not move.
+    What cannot meet is independent work: batches that the operand has too, all updates if they are unique, pieces of a
+    dimension of the window along which updates do not move, and ranges of places, which sorted updates come to in turn.
     """
     a: indexing.Scatter = x.attributes
     count = len(x.operands) // 2
@@ -83,13 +86,14 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
     independent = math.prod(batch[c] for c in apart)
     still = [k for k, d in enumerate(window) if d not in a.scatter_dims_to_operand_dims and parts[k] > 1]
     cut, pieces = _pieces(parts, still, math.prod(batch)) if independent < FEW_PIECES else (0, 1)
+    ranges = _ranges(a, sizes, window, math.prod(parts) * math.prod(batch)) if independent * pieces == 1 else 1
 
     low = Lowering("scatter", plan, results_of(x, users))
     b = low.builder
     targets, copies = _targets(x, plan, users)
 
-    def visit(coordinates: Sequence[Index], bounds: Sequence[tuple[Index, Index]]) -> None:
-        """One update: nothing, if a part of its window is outside."""
+    def visit(coordinates: Sequence[Index], bounds: Sequence[tuple[Index, Index]], own: tuple[Index, Index]) -> None:
+        """One update: nothing, if a part of its window is outside, or if it is of a range that is not one's own."""
         place: list[Index] = [0] * len(sizes)
         inside: Operand | None = None
         for k, d in enumerate(a.scatter_dims_to_operand_dims):
@@ -97,6 +101,9 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
             entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
             vector = (*coordinates[: a.index_vector_dim], *entry, *coordinates[a.index_vector_dim :])
             place[d], fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
+            if ranges > 1 and not k:
+                for direction, end in zip(("GE", "LT"), own, strict=True):
+                    fits = b.compute("and", "pred", fits, _compared(low, place[d], end, direction))
             inside = fits if inside is None else b.compute("and", "pred", inside, fits)
         for d, c in pairs:
             place[d] = coordinates[c]
@@ -123,6 +130,10 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         bounds: list[tuple[Index, Index]] = [(0, part) for part in parts]
+        own: tuple[Index, Index] = (0, 0)
+        if ranges > 1:
+            index, start, stop = piece_of(low, index, ranges, sizes[a.scatter_dims_to_operand_dims[0]])
+            own = (start, stop)
         if pieces > 1:
             index, begin, end = piece_of(low, index, pieces, parts[cut])
             bounds[cut] = (begin, end)
@@ -130,14 +141,14 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
 
         def each(more: Coordinates, values: list[Operand]) -> list[Operand]:
             known = fixed | dict(zip(in_order, more, strict=True))
-            visit([known[c] for c in range(len(batch))], bounds)
+            visit([known[c] for c in range(len(batch))], bounds, own)
             return []
 
         low.nest([(0, batch[c]) for c in in_order], [], each, sequential=True)
-    elements = math.prod(parts) // pieces * math.prod(batch[c] for c in in_order)
+    elements = math.prod(parts) // pieces * math.prod(batch[c] for c in in_order) // ranges
     if 0 in parts or 0 in batch:
         return copies
-    return [*copies, finished(low, independent * pieces, elements, [x])]
+    return [*copies, finished(low, independent * pieces * ranges, elements, [x])]
 
 
 def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[int, int]:
@@ -150,6 +161,15 @@ def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[i
     return cut, max(1, wanted)
 
 
+def _ranges(a: indexing.Scatter, sizes: Sequence[int], window: Sequence[int], elements: int) -> int:
+    """Into how many ranges the places of sorted updates are divided. For each all indices are read; where they are in
+    order, it is easy to foresee which are its own."""
+    first = a.scatter_dims_to_operand_dims[:1]
+    if not first or first[0] in window or not a.indices_are_sorted:
+        return 1
+    return max(1, min(FEW_RANGES, sizes[first[0]], elements // CHUNK))
+
+
 def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:
     """An index as a place, and whether it is one from 0 to `last`."""
     b = low.builder
@@ -157,9 +177,12 @@ def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Opera
     if index.type == "u64":  # whose values may be negative as a place
         limit = Literal("u64", last)
         return place, b.compute("compare", "pred", index, limit, direction="LE", compare_type="UNSIGNED")
-    above = b.compute("compare", "pred", place, Literal(INDEX, 0), direction="GE", compare_type="SIGNED")
-    below = b.compute("compare", "pred", place, Literal(INDEX, last), direction="LE", compare_type="SIGNED")
-    return place, b.compute("and", "pred", above, below)
+    return place, b.compute("and", "pred", _compared(low, place, 0, "GE"), _compared(low, place, last, "LE"))
+
+
+def _compared(low: Lowering, x: Index, y: Index, direction: str) -> Operand:
+    operands = (Literal(INDEX, v) if isinstance(v, int) else v for v in (x, y))
+    return low.builder.compute("compare", "pred", *operands, direction=direction, compare_type="SIGNED")
 
 
 def _targets(x: Instruction, plan: Plan, users: Users) -> tuple[list[Storage], list[LoweredKernel]]:

@@ -1,0 +1,69 @@
+"""Many short lines are sorted side by side, as XLA sorts them: NaN last, equal elements in their order."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla.backends.numba.short_lines import LANES, LONGEST
+from tinyxla.hlo import Computation
+from tinyxla.ops import elementwise, sorting
+from tinyxla.shapes import Shape
+from tinyxla.tracing.core import trace
+
+TYPES = ("float32", "float16", "int32", "uint8", "bool")
+
+
+def values(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    found = (3 * generator.standard_normal(shape)).astype(dtype)
+    if dtype.startswith("float"):
+        for special in (np.nan, 0.0, -0.0, np.inf):
+            found[generator.random(shape) < 0.1] = special
+    return found
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("length", [2, 3, 9, 16, LONGEST])
+def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: np.random.Generator) -> None:
+    x = values(generator, (LANES + 3, length), dtype)
+    found, wanted = np.asarray(tx.jit(tx.numpy.sort)(x)), np.asarray(jnp.sort(x))
+    np.testing.assert_array_equal(found, wanted, strict=True)
+    if dtype.startswith("float"):
+        np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(wanted[wanted == 0]))
+    np.testing.assert_array_equal(tx.jit(tx.numpy.argsort)(x), jnp.argsort(x))
+
+
+def test_another_array_is_put_in_the_order_of_the_first(generator: np.random.Generator) -> None:
+    keys, others = values(generator, (5, 2 * LANES), "int32"), values(generator, (5, 2 * LANES), "float32")
+    found = tx.jit(lambda x, y: tx.lax.sort((x, y), dimension=0, num_keys=1))(keys, others)
+    wanted = jax.lax.sort((keys, others), dimension=0, num_keys=1)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs, strict=True)
+
+
+def test_any_comparator(generator: np.random.Generator) -> None:
+    x = np.nan_to_num(values(generator, (2 * LANES, 6), "float32"), posinf=9)
+    scalars = [Shape.of(np.zeros((), np.float32))] * 2
+    larger = trace(lambda a, b: [elementwise.gt(elementwise.abs_(a), elementwise.abs_(b))], scalars, "larger")[0]
+    body = Computation("larger", larger.parameters, larger.instructions[:-1], larger.outputs[0])
+    found = tx.jit(lambda x: sorting.sort(x, dimensions=(1,), to_apply=body))(x)
+    np.testing.assert_array_equal(found, np.take_along_axis(x, np.argsort(-np.abs(x), 1, kind="stable"), 1))
+
+
+def test_results_do_not_depend_on_threads(generator: np.random.Generator) -> None:
+    x = values(generator, (100 * LANES, 7), "float32")
+    found = []
+    for count in (1, 3):
+        with tx.num_threads(count):
+            found.append(tx.jit(tx.numpy.sort)(x).numpy().tobytes())
+    assert found[0] == found[1]
+
+
+def test_the_gradient_of_a_median(generator: np.random.Generator) -> None:
+    x = generator.standard_normal((LANES, 9), np.float32)
+    found = tx.jit(tx.grad(lambda x: tx.numpy.sum(tx.numpy.median(x, 1) ** 2)))(x)
+    wanted = jax.grad(lambda x: jnp.sum(jnp.median(x, 1) ** 2))(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -1,0 +1,109 @@
+"""Sorts by digits and selections, compiled: against the reference, for every type of key and any number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tests.test_indexing_kernels import host_calls
+from tinyxla.ops import sorting
+from tinyxla.shapes import element_type
+
+KINDS = "f32 f64 f16 bf16 s8 s16 s32 s64 u8 u16 u32 u64 pred".split()
+# Lines that are sorted in registers, by one thread, by several, and more than one of them.
+SHAPES = [(5,), (9,), (3, 40), (2, 3, 300), (70_001,), (2, 66_000)]
+
+
+def keys_of(kind: str, shape: tuple[int, ...], random: np.random.Generator) -> Any:
+    """Many equal keys, and those that are equal and yet differ."""
+    dtype = element_type(kind).dtype
+    if kind == "pred":
+        return random.random(shape) < 0.4
+    if element_type(kind).is_integer:
+        info = np.iinfo(dtype)
+        wide = random.integers(info.min, info.max, shape, dtype, endpoint=True)
+        return np.where(random.random(shape) < 0.5, wide, wide % 3).astype(dtype)
+    x = np.where(random.random(shape) < 0.5, random.integers(-2, 3, shape), random.standard_normal(shape))
+    for value, share in ((-0.0, 0.1), (np.nan, 0.1), (-np.nan, 0.1), (np.inf, 0.05), (-np.inf, 0.05)):
+        x = np.where(random.random(shape) < share, value, x)
+    return x.astype(dtype)
+
+
+def check(op: Any, operands: tuple[Any, ...], **attributes: Any) -> None:
+    """The compiled op gives the reference's results, bit for bit."""
+    wanted = op.evaluate(*operands, **attributes)
+    arrays = [tx.numpy.asarray(x, dtype=x.dtype) for x in operands]
+    found = tx.jit(lambda *x: op(*x, **attributes))(*arrays)
+    for got, expected in zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]:
+        assert got.dtype == expected.dtype
+        assert np.asarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_alone_and_with_another_array(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:
+    keys = keys_of(kind, shape, generator)
+    other = generator.integers(0, 200, shape, dtype=np.int16)
+    for descending in (False, True):
+        alone = sorting.order_computation((keys.dtype,), 1, descending)
+        pair = sorting.order_computation((keys.dtype, other.dtype), 1, descending)
+        check(sorting.sort, (keys,), dimensions=(len(shape) - 1,), to_apply=alone)
+        check(sorting.sort, (keys, other), dimensions=(len(shape) - 1,), to_apply=pair)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_several_keys_complex_ones_and_other_dimensions(axis: int, generator: np.random.Generator) -> None:
+    shape = (40, 30)
+    first, second = keys_of("f32", shape, generator), keys_of("u8", shape, generator)
+    last = generator.standard_normal(shape)
+    for keys in (1, 2, 3):
+        order = sorting.order_computation((first.dtype, second.dtype, last.dtype), keys, keys == 2)
+        check(sorting.sort, (first, second, last), dimensions=(axis,), to_apply=order)
+    numbers = np.empty(shape, np.complex64)
+    numbers.real, numbers.imag = keys_of("f32", shape, generator), keys_of("f32", shape, generator)
+    order = sorting.order_computation((numbers.dtype, second.dtype))
+    check(sorting.sort, (numbers, second), dimensions=(axis,), to_apply=order)
+
+
+def test_lines_whose_digits_are_equal(generator: np.random.Generator) -> None:
+    """Digits that all keys have in common move nothing."""
+    for x in (
+        np.zeros(70_000, np.int32),
+        generator.integers(0, 7, 70_000, dtype=np.int64),
+        np.full((3, 20), np.nan, "f4"),
+    ):
+        check(sorting.sort, (x,), dimensions=(x.ndim - 1,), to_apply=sorting.order_computation((x.dtype,)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "k"), [((5,), 2), ((3, 1000), 7), ((2, 3, 700), 3), ((90_000,), 10), ((2, 3000), 99)]
+)
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s32", "u8", "u64", "pred"])
+def test_first_elements(kind: str, shape: tuple[int, ...], k: int, generator: np.random.Generator) -> None:
+    for largest in (True, False):
+        check(sorting.topk, (keys_of(kind, shape, generator),), k=k, largest=largest)
+    if element_type(kind).kind == "float":  # few equal ones
+        x = generator.standard_normal(shape).astype(element_type(kind).dtype)
+        check(sorting.topk, (x,), k=k, largest=True)
+
+
+def test_results_do_not_depend_on_the_number_of_threads(generator: np.random.Generator) -> None:
+    x = keys_of("f32", (100_000,), generator)
+    order = tx.jit(lambda x: (tx.numpy.sort(x), tx.numpy.argsort(x)))
+    with tx.num_threads(1):
+        alone = [np.asarray(y).tobytes() for y in order(x)]
+    with tx.num_threads(2):
+        assert [np.asarray(y).tobytes() for y in order(x)] == alone
+
+
+def test_orders_run_natively(generator: np.random.Generator) -> None:
+    """Nothing is left to the host."""
+    x = generator.standard_normal((20, 30)).astype(np.float32)
+
+    def ordered(x: Any) -> Any:
+        return tx.numpy.sort(x, axis=0), tx.numpy.lexsort([x, -x]), tx.lax.top_k(x, 3)[1], tx.numpy.median(x)
+
+    assert not host_calls(ordered, x)

@@ -1,0 +1,74 @@
+"""Sorts of many short lines: lines side by side, in as many lanes as vectors have, by exchanges of neighbours.
+
+All lines take the same steps, whatever is in them: in turn the pairs from the first element on and those from the
+second one on are put in order, as many times as a line has elements (A. N. Habermann, Parallel neighbor-sort, 1972).
+Only neighbours are exchanged, and only if the second one comes before the first, so equal elements keep their order.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tinyxla.backends.numba import digits
+from tinyxla.backends.numba.axes import finished
+from tinyxla.backends.numba.loops import Index, Operand
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.compiler.fusion import Plan
+from tinyxla.hlo import Instruction
+
+LANES = 64
+LONGEST = 32  # elements of a line
+
+
+def supports(x: Instruction) -> bool:
+    length, lines = _sizes(x)
+    return 2 <= length <= LONGEST and lines >= LANES
+
+
+def _sizes(x: Instruction) -> tuple[int, int]:
+    sizes = x.operands[0].array_shape.dimensions
+    length = sizes[x.attributes.dimensions[0]]
+    return length, math.prod(sizes) // max(1, length)
+
+
+def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    (dimension,) = x.attributes.dimensions
+    sizes = x.operands[0].array_shape.dimensions
+    length, lines = _sizes(x)
+    low = Lowering("exchange", plan)
+    b = low.builder
+    rows = [b.scratch(o.array_shape.element_type.name, length * LANES) for o in x.operands]
+
+    def place(line: Index, index: Index) -> Coordinates:
+        outer = low.split_index(line, [n for d, n in enumerate(sizes) if d != dimension])
+        return (*outer[:dimension], index, *outer[dimension:])
+
+    def exchange(above: Index, lane: Index) -> None:
+        here = b.index("add", b.index("multiply", above, LANES), lane)
+        below = b.index("add", here, LANES)
+        first, second = ([b.load(row, at) for row in rows] for at in (here, below))
+        pairs: list[Operand] = [value for pair in zip(second, first, strict=True) for value in pair]
+        wrong = low.apply(x.attributes.to_apply, pairs)[0]
+        for row, one, other in zip(rows, first, second, strict=True):
+            b.store(row, here, b.compute("select", row.type, wrong, other, one))
+            b.store(row, below, b.compute("select", row.type, wrong, one, other))
+
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        begin = b.index("multiply", index, LANES)
+        count = b.index("minimum", b.index("subtract", lines, begin), LANES)
+        with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
+            for o, row in zip(x.operands, rows, strict=True):
+                at = b.index("add", b.index("multiply", i, LANES), lane)
+                b.store(row, at, low.value(o, place(b.index("add", begin, lane), i)))
+        with low.loop(0, length, sequential=True) as (turn, _):
+            odd = b.index("remainder", turn, 2)
+            with low.loop(0, b.index("divide", b.index("subtract", length, odd), 2), sequential=True) as (pair, _):
+                above = b.index("add", b.index("multiply", pair, 2), odd)
+                with low.loop(0, count) as (lane, _):
+                    exchange(above, lane)
+        with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
+            for result, row in zip(digits.results_by_number(x, users), rows, strict=True):
+                if result is not None:
+                    value = b.load(row, b.index("add", b.index("multiply", i, LANES), lane))
+                    low.store(result, place(b.index("add", begin, lane), i), value)
+    return [finished(low, -(-lines // LANES), LANES * length * length * 4, [x])]

@@ -1,0 +1,62 @@
+"""Sorts made simple, as a pass from graph to graph: plain orders become sorts by one key along the last dimension that
+take at most one other array along. All others - several keys, complex ones, several arrays, other dimensions - become
+sorts of the elements' places, by the last key first, and gathers of what they are the places of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import elementwise, indexing, movement, sorting
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.core import trace
+
+
+def canonicalize_sorts(computation: Computation) -> Computation:
+    """Leave only sorts by one key along the last dimension, of at most two arrays, and those by other comparators."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        order = sorting.order_of(x.attributes.to_apply) if x.op is sorting.sort else None
+        if order is None or _is_simple(x, order):
+            return None
+        (axis,) = x.attributes.dimensions
+        body, *_ = trace(lambda *arrays: _sorted(arrays, axis, order), [o.shape for o in operands], "sort")
+        root = rewriter.splice(body, operands, lambda *_: None)
+        return root if len(operands) > 1 else root.operands[0]
+
+    return rewrite(computation, visit)
+
+
+def _is_simple(x: Instruction, order: sorting.Order) -> bool:
+    key = x.operands[0].array_shape
+    plain = order.keys == 1 and len(x.operands) <= 2 and key.element_type.kind != "complex"
+    return key.size == 0 or (plain and x.attributes.dimensions == (key.rank - 1,))
+
+
+def _sorted(arrays: tuple[Any, ...], axis: int, order: sorting.Order) -> tuple[Any, ...]:
+    last = arrays[0].ndim - 1
+    rows = [movement.move_axis(x, axis, last) for x in arrays]
+    keys = [part for key in rows[: order.keys] for part in _parts(key)]
+    if len(keys) == order.keys == 1 and len(rows) <= 2:
+        found = _simple(rows, order.descending)
+    else:
+        places = movement.iota(shape=Shape(element_type(np.int32), rows[0].shape), iota_dimension=last)
+        for number, key in enumerate(reversed(keys)):
+            current = indexing.take_along(key, places, last) if number else key
+            places = _simple([current, places], order.descending)[1]
+        found = tuple(indexing.take_along(x, places, last) for x in rows)
+    return tuple(movement.move_axis(x, last, axis) for x in found)
+
+
+def _parts(key: Any) -> list[Any]:
+    is_complex = element_type(key.dtype).kind == "complex"
+    return [elementwise.real(key), elementwise.imag(key)] if is_complex else [key]
+
+
+def _simple(rows: list[Any], descending: bool) -> tuple[Any, ...]:
+    comparator = sorting.order_computation(tuple(x.dtype for x in rows), 1, descending)
+    found: Any = sorting.sort(*rows, dimensions=(rows[0].ndim - 1,), to_apply=comparator, is_stable=True)
+    return found if len(rows) > 1 else (found,)
