@@ -1,10 +1,14 @@
-"""Loop-invariant code motion: what a loop computes again and again from values that stay the same, before the loop."""
+"""Loop-invariant code motion: what a loop computes again and again from values that stay the same, before the loop; and
+constants into it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.transforms.computations import with_parameters
+from tinyxla.ops import movement
+from tinyxla.transforms.computations import effects, subgraph, with_parameters
 from tinyxla.transforms.invariants import carrying, hoisted, unchanged
 
 
@@ -39,3 +43,33 @@ def hoist(computation: Computation) -> Computation:
         return loop
 
     return rewrite(computation, visit)
+
+
+def with_constants(attributes: Any, operands: tuple[Instruction, ...]) -> Any:
+    """A loop that makes for itself what is one number everywhere and stays, instead of reading it."""
+    same = unchanged(attributes.body)
+    filled = {k: o for k, (o, stays) in enumerate(zip(operands, same, strict=True)) if stays and _is_filled(o)}
+    if not filled:
+        return attributes
+    body, condition = (_filled(c, filled) for c in (attributes.body, attributes.condition))
+    outputs = [p if k in filled else x for k, (p, x) in enumerate(zip(body.parameters, body.outputs, strict=True))]
+    return attributes._replace(
+        condition=condition, body=subgraph(body.name, body.parameters, outputs, effects=effects(body))
+    )
+
+
+def _is_filled(x: Instruction) -> bool:
+    scalar = x.operands[0] if x.op is movement.broadcast else x
+    return scalar.op is movement.constant and not scalar.array_shape.rank
+
+
+def _filled(computation: Computation, values: dict[int, Instruction]) -> Computation:
+    rewriter = Rewriter()
+    parameters = [rewriter.copy(p, ()) for p in computation.parameters]
+    inputs = [_again(rewriter, values[k]) if k in values else p for k, p in enumerate(parameters)]
+    root = rewriter.splice(computation, inputs, lambda rewriter, x, operands: None)
+    return Computation(computation.name, parameters, rewriter.instructions, root)
+
+
+def _again(rewriter: Rewriter, x: Instruction) -> Instruction:
+    return rewriter.copy(x, [_again(rewriter, o) for o in x.operands])

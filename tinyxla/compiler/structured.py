@@ -45,15 +45,26 @@ def _handed_on(body: Computation) -> set[int]:
 def _while(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, Any]]:
     condition, body = prune(x.attributes.condition), prune(x.attributes.body)
     wanted = used - _handed_on(x.attributes.body)
-    wanted |= _read(condition, [condition.root, *effects(condition)]) | _read(body, effects(body))
+    numbers = sorted(_wanted(body, wanted | _read(condition, [condition.root, *effects(condition)])))
+    attributes = x.attributes._replace(condition=_with(condition, numbers), body=_with(body, numbers, numbers))
+    return numbers, numbers, attributes._asdict()
+
+
+def _wanted(body: Computation, used: set[int]) -> set[int]:
+    """The numbers of the values to carry for these, and for side effects."""
+    wanted = used | _read(body, effects(body))
     while True:
         larger = wanted | _read(body, [body.outputs[k] for k in wanted])
         if larger == wanted:
-            break
+            return wanted
         wanted = larger
-    numbers = sorted(wanted)
-    attributes = x.attributes._replace(condition=_with(condition, numbers), body=_with(body, numbers, numbers))
-    return numbers, numbers, attributes._asdict()
+
+
+def resting(body: Computation, used: set[int]) -> Computation:
+    """With what only a condition would need, such as a counter, handed on as it is."""
+    wanted = _wanted(body, used)
+    outputs = [x if k in wanted else p for k, (x, p) in enumerate(zip(body.outputs, body.parameters, strict=True))]
+    return subgraph(body.name, body.parameters, outputs, effects=effects(body))
 
 
 def _conditional(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, Any]]:

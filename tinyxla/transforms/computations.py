@@ -20,6 +20,7 @@ from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
 
 Mask = tuple[bool, ...]
+_FEW_STEPS = 8  # that something may take to be made again
 
 
 def results(ans: Any) -> tuple[Any, ...]:
@@ -205,13 +206,53 @@ def partition(
         if x in wanted and x in late and x is not both.root:
             residuals.update((o, None) for o in x.operands if o not in late and o not in free)
     residuals.update((o, None) for o in outputs[results:] if o not in late and o not in free)
-    kept = list(residuals)
+    kept = _fewer(both, list(residuals), free, is_cheap)
     acting_early = [x for x in acting if x not in late]
     early = subgraph(
         f"{both.name}_forward", both.parameters[:primals], [*outputs[:results], *kept], effects=acting_early
     )
     inputs = [*given, *kept, *both.parameters[primals:]]
     return early, subgraph(f"{both.name}_backward", inputs, outputs[results:], effects=acting_late)
+
+
+def _fewer(
+    both: Computation, residuals: list[Instruction], free: set[Instruction], is_cheap: Callable[[Instruction], bool]
+) -> list[Instruction]:
+    """What residuals can cheaply be made of again, where that is less: of other residuals, or of one smaller array, or
+    of one for several."""
+    sources = {x: _sources(x, free, is_cheap) for x in residuals}
+    single = [next(iter(found)) for found in sources.values() if found is not None and len(found) == 1]
+    kept = dict.fromkeys(residuals)
+    for x in reversed(both.instructions):
+        found = sources.get(x) if x in kept else None
+        if not found:
+            continue
+        (first, *others) = found
+        if not others and (single.count(first) > 1 or first.array_shape.size < x.array_shape.size):
+            kept[first] = None
+        if all(y in kept for y in found):
+            del kept[x]
+    return list(kept)
+
+
+def _sources(
+    x: Instruction, free: set[Instruction], is_cheap: Callable[[Instruction], bool]
+) -> set[Instruction] | None:
+    """The few arrays that something is cheaply made of; None if it is not."""
+    found: set[Instruction] = set()
+    waiting, steps = [x], 0
+    while waiting:
+        y = waiting.pop()
+        if y in free:
+            continue
+        if y.op is movement.parameter or not is_cheap(y) or not isinstance(y.shape, Shape):
+            found.add(y)
+        elif steps == _FEW_STEPS:
+            return None
+        else:
+            steps += 1
+            waiting.extend(y.operands)
+    return None if x in found else found
 
 
 def _computed_again(
@@ -261,7 +302,7 @@ def subgraph(
         if x in new:
             continue
         if ready:
-            new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source)
+            new[x] = Instruction(x.op, [new[o] for o in x.operands], x.attributes, x.shape, x.source, origin=x.origin)
             order.append(new[x])
         else:
             waiting.append((x, True))

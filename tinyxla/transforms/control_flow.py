@@ -18,7 +18,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, elementwise, movement, reduction
+from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import ConcreteArray
@@ -38,7 +38,7 @@ from tinyxla.transforms.computations import (
     spread,
     with_parameters,
 )
-from tinyxla.transforms.invariants import carrying, hoisted, literal_of, step_of, unchanged
+from tinyxla.transforms.invariants import carrying, counting, hoisted, literal_of, step_of, unchanged
 from tinyxla.transforms.lanes import apart, lanes, may_part
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
 from tinyxla.transforms.while_reverse import (
@@ -53,6 +53,7 @@ from tinyxla.transforms.while_reverse import (
 Axes = tuple[int | None, ...]
 Pullback = Callable[[Any], list[Any]]
 _PRED = Shape(element_type("pred"))
+_LANES, _LIGHT = 32, 32  # lanes at least, and elements that one carries at most, for loops of known length lane by lane
 _COUNTER = Shape(element_type("s32"))
 
 
@@ -78,8 +79,8 @@ def _check_equal(what: str, found: Sequence[AnyShape], expected: Sequence[AnySha
 
 
 class While(NamedTuple):
-    """`known_trip_count`, if given, is how often the body runs, as far as whoever made the loop knows: what the
-    condition says all the same. A derivative in reverse mode then keeps just what it needs."""
+    """`known_trip_count`, if given, is how often the body runs. It is trusted, as in XLA: compiled loops then count,
+    and do not compute the condition, and a derivative in reverse mode keeps just what it needs."""
 
     condition: Computation
     body: Computation
@@ -161,25 +162,46 @@ def _while_batch(
     mapped, by_lane = _mapped(condition, body, size, tuple(a is not None for a in axes))
     places = zip(operands, axes, mapped, strict=True)
     values = [_on_each(x, a, size) if m else x for x, a, m in places]
-    if by_lane and may_part(condition, body):
-        found = iter(lanes(*values, **_loop_of_lanes(condition, body, size, mapped)))
+    known = None if by_lane else known_trip_count
+    parts = by_lane or (known is not None and size >= _LANES and _is_light(body, mapped))
+    if parts and may_part(condition, body):
+        found = iter(lanes(*values, **_loop_of_lanes(condition, body, size, mapped, known)))
+        steps = counting(body)
+        values = [_counted(x, (known or 0) * steps.get(k, 0)) for k, x in enumerate(values)]
         return tuple(next(found) if m else x for x, m in zip(values, mapped, strict=True)), _first(mapped)
     goes_on, step = _on_lanes(condition, body, size, mapped, by_lane)
-    known = None if by_lane else known_trip_count
     results = while_(*values, condition=goes_on, body=step, known_trip_count=known)
     return results, _first(mapped)
 
 
+def _counted(x: Any, steps: int) -> Any:
+    return elementwise.add(x, movement.full(steps, x.dtype)) if steps else x
+
+
+def _is_light(body: Computation, mapped: Mask) -> bool:
+    """Whether lanes of a loop carry so little that a strip of them stays in the cache, and touch no larger arrays; what
+    they share stays as it is, or counts."""
+    own = chosen([p.array_shape.size for p in body.parameters], mapped)
+    nested = any(any(x.computations()) and x.op is not reduction.reduce for x in body.instructions)
+    arrays = any(x.op in (indexing.dynamic_update_slice, indexing.scatter) for x in body.instructions)
+    steps = counting(body)
+    plain = all(m or stays or k in steps for k, (m, stays) in enumerate(zip(mapped, unchanged(body), strict=True)))
+    return sum(own) <= _LIGHT and plain and not nested and not arrays
+
+
 @lru_cache(1024)
-def _loop_of_lanes(condition: Computation, body: Computation, size: int, mapped: Mask) -> dict[str, Any]:
-    """The attributes of `lanes` for a loop that ends lane by lane; results are those that differ between lanes."""
-    goes_on, step = _on_lanes(condition, body, size, mapped, True)
+def _loop_of_lanes(
+    condition: Computation, body: Computation, size: int, mapped: Mask, known: int | None
+) -> dict[str, Any]:
+    """The attributes of `lanes` for a loop; results are those that differ between lanes. It ends lane by lane unless
+    its length is known."""
+    goes_on, step = _on_lanes(condition, body, size, mapped, known is None)
 
     def one(*x: Any) -> list[Any]:
-        return chosen(while_(*x, condition=condition, body=body), mapped)
+        return chosen(while_(*x, condition=condition, body=body, known_trip_count=known), mapped)
 
     def together(*x: Any) -> list[Any]:
-        return chosen(while_(*x, condition=goes_on, body=step), mapped)
+        return chosen(while_(*x, condition=goes_on, body=step, known_trip_count=known), mapped)
 
     return apart(one, together, body.parameter_shapes, size, mapped, body.name)
 

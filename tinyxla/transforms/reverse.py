@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tinyxla.errors import DifferentiationError
+from tinyxla.errors import DifferentiationError, SourceLine
 from tinyxla.ops import Op, elementwise, movement
 from tinyxla.ops.op import (
     Bilinear,
@@ -26,7 +26,7 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import CarryingTracer, Trace, state
+from tinyxla.tracing.core import CarryingTracer, GraphTracer, Trace, state
 
 Pullback = Callable[[Any], Sequence[Any]]  # from the result's cotangent to the operands' (None: zero)
 
@@ -40,6 +40,7 @@ class Node(NamedTuple):
     templates: tuple[Any, ...]  # the results' values, for the shapes of zeros
     single: bool
     scope: str  # where the op was applied, and so where going back belongs
+    source: SourceLine | None  # the same, of what is recorded; a rule of the user's has lines of its own
 
 
 class TapeTracer(CarryingTracer):
@@ -76,8 +77,9 @@ class TapeTrace(Trace):
             return ans
         results = ans if isinstance(ans, tuple) else (ans,)
         tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
+        source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in tracked)
-        self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple), _scope()))
+        self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple), _scope(), source))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
     def backward(self, outputs: Sequence[Any], cotangents: Sequence[Any], inputs: Sequence[TapeTracer]) -> list[Any]:
@@ -92,7 +94,7 @@ class TapeTrace(Trace):
             if isinstance(output, TapeTracer) and output.owner is self:
                 accumulate(output.number, cotangent)
         kept = {x.number for x in inputs}
-        outer = state.scope
+        outer = state.scope, state.source
         try:
             for node in reversed(self.nodes):
                 present = [found.get(r) if r is not None else None for r in node.results]
@@ -101,19 +103,26 @@ class TapeTrace(Trace):
                         found.pop(r, None)
                 if all(g is None for g in present):
                     continue
-                state.scope = node.scope
+                state.scope, state.source = node.scope, node.source or outer[1]
                 whole = [g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)]
                 back = node.pullback(whole[0] if node.single else tuple(whole))
                 for number, cotangent in zip(node.operands, back, strict=True):
                     accumulate(number, cotangent)
         finally:
-            state.scope = outer
+            state.scope, state.source = outer
         return [found.get(x.number) for x in inputs]
 
 
 def _scope() -> str:
     """The scopes of the op that is applied: those of the instruction, if that is what is run."""
     return state.source.scope if state.source else state.scope
+
+
+def _source(x: Any) -> SourceLine | None:
+    """The line of the instruction that a value is."""
+    while isinstance(x, CarryingTracer):
+        x = x.value
+    return x.instruction.source if isinstance(x, GraphTracer) else None
 
 
 def is_inexact(x: Any) -> bool:

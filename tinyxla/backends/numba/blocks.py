@@ -14,17 +14,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyxla.backends.numba.axes import CHUNK
+from tinyxla.backends.numba.in_place import in_place
 from tinyxla.backends.numba.loops import Builder
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
 from tinyxla.backends.numba.nests import lower
 from tinyxla.backends.numba.own_nests import own_nest
 from tinyxla.backends.numba.products import operand_order
 from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
+from tinyxla.compiler.epilogues import with_epilogues
 from tinyxla.compiler.fusion import buffer_of, results_of
 from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rows import Kinds
+from tinyxla.compiler.structured import resting
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import contraction, movement
-from tinyxla.shapes import Shape
+from tinyxla.ops import contraction, indexing, movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.transforms.computations import effects
 
 
 @dataclass(eq=False)
@@ -36,33 +41,50 @@ class Pointer(Partial):
 
 @dataclass(eq=False)
 class Turn:
-    """What a loop makes anew in every iteration, in two buffers: `current` is read, and is the result in the end;
-    `following` is written; `spare` is the other buffer."""
+    """What a loop makes anew in every iteration, in buffers that take turns. `currents` are read, and are the results
+    in the end: what was made in the iteration before, and, where the loop hands that on as something else, what was
+    made two iterations before, and so on; they begin as `initials`. The first of `ring` is written."""
 
-    initial: Storage
-    buffers: tuple[Partial, Partial]
-    current: Pointer
-    following: Pointer
-    spare: Pointer
+    initials: list[Storage]
+    buffers: list[Partial]
+    currents: list[Pointer]
+    ring: list[Pointer]
 
     @property
-    def pointers(self) -> tuple[Pointer, Pointer, Pointer]:
-        return self.current, self.following, self.spare
+    def pointers(self) -> list[Pointer]:
+        return [*self.currents, *self.ring]
+
+
+@dataclass(eq=False)
+class Row:
+    """The row of an array that an iteration makes there: `pointer` begins `start` bytes into the array, and moves on by
+    `step` bytes after each iteration."""
+
+    pointer: Pointer
+    array: Storage
+    start: int
+    step: int
 
 
 @dataclass(eq=False)
 class Loop:
-    """A while: `condition` gives a pred."""
+    """A while: `condition` gives a pred. It is empty where it is known how often the loop runs: then the slot of `left`
+    counts down from `count`."""
 
+    root: Instruction
     condition: Block
     body: Block
     turns: list[Turn]
+    rows: list[Row]
+    count: int | None
+    left: Pointer
 
 
 @dataclass(eq=False)
 class Branches:
     """A conditional: the block that `index` chooses runs; then `results` point to its results."""
 
+    root: Instruction
     index: Storage
     blocks: list[Block]
     results: list[Pointer]
@@ -95,6 +117,7 @@ class Homes:
     """Which storages stand for the memory of others, in one program."""
 
     def __init__(self) -> None:
+        self.donated: set[Storage] = set()  # parameters whose memory is the program's to overwrite
         self._of: dict[Storage, Storage] = {}
         self._pointers: list[Pointer] = []
 
@@ -107,6 +130,14 @@ class Homes:
 
     def __setitem__(self, x: Storage, home: Storage) -> None:
         self._of[self[x]] = home
+
+    def sharing(self) -> dict[Storage, list[Instruction]]:
+        """For each memory the instructions that stand for it, besides itself."""
+        found: dict[Storage, list[Instruction]] = {}
+        for x in self._of:
+            if isinstance(x, Instruction) and x.op is not movement.parameter:
+                found.setdefault(self[x], []).append(x)
+        return found
 
     def pointer(self, shape: Shape, among: Sequence[Storage]) -> Pointer:
         self._pointers.append(Pointer(shape, list(among)))
@@ -121,11 +152,28 @@ def shape_of(x: Storage) -> Shape:
     return x.shape if isinstance(x, Partial) else x.array_shape
 
 
-def build_program(computation: Computation) -> tuple[Block, Homes]:
-    """The steps of a whole program."""
+def all_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[tuple[Step, Block, int, int | None]]:
+    """The steps of a block with those of the blocks inside them; in which block and how deep each is, and how often it
+    runs, if that is known."""
+    for step in block.steps:
+        yield step, block, depth, times
+        work = step.work
+        if isinstance(work, Loop):
+            inside = None if work.count is None or times is None else work.count * times
+            for part in (work.condition, work.body):
+                yield from all_steps(part, depth + 1, inside)
+        elif isinstance(work, Branches):
+            for branch in work.blocks:
+                yield from all_steps(branch, depth + 1, None)
+
+
+def build_program(computation: Computation, donated: Sequence[int] = ()) -> tuple[Block, Homes]:
+    """The steps of a whole program, which may overwrite the parameters of the numbers `donated`."""
     homes = Homes()
     block = _build(computation, homes)
+    homes.donated.update(block.computation.parameters[k] for k in donated)
     _share_updates(block, homes, ())
+    _write_in_place(block, homes)
     for k, result in enumerate(block.results):
         if isinstance(homes[result], Pointer):
             _copy_result(block, k)
@@ -134,7 +182,7 @@ def build_program(computation: Computation) -> tuple[Block, Homes]:
 
 def _build(computation: Computation, homes: Homes) -> Block:
     optimized = copy_operands(optimize(computation))
-    block = Block(optimized, plan(optimized))
+    block = Block(optimized, with_epilogues(plan(optimized)))
     users = optimized.users()
     for step in block.plan.steps:
         block.steps += _steps(step, block.plan, users, homes)
@@ -229,17 +277,19 @@ def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]
                 _merge(block, homes, step)
     for step in [step for step in block.steps if step.is_copy]:
         source = homes[step.reads[0]]
-        own = _is_own(source) and source not in pointed and source not in map(homes.__getitem__, block.results)
+        own = _is_own(source, homes) and source not in pointed and source not in map(homes.__getitem__, block.results)
         if own and _make_last(block, homes, step):
             _merge(block, homes, step)
     return shared
 
 
-def _is_own(home: Storage) -> bool:
+def _is_own(home: Storage, homes: Homes) -> bool:
     """Whether memory is the block's to overwrite."""
     if isinstance(home, Pointer):
         return False
-    return not isinstance(home, Instruction) or home.op not in (movement.parameter, movement.constant)
+    if home in homes.donated or not isinstance(home, Instruction):
+        return True
+    return home.op not in (movement.parameter, movement.constant)
 
 
 def _chain_of_copies(block: Block, homes: Homes, result: Storage, parameter: Instruction) -> list[Step]:
@@ -301,52 +351,139 @@ def _merge(block: Block, homes: Homes, copy: Step) -> None:
     homes[copy.writes[0]] = homes[copy.reads[0]]
 
 
+def _write_in_place(block: Block, homes: Homes) -> None:
+    """Let kernels write results over what they read for the last time, where that is of the same size."""
+    kept = {*homes.pointed(), *(homes[x] for x in block.results)}
+    last: dict[Storage, int] = {}
+    first: dict[Storage, int] = {}
+    for number, step in enumerate(block.steps):
+        for x in [*step.reads, *step.writes]:
+            first.setdefault(homes[x], number)
+            last[homes[x]] = number
+    for number, step in enumerate(block.steps):
+        for target in step.writes if isinstance(step.work, LoweredKernel) else ():
+            made = homes[target]
+            if first[made] != number or not _is_own(made, homes):
+                continue
+            for source in step.reads:
+                home = homes[source]
+                if last[home] == number and home not in kept and _is_own(home, homes):
+                    merged = _merged(step, source, target, homes)
+                    if merged is not None:
+                        step.work = merged
+                        homes[target] = home
+                        last[home] = last[made]
+                        kept.update([home] if made in kept else [])
+                        break
+
+
+def _merged(step: Step, source: Storage, target: Storage, homes: Homes) -> LoweredKernel | None:
+    """The kernel of a step that writes `target` over `source`, if it can."""
+    assert isinstance(step.work, LoweredKernel)
+    places = [homes[x] for x in step.work.arguments]
+    shapes = [shape_of(x) for x in (homes[source], homes[target])]
+    if places.count(homes[source]) != 1 or len({(x.element_type, x.size) for x in shapes}) != 1:
+        return None
+    return in_place(step.work, places.index(homes[source]), places.index(homes[target]))
+
+
 # --- loops and branches -----------------------------------------------------------------------------------------------
 
 
 def _while(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
-    condition, body = _build(x.attributes.condition, homes), _build(x.attributes.body, homes)
+    count = None if effects(x.attributes.condition) else x.attributes.known_trip_count
+    condition, step = _build(x.attributes.condition, homes), x.attributes.body
+    if count is not None:
+        condition.steps, condition.results = [], []
+        step = resting(step, {result.attributes.index for result in results_of(x, users)})
+    body = _build(step, homes)
     parameters = body.computation.parameters
     shared = _share_updates(body, homes, parameters)
+    behind = _handed_on(body, homes, parameters)
     seen: set[Storage] = set(parameters)
     for k, result in enumerate(body.results):
         home = homes[result]
-        if home is not parameters[k] and (not _is_own(home) or home in seen):
+        if k not in behind.values() and home is not parameters[k] and (not _is_own(home, homes) or home in seen):
             _copy_result(body, k)
         seen.add(homes[body.results[k]])
+    rows = _rows(body, x.operands, count, shared, homes) if count else []
     turns: list[Turn] = []
     reads: list[Storage] = []
-    current: list[Storage] = []
+    current: dict[int, Storage] = {}
     for k, operand in enumerate(x.operands):
-        shape = operand.array_shape
         if k in shared:
-            copy = Partial(shape)
-            yield copy_step(operand, copy)
-            reads.append(copy)
-            current.append(copy)
-        elif homes[body.results[k]] is parameters[k]:
-            reads.append(operand)
-            current.append(operand)
-        else:
-            buffers = (Partial(shape), Partial(shape))
-            turn = Turn(
-                operand,
-                buffers,
-                homes.pointer(shape, [operand, *buffers]),
-                homes.pointer(shape, buffers),
-                homes.pointer(shape, buffers),
-            )
-            homes[body.results[k]] = turn.following
-            turns.append(turn)
-            reads.append(operand)
-            current.append(turn.current)
+            current[k] = Partial(operand.array_shape)
+            yield copy_step(operand, current[k])
+            reads.append(current[k])
+            continue
+        reads.append(operand)
+        if homes[body.results[k]] is parameters[k]:
+            current[k] = operand
+        elif k not in behind.values():
+            numbers = [k]
+            while numbers[-1] in behind:
+                numbers.append(behind[numbers[-1]])
+            turns.append(_turn([x.operands[n] for n in numbers], homes))
+            homes[body.results[k]] = turns[-1].ring[0]
+            current.update(zip(numbers, turns[-1].currents, strict=True))
     results = results_of(x, users)
-    for k, home in enumerate(current):
+    for k, home in current.items():
         homes[condition.computation.parameters[k]] = home
         homes[parameters[k]] = home
     for result in results:
         homes[result] = current[result.attributes.index]
-    yield Step(Loop(condition, body, turns), reads, [*results])
+    yield Step(Loop(x, condition, body, turns, rows, count, Pointer(Shape(element_type("s64")))), reads, [*results])
+
+
+def _rows(body: Block, operands: Sequence[Instruction], count: int, shared: set[int], homes: Homes) -> list[Row]:
+    """Let what becomes a row of an array be made there, instead of being copied."""
+    kinds = Kinds(body.computation, operands, count)
+    found: list[Row] = []
+    for k in sorted(shared):
+        array = homes[body.computation.parameters[k]]
+        touching = [step for step in body.steps if _touches(step, array, homes, True)]
+        root = _updating(touching[0]) if len(touching) == 1 else None
+        if root is None:
+            continue
+        whole, part, *starts = root.operands
+        made, number = homes[part], kinds.number(starts[0])
+        makers = [step for step in body.steps if any(homes[y] is made for y in step.writes)]
+        if not _is_own(made, homes) or len(makers) != 1 or made in map(homes.__getitem__, body.results):
+            continue
+        if number is not None and kinds.first_row(whole.array_shape, part.array_shape, starts) is not None:
+            size = part.array_shape.size * part.array_shape.dtype.itemsize
+            homes[made] = pointer = homes.pointer(shape_of(made), [array])
+            found.append(Row(pointer, array, number.start * size, number.step * size))
+            body.steps.remove(touching[0])
+    return found
+
+
+def _updating(step: Step) -> Instruction | None:
+    """The update of a part of an array that a step is."""
+    roots = step.work.roots if isinstance(step.work, LoweredKernel) else []
+    return roots[0] if len(roots) == 1 and roots[0].op is indexing.dynamic_update_slice else None
+
+
+def _handed_on(body: Block, homes: Homes, parameters: Sequence[Instruction]) -> dict[int, int]:
+    """For values that a loop carries, which of the others are next what they are, as in x, y = f(x), x."""
+    numbers: dict[Storage, int] = {p: k for k, p in enumerate(parameters)}
+    homes_ = [homes[result] for result in body.results]
+    source = {k: numbers[home] for k, home in enumerate(homes_) if numbers.get(home, k) != k}
+    found: dict[int, int] = {}
+    for k, number in source.items():
+        first, steps = number, 0
+        while first in source and steps < len(source):
+            first, steps = source[first], steps + 1
+        if number not in found and first not in source and homes_[first] is not parameters[first]:
+            found[number] = k
+    return found
+
+
+def _turn(initials: list[Storage], homes: Homes) -> Turn:
+    shape = shape_of(initials[0])
+    buffers = [Partial(shape) for _ in range(len(initials) + 1)]
+    currents = [homes.pointer(shape, [x, *buffers]) for x in initials]
+    return Turn(initials, buffers, currents, [homes.pointer(shape, buffers) for _ in buffers])
 
 
 def _conditional(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
@@ -365,7 +502,7 @@ def _conditional(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
         pointer = homes.pointer(result.array_shape, [block.results[k] for block in blocks])
         homes[result] = pointer
         pointers.append(pointer)
-    yield Step(Branches(index, blocks, pointers), [buffer_of(o) for o in x.operands], [*results])
+    yield Step(Branches(x, index, blocks, pointers), [buffer_of(o) for o in x.operands], [*results])
 
 
 _STRUCTURED = {"while": _while, "conditional": _conditional}

@@ -41,6 +41,7 @@ from tinyxla.tracing.options import config
 from tinyxla.transforms.lanes import lanes
 
 TYPICAL_STEPS = 64  # of a loop, to guess how long a lane takes
+MOST_UNPOLLED = 1 << 26  # operations of a loop that no signal has to end
 
 
 def supports(x: Instruction) -> bool:
@@ -355,12 +356,15 @@ def _while(low: Elements, x: Instruction) -> list[Held]:
             for held, m in zip(operands, made, strict=True)
         ]
 
-    stop = if_(low, only(low.run(condition, operands)), UNBOUNDED)
+    count: int | None = x.attributes.known_trip_count
+    is_short = count is not None and count * body.work <= MOST_UNPOLLED
+    stop = count if count is not None and is_short else if_(low, only(low.run(condition, operands)), UNBOUNDED)
     with low.loop(0, stop, carried(operands), sequential=True) as (_, loop):
         updated = low.run(body, arrays(c.inside for c in loop.carried))
         for slot, value in zip(loop.carried, carried(updated), strict=True):
             slot.updated = value
-        loop.again = only(low.run(condition, updated))
+        if not is_short:
+            loop.again = only(low.run(condition, updated))
     return arrays(c.result for c in loop.carried)
 
 
