@@ -5,57 +5,66 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tinyxla_kernels.exponentials import exp_of_remainder, exponent_and_fraction, log_of_parts, split_by_ln_2
+from tinyxla_kernels.exponentials import (
+    exp_of_remainder,
+    expm1_of_negative,
+    exponent_and_fraction,
+    log_of_parts,
+    split_by_ln_2,
+)
 from tinyxla_kernels.float_formats import format_of, polynomial, power_of_two
 from tinyxla_kernels.scalar import Scalar
 
-ERF_NEAR = {
-    # erf(x) / x - 1 as a polynomial in x^2 for |x| <= 0.93, 2^-30.0
-    "f32": (0.12837917, -0.3761263, 0.11283626, -0.026855731, 0.005192405, -0.00080497697, 7.996649e-05),
-    # for |x| <= 1.01, 2^-56.3
-    "f64": (
-        0.1283791670955126,
-        -0.3761263890318409,
-        0.11283791670970589,
-        -0.026866170647893553,
-        0.005223977650981127,
-        -0.0008548328417779503,
-        0.00012055381230763387,
-        -1.4926747684466863e-05,
-        1.6478698657361512e-06,
-        -1.6530020382519448e-07,
-        1.5817981324371813e-08,
-        -1.5664200900986804e-09,
-        1.2918137476813226e-10,
-    ),
-}
-ERF_FAR = {
-    # log(1 - erf(x)) for 0.92 <= x <= 4, 2^-29.3 of erf(x)
-    "f32": (-0.0002070344, -1.1276273, -0.6372661, -0.10385595, 0.022189504, -0.0030336035, 0.00019493543),
-    # for 1 <= x <= 6, 2^-59.5
-    "f64": (
-        -1.8440608144420506e-07,
-        -1.1283772821793823,
-        -0.6366287047930151,
-        -0.10274663938762059,
-        0.019076948631563,
-        0.00028223884871498634,
-        -0.0017709371024235247,
-        0.000642844037537056,
-        -4.5963139072691656e-05,
-        -6.974646742762875e-05,
-        4.476815829225331e-05,
-        -1.64208564462537e-05,
-        4.301601922247352e-06,
-        -8.451528947172401e-07,
-        1.248239350257376e-07,
-        -1.352134319949638e-08,
-        1.0169684162736004e-09,
-        -4.751271809995053e-11,
-        1.038937681625416e-12,
-    ),
-}
-ERF_SPLIT = {"f32": 0.925, "f64": 1.005}
+# log(1 - erf(x)) / x as a polynomial in x for 0 <= x <= 3.93, in f32, 2^-24.7 of erf(x)
+LOG_ERFC = (
+    -1.1283792,
+    -0.63661534,
+    -0.1028253,
+    0.019358175,
+    -0.0002615933,
+    -0.0012092865,
+    0.00036551346,
+    -3.8556296e-05,
+)
+# In f64: erf(x) / x - 1 as a polynomial in x^2 for |x| <= 1.01, 2^-56.3
+ERF_NEAR = (
+    0.1283791670955126,
+    -0.3761263890318409,
+    0.11283791670970589,
+    -0.026866170647893553,
+    0.005223977650981127,
+    -0.0008548328417779503,
+    0.00012055381230763387,
+    -1.4926747684466863e-05,
+    1.6478698657361512e-06,
+    -1.6530020382519448e-07,
+    1.5817981324371813e-08,
+    -1.5664200900986804e-09,
+    1.2918137476813226e-10,
+)
+# log(1 - erf(x)) for 1 <= x <= 6, 2^-59.5 of erf(x)
+ERF_FAR = (
+    -1.8440608144420506e-07,
+    -1.1283772821793823,
+    -0.6366287047930151,
+    -0.10274663938762059,
+    0.019076948631563,
+    0.00028223884871498634,
+    -0.0017709371024235247,
+    0.000642844037537056,
+    -4.5963139072691656e-05,
+    -6.974646742762875e-05,
+    4.476815829225331e-05,
+    -1.64208564462537e-05,
+    4.301601922247352e-06,
+    -8.451528947172401e-07,
+    1.248239350257376e-07,
+    -1.352134319949638e-08,
+    1.0169684162736004e-09,
+    -4.751271809995053e-11,
+    1.038937681625416e-12,
+)
+ERF_SPLIT = 1.005
 ERF_ONE = {"f32": 3.92, "f64": 5.93}  # erf rounds to 1 from here on
 
 
@@ -207,14 +216,17 @@ ERF_INV = {
 
 
 def erf(x: Scalar) -> Scalar:
-    """The error function: a polynomial near zero, 1 - exp(polynomial) further out."""
+    """The error function: 1 - exp(polynomial), and for f64 another polynomial near zero."""
     form = format_of(x)
     magnitude = x.abs()
-    near = magnitude.fma(polynomial(x * x, ERF_NEAR[form.type]), magnitude)
-    n, r = split_by_ln_2(polynomial(magnitude, ERF_FAR[form.type]), form)
+    if form.type == "f32":
+        bounded = (magnitude > ERF_ONE["f32"]).where(ERF_ONE["f32"], magnitude)
+        return expm1_of_negative(bounded * polynomial(bounded, LOG_ERFC), form).copysign(x)
+    near = magnitude.fma(polynomial(x * x, ERF_NEAR), magnitude)
+    n, r = split_by_ln_2(polynomial(magnitude, ERF_FAR), form)
     far = exp_of_remainder(r, form).fma(-power_of_two(n, form), 1.0)
-    y = (magnitude > ERF_SPLIT[form.type]).where(far, near)
-    return (magnitude > ERF_ONE[form.type]).where(1.0, y).copysign(x)
+    y = (magnitude > ERF_SPLIT).where(far, near)
+    return (magnitude > ERF_ONE["f64"]).where(1.0, y).copysign(x)
 
 
 def erf_inv(x: Scalar) -> Scalar:

@@ -214,18 +214,19 @@ def tanh(x: Scalar) -> Scalar:
     """The hyperbolic tangent, as -e / (2 + e) with e = exp(-2 |x|) - 1."""
     form = format_of(x)
     magnitude = x.abs()
-    n, r = split_by_ln_2(magnitude * -2.0, form)
-    near = (r * r).fma(polynomial(r, EXPM1[form.type]), r)
-    scale = power_of_two(n, form)
-    e = scale.fma(near, scale - 1.0)
-    e_lost = scale.fma(near, (scale - 1.0) - e)  # what rounding took from e, and from the divisor, exactly
-    divisor = e + 2.0
-    divisor_lost = e - (divisor - 2.0)
-    quotient = e / divisor
-    rest = quotient.fma(-divisor_lost, quotient.fma(-divisor, e) + e_lost)
-    y = rest.fma(quotient.fma(0.5, -0.5), -quotient)  # 1 / divisor is (1 + tanh) / 2
     one = (form.mantissa_bits + 3) * 0.5 / LOG2_E  # tanh rounds to 1 from here on
-    return (magnitude > one).where(1.0, y).copysign(x)
+    e = expm1_of_negative((magnitude > one).where(one, magnitude) * -2.0, form)
+    return (e / (e + 2.0)).copysign(x)
+
+
+def expm1_of_negative(x: Scalar, form: FloatFormat) -> Scalar:
+    """exp(x) - 1 for x from 0 down to where that rounds to -1. What ln 2 is more than a number of
+    the format does not matter here."""
+    shifted = x.fma(LOG2_E, form.round_to_integer)
+    r = (shifted - form.round_to_integer).fma(-LN_2[form.type][0], x)
+    near = (r * r).fma(polynomial(r, EXPM1[form.type]), r)
+    scale = power_of_two(shifted.bits(), form)
+    return scale.fma(near, scale - 1.0)
 
 
 def _half_exp(x: Scalar, form: FloatFormat) -> Scalar:

@@ -228,6 +228,10 @@ class NumpyScalar:
             raise TypeError("A choice between two Python numbers has no type: make one of them a scalar.")
         return NumpyScalar(np.where(self.array, scalar._of(on_true), scalar._of(on_false)))
 
+    @property
+    def jumps(self) -> bool:
+        return False
+
     def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
         return [self.where(x, y) for x, y in zip(on_true(), on_false, strict=True)]
 

@@ -118,24 +118,22 @@ def pow(x: Scalar, y: Scalar) -> Scalar:
     form = format_of(x)
     base = x.abs()
     log, log_low = log_in_two_parts(base)
-    log = base.equal(0.0).where(-math.inf, base.equal(math.inf).where(math.inf, log))
-    # Far out of the range of exp, where the result is 0 or infinity, the lower part may be NaN.
+    log = base.equal(0.0).where(-math.inf, (base < math.inf).where(log, base))
+    # Far out of the range of exp the result is 0 or infinity whatever the lower part is, which may be NaN there.
     reach = 1.5 * EXP_OVERFLOW[form.type]
     product = y * log
+    bounded = (product > reach).where(reach, (product < -reach).where(-reach, product))
     product_low = y.fma(log, -product) + y * log_low
-    product_low = (product.abs() < reach).where(product_low, 0.0)
-    n, r = split_by_ln_2(product.clip(-reach, reach), form)
+    n, r = split_by_ln_2(bounded, form)
     half_n = (n.bitcast(form.signed) >> 1).bits()
-    y_value = exp_of_remainder(r + product_low, form)
+    y_value = exp_of_remainder(r + bounded.equal(product).where(product_low, 0.0), form)
     magnitude = y_value * power_of_two(half_n, form) * power_of_two(n - half_n, form)
 
-    negative = x.bits() >= form.sign_bit
-    whole = y.rint().equal(y)
     half_y = y * 0.5
+    whole = y.rint().equal(y)
     odd = whole & half_y.rint().not_equal(half_y)
-    result = (negative & odd).where(-magnitude, magnitude)
+    result = (magnitude.bits() | odd.where(x.bits() & form.sign_bit, 0)).bitcast(form.type)
     undefined = (x < 0.0) & (base < math.inf) & ~whole
-    undefined = undefined | x.not_equal(x) | y.not_equal(y)
     result = undefined.where(math.nan, result)
     # 1 to anything, anything to 0, and -1 to an infinity are 1, even of NaN.
     one = x.equal(1.0) | y.equal(0.0) | (x.equal(-1.0) & y.abs().equal(math.inf))

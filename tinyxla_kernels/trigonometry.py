@@ -11,6 +11,7 @@ as those in `exponentials`. The sine and the cosine of one argument share all wo
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -135,7 +136,15 @@ def _quarter_turn(form: FloatFormat) -> tuple[float, ...]:
 
 
 def _reduce(x: Scalar, huge: bool) -> _Reduced:
-    """Reduce x >= 0. Infinity and NaN become NaN."""
+    """Reduce x >= 0. Infinity and NaN become NaN. Where there are jumps, what needs none does not wait for one."""
+    if x.jumps:
+        nothing = x.bits() ^ x.bits()
+        unchanged = (x, nothing.bitcast(x.type), nothing)
+        return _Reduced(*(x > math.pi / 4).rarely(lambda: _reduce_any(x, huge), unchanged))
+    return _reduce_any(x, huge)
+
+
+def _reduce_any(x: Scalar, huge: bool) -> _Reduced:
     form = format_of(x)
     usual = _reduce_usual(x, form)
     if not huge:

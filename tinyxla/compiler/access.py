@@ -7,10 +7,10 @@ is read from memory is a function of no dimensions: those that matter to it coun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import indexing, movement
+from tinyxla.ops import elementwise, indexing, movement
 
 Coordinate = int | frozenset[int]
 Place = tuple[Coordinate, ...]
@@ -26,7 +26,7 @@ def dims_of(coordinates: Sequence[Coordinate]) -> frozenset[int]:
     return frozenset(found)
 
 
-def renumbered(place: Sequence[Coordinate], numbers: Sequence[int]) -> Place:
+def renumbered(place: Sequence[Coordinate], numbers: Sequence[int] | Mapping[int, int]) -> Place:
     """The same place with other numbers for the loop dimensions."""
     found: list[Coordinate] = []
     for c in place:
@@ -118,6 +118,70 @@ def compared(x: Instruction, place: Place) -> list[Coordinate]:
     if x.op is movement.pad:
         return [c for c, edges in zip(place, x.attributes.padding_config, strict=True) if edges != (0, 0, 0)]
     return []
+
+
+Offsets = tuple[int | None, ...]  # for each dimension, how far its coordinate is from a loop's index, if it follows it
+
+
+def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Offsets]]:
+    """The operands of an inlined instruction, and the offsets at which they are read; not where there are none."""
+    op, a = x.op, x.attributes
+    sizes = x.operands[0].array_shape.dimensions if x.operands else ()
+    if op is movement.broadcast:
+        yield x.operands[0], tuple(offsets[d] for d in a.dimensions)
+    elif op is movement.transpose:
+        place = dict(zip(a.permutation, offsets, strict=True))
+        yield x.operands[0], tuple(place[d] for d in range(len(sizes)))
+    elif op is movement.slice_:
+        steps = zip(offsets, a.start_indices, a.strides, strict=True)
+        yield x.operands[0], tuple(k + first if k is not None and step == 1 else None for k, first, step in steps)
+    elif op is movement.pad:
+        steps = zip(offsets, a.padding_config, strict=True)
+        yield x.operands[0], tuple(k - low if k is not None and not gap else None for k, (low, _, gap) in steps)
+    elif op is movement.concatenate:
+        first = 0
+        for o in x.operands:
+            yield o, tuple(k - first if k is not None and d == a.dimension else k for d, k in enumerate(offsets))
+            first += o.array_shape.dimensions[a.dimension]
+    elif op is movement.reshape:
+        found: list[int | None] = [None] * len(sizes)
+        for into, out in matching(sizes, x.array_shape.dimensions):
+            if len(into) == len(out) == 1:
+                found[into[0]] = offsets[out[0]]
+        yield x.operands[0], tuple(found)
+    elif op.name in elementwise.NAMES:
+        for o in x.operands:
+            yield o, offsets
+
+
+def edges(x: Instruction, offsets: Offsets) -> Iterator[int]:
+    """The indices of a loop at which an instruction begins to read something else."""
+    if x.op is movement.pad:
+        for k, size, (low, _, gap) in zip(
+            offsets, x.operands[0].array_shape.dimensions, x.attributes.padding_config, strict=True
+        ):
+            if k is not None and not gap:
+                yield from (low - k, low + size - k)
+    elif x.op is movement.concatenate and offsets[x.attributes.dimension] is not None:
+        place = -(offsets[x.attributes.dimension] or 0)
+        for o in x.operands[:-1]:
+            place += o.array_shape.dimensions[x.attributes.dimension]
+            yield place
+
+
+def of_one_array(pieces: Sequence[Instruction], d: int) -> tuple[Instruction, list[int], tuple[int, ...]] | None:
+    """If pieces are slices of one array that differ along one dimension, as those of a roll: the array, where each
+    begins there, and where they begin along all."""
+    first, starts = pieces[0], [0] * len(pieces)
+    if len(pieces) < 2 or any(x.op is not movement.slice_ for x in pieces):
+        return None
+    for k, x in enumerate(pieces):
+        along = list(x.attributes.start_indices)
+        starts[k], along[d] = along[d], first.attributes.start_indices[d]
+        same = x.operands[0] is first.operands[0] and tuple(along) == first.attributes.start_indices
+        if not same or set(x.attributes.strides) != {1}:
+            return None
+    return first.operands[0], starts, first.attributes.start_indices
 
 
 def _through_reshape(x: Instruction, place: Place) -> Place:

@@ -4,7 +4,7 @@
 where they are read. *Stored* ones are: results, operands and results of products, reductions that are read elsewhere,
 and what is too costly to compute twice. Every stored instruction and every reduction is a *root* of one loop nest.
 Nests join where they share data, have the same outer dimensions, and need of each other only what belongs to the same
-outer index. There are four kinds:
+outer index. There are five kinds:
 
 - `loop`: element-wise over one space;
 - `row`: for each outer index, loops over the inner dimensions one after the other, with reductions in between, such as
@@ -12,7 +12,8 @@ outer index. There are four kinds:
 - `column`: reductions whose innermost dimension is kept: a row of accumulators;
 - `split`: reductions to few elements: pieces are reduced on their own and then together.
 
-The last two also take in what is made of a reduction's result element by element.
+The last two also take in what is made of a reduction's result element by element, and what is stored for each element
+that they reduce. A `row` takes in reductions over its outer dimensions, too, such as the gradient of a scale.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinyxla.compiler.access import Place, normal, operand_places
+from tinyxla.compiler.access import Place, matching, normal, operand_places
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, elementwise, indexing, movement, reduction
+from tinyxla.ops import calls, contraction, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import Shape, TupleShape
 
 SERIAL = 1 << 15  # elements that are not worth splitting over threads
 FEW_ROWS = 64  # below this many rows, rows are cut instead
 MOST_ROOTS = 24  # of one nest
 MOST_BUFFERS = 48
+MOST_COMPUTED = 12  # instructions that an op which writes some elements computes by itself
+MOST_ARRAYS = 8  # of which loops choose one for each element
 DEEPEST = 80  # inlined instructions in a chain
 MOST_VIEWS = 4  # places at which something is computed, before it is moved again
+COSTLY_VIEWS = 2  # places at which what is costly is computed: both parts of a rotation, say
+WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensions
+WRITING = 2  # readings of an array that take as long as writing one
 FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
 
 _MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
@@ -45,12 +51,32 @@ _UNSUPPORTED_BITS = frozenset({2, 4})
 
 @dataclass(eq=False)
 class Fusion:
-    """A loop nest. `outer` are the sizes of the dimensions that all roots share (all of them for a `loop`)."""
+    """A loop nest. `outer` are the sizes of the dimensions that all roots share (all for a `loop`); `across`, of
+    a row, is a nest of reductions over these, which it does too: its roots and reads are among those of the row."""
 
     kind: str
     outer: tuple[int, ...]
     roots: list[Instruction] = field(default_factory=list)
     reads: dict[Instruction, None] = field(default_factory=dict)
+    across: Fusion | None = None
+
+    @property
+    def reductions(self) -> list[Instruction]:
+        """The roots that are reductions."""
+        return [root for root in self.roots if base(root).op is reduction.reduce]
+
+    @property
+    def kept(self) -> tuple[int, ...] | None:
+        """Of a row: the dimensions that its reductions keep, if these are not the first ones. They are the same for all
+        roots of that rank."""
+        others = self.across.roots if self.across is not None else []
+        inside = [x for x in self.reductions if self.kind == "row" and x not in others and not is_trailing(x)]
+        return kept_dimensions(inside[0]) if inside else None
+
+    def along(self) -> list[Instruction]:
+        """Of a nest of one space of reductions: the roots that are stored for each element that is reduced."""
+        space = domain(self.reductions[0])
+        return [x for x in self.roots if space != self.outer and is_stored_along(x, space)]
 
 
 @dataclass(eq=False)
@@ -75,13 +101,15 @@ class Plan:
     """Steps in order.
 
     `stored` are the instructions that are computed once and kept; a reshape of one is another view of it (`buffer_of`).
-    Those in `escaping` are read outside of the nest that makes them: they have memory of their own.
+    Those in `escaping` are read outside of the nest that makes them: they have memory of their own. `after` has nests
+    that are computed where the result of an instruction is made.
     """
 
     computation: Computation
     steps: list[Step]
     stored: set[Instruction]
     escaping: set[Instruction]
+    after: dict[Instruction, Fusion] = field(default_factory=dict)
 
 
 def buffer_of(x: Instruction) -> Instruction:
@@ -172,18 +200,30 @@ def base(x: Instruction) -> Instruction:
 
 
 def plan(computation: Computation) -> Plan:
-    """Decide what is stored, and join loop nests; where something costly would be computed by several, store it and
-    decide again."""
+    """Decide what is stored, and join loop nests; where several would compute what is better stored, decide again."""
     stored = _first_stored(computation)
     while True:
         groups = _Grouping(computation, stored).steps()
-        costly = _computed_twice(groups, stored)
-        if not costly:
-            return Plan(computation, groups, stored, _escaping(computation, groups))
-        stored |= costly
+        again = _computed_twice(computation, groups, stored)
+        if not again:
+            return Plan(computation, groups, stored, _escaping(computation, groups, stored))
+        stored |= again
 
 
-def _escaping(computation: Computation, steps: Sequence[Step]) -> set[Instruction]:
+def _inputs(x: Instruction, stored: set[Instruction]) -> list[Instruction]:
+    """What an op that is not part of a fusion reads from memory."""
+    found: dict[Instruction, None] = {}
+    waiting = list(x.operands)
+    while waiting:
+        y = buffer_of(waiting.pop())
+        if y in stored or not is_inlined(y):
+            found[y] = None
+        else:
+            waiting.extend(y.operands)
+    return list(found)
+
+
+def _escaping(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
     found = {buffer_of(x) for x in computation.outputs}
     users = computation.users()
     for step in steps:
@@ -193,7 +233,7 @@ def _escaping(computation: Computation, steps: Sequence[Step]) -> set[Instructio
             if step.kind == "row":  # plain roots are read again from memory by later loops over the row
                 found.update(x for x in step.reads if x in own and x.op is not reduction.reduce)
         else:
-            found.update(map(buffer_of, step.root.operands))
+            found.update(_inputs(step.root, stored))
             found.update(results_of(step.root, users))
     return found
 
@@ -252,13 +292,18 @@ def _first_stored(computation: Computation) -> set[Instruction]:
                     store(operand)
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
+            for costly, times in Counter(y for y, _ in views[x] if y not in stored and is_costly(y)).items():
+                if times > COSTLY_VIEWS:
+                    store(costly)
             depth[x] = 1 + max((0 if o in stored else depth[o] for o in x.operands), default=0)
-            if depth[x] > DEEPEST:
+            if depth[x] > DEEPEST or _is_of_many(x):
                 store(x)
         else:
             stored.add(x) if isinstance(x.shape, Shape) else None
-            for operand in x.operands:
-                if operand.op is not movement.constant:  # whose memory, where it needs any, is there from the start
+            for k, operand in enumerate(x.operands):
+                if operand.op is movement.constant:  # whose memory, where it needs any, is there from the start
+                    continue
+                if not _takes_places(x, operand) and not _computes(x, k, stored):
                     store(operand)
     return stored
 
@@ -298,15 +343,29 @@ def walk(roots: Iterable[Instruction], stored: set[Instruction]) -> Iterator[tup
             waiting.extend(operand_places(x, place))
 
 
-def _computed_twice(steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
-    """Costly instructions that are computed in several nests."""
-    where: dict[Instruction, Step] = {}
-    found: set[Instruction] = set()
-    for step in steps:
+def _computed_twice(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:
+    """What several nests compute, but is better stored: what is costly, and sums and the like of so many arrays that
+    reading the result saves more than writing it takes, such as what the layers of a deep network add up."""
+    nests: dict[Instruction, set[int]] = {}
+    for number, step in enumerate(steps):
         if isinstance(step, Fusion):
             for x, _, from_memory in walk(step.roots, stored):
-                if not from_memory and is_costly(x) and where.setdefault(x, step) is not step:
+                if not from_memory:
+                    nests.setdefault(x, set()).add(number)
+    found: set[Instruction] = set()
+    reads: dict[Instruction, frozenset[Instruction]] = {}  # the arrays in memory that an element is computed from
+    for x in computation.instructions:
+        reads[x] = frozenset([x])
+        if x in nests:
+            below = frozenset[Instruction]().union(*(reads[o] for o in x.operands))
+            again = len(nests[x]) - 1
+            if again and x.op.name in elementwise.NAMES:
+                size = x.array_shape.size
+                saved = again * (sum(2 * y.array_shape.size > size for y in below) - 1)
+                if is_costly(x) or (saved > WRITING and size > 1):
                     found.add(x)
+                    continue
+            reads[x] = below
     return found
 
 
@@ -315,7 +374,7 @@ def shape_class(root: Instruction) -> tuple[str, tuple[int, ...]]:
     x = base(root)
     sizes = domain(root)
     if x.op is not reduction.reduce:
-        return "loop", sizes
+        return "parts" if _is_of_many(x) else "loop", sizes
     reduced = x.attributes.dimensions
     kept = [d for d in range(len(sizes)) if d not in reduced]
     rows = math.prod(sizes[d] for d in kept)
@@ -328,11 +387,64 @@ def shape_class(root: Instruction) -> tuple[str, tuple[int, ...]]:
     return "row", tuple(sizes[d] for d in kept)
 
 
+def is_stored_along(root: Instruction, space: tuple[int, ...]) -> bool:
+    """Whether a root is computed element by element in this space."""
+    return base(root).op is not reduction.reduce and domain(root) == space
+
+
+def kept_dimensions(root: Instruction) -> tuple[int, ...]:
+    """The dimensions that a reduction keeps."""
+    return tuple(d for d in range(len(domain(root))) if d not in base(root).attributes.dimensions)
+
+
+def _is_of_many(x: Instruction) -> bool:
+    return x.op is movement.concatenate and len(x.operands) > MOST_ARRAYS
+
+
+def _takes_places(x: Instruction, operand: Instruction) -> bool:
+    """Whether an op that is a loop nest of its own counts the places in a line by itself."""
+    return operand.op is movement.iota and x.op is sorting.sort and is_of_scalars(x.attributes.to_apply)
+
+
+def _computes(x: Instruction, number: int, stored: set[Instruction]) -> bool:
+    """Whether an op that writes some elements of arrays computes an operand by itself: what it writes, or where, if
+    that is simple, and does not read what it changes."""
+    if x.op is indexing.scatter:
+        changed = len(x.operands) // 2
+        native = is_of_scalars(x.attributes.to_apply) and supported(x.operands[changed].array_shape)
+    else:
+        changed, native = 1, x.op is indexing.dynamic_update_slice
+    if not native or number < changed:
+        return False
+    arrays = set(map(buffer_of, x.operands[:changed]))
+    seen: set[Instruction] = set()
+    waiting = [x.operands[number]]
+    while waiting:
+        y = waiting.pop()
+        if buffer_of(y) in stored or is_leaf(buffer_of(y)):
+            if buffer_of(y) in arrays:
+                return False
+        elif y not in seen:
+            seen.add(y)
+            if len(seen) > MOST_COMPUTED or not _is_simple(y):
+                return False
+            waiting.extend(y.operands)
+    return True
+
+
+def _is_simple(x: Instruction) -> bool:
+    """Whether an element is made of few elements at the same index."""
+    if x.op is movement.reshape:
+        sizes = x.operands[0].array_shape.dimensions, x.array_shape.dimensions
+        return all(len(into) == len(out) == 1 for into, out in matching(*sizes))
+    cheap = x.op in (movement.broadcast, movement.iota, movement.constant) or x.op.name in elementwise.NAMES
+    return cheap and is_inlined(x) and not is_costly(x)
+
+
 def is_trailing(root: Instruction) -> bool:
     """Whether a reduction's kept dimensions come first."""
-    x = base(root)
-    kept = len(domain(root)) - len(x.attributes.dimensions)
-    return all(d >= kept for d in x.attributes.dimensions)
+    kept = kept_dimensions(root)
+    return kept == tuple(range(len(kept)))
 
 
 class _Grouping:
@@ -351,9 +463,10 @@ class _Grouping:
 
     def steps(self) -> list[Step]:
         """In an order that respects what each needs."""
+        gone = self._join_across()
         order: list[Step] = []
         placed = 0
-        waiting = list(range(len(self._steps)))
+        waiting = [k for k in range(len(self._steps)) if k not in gone]
         while waiting:
             rest: list[int] = []
             for k in waiting:
@@ -366,6 +479,68 @@ class _Grouping:
             waiting = rest
         return order
 
+    def _join_across(self) -> set[int]:
+        """Let rows take in reductions over their outer dimensions of what they read anyway; gives what is gone."""
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for k, step in enumerate(self._steps):
+            if isinstance(step, Fusion) and step.kind == "row" and step.kept is None:
+                rows.setdefault(step.outer, []).append(k)
+        gone: set[int] = set()
+        for j, column in enumerate(self._steps if rows else ()):
+            if not isinstance(column, Fusion) or column.kind != "column":
+                continue
+            space, reduced = domain(column.reductions[0]), base(column.reductions[0]).attributes.dimensions
+            rank = len(reduced)
+            if reduced != tuple(range(rank)) or math.prod(space[rank:]) > WIDEST_ACROSS:
+                continue
+            for k in rows.get(space[:rank], ()):
+                row = self._steps[k]
+                assert isinstance(row, Fusion)
+                if row.across is None and self._may_merge(k, j) and self._fits_across(row, column, space):
+                    self._merge(k, row, j, column)
+                    gone.add(j)
+                    break
+        return gone
+
+    def _merge(self, k: int, row: Fusion, j: int, column: Fusion) -> None:
+        """Nest j becomes part of nest k."""
+        row.across = column
+        row.roots += column.roots
+        row.reads.update(column.reads)
+        self._before[k] |= self._before[j] & ~(1 << k)
+        for t, before in enumerate(self._before):
+            if before >> j & 1:
+                self._before[t] = before & ~(1 << j) | 1 << k
+        self._grow(k, 0)
+
+    def _may_merge(self, k: int, j: int) -> bool:
+        """Whether nothing stands between nest k and nest j, which may need it, but not the other way round."""
+        if self._before[k] >> j & 1:
+            return False
+        if not self._before[j] >> k & 1:
+            return True
+        between = (t for t in range(len(self._steps)) if t not in (j, k) and self._before[j] >> t & 1)
+        return not any(self._before[t] >> k & 1 for t in between)
+
+    def _fits_across(self, row: Fusion, column: Fusion, space: tuple[int, ...]) -> bool:
+        whole = math.prod(space)
+        if not any(x.array_shape.size >= whole and (x in row.reads or base(x) in row.roots) for x in column.reads):
+            return False
+        if len(row.roots) + len(column.roots) > MOST_ROOTS or len(row.reads) + len(column.reads) > MOST_BUFFERS:
+            return False
+        if any(reduction.monoid(base(x).attributes.to_apply) is None for x in column.reductions):
+            return False
+        rank = len(row.outer)
+        local = normal(range(rank), row.outer)
+        members = {r for g in row.roots for r in results_of(g, self.users)}
+        inside = [*column.reductions, *column.along()]
+        read = (
+            (x, place[:rank]) for x, place, from_memory in walk(inside, self.stored) if from_memory and x in members
+        )
+        after = [x for x in column.roots if x not in inside]
+        late = (x for x, _, from_memory in walk(after, self.stored) if from_memory and x in members)
+        return all(place == local for _, place in read) and not any(late)
+
     def _visit(self, x: Instruction) -> None:
         if is_leaf(x) or (x.op is calls.tuple_ and x is self.computation.root):
             return
@@ -375,7 +550,7 @@ class _Grouping:
             self._join(x)
         elif not is_inlined(x):
             step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
-            self._add(step, x, [buffer_of(o) for o in x.operands])
+            self._add(step, x, _inputs(x, self.stored))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
         self._steps.append(step)
@@ -446,13 +621,22 @@ class _Grouping:
         joined = self._joined_kind(group, root, kind, outer)
         if joined is None:
             return None
-        rank = len(joined[1])
+        space = joined[1]
+        if joined[0] in ("column", "split"):
+            whole = domain((group.reductions or [root])[0])
+            is_inside = base(root).op is reduction.reduce or domain(root) == whole != space
+            if any((is_stored_along(x, whole) and whole != space) != is_inside for x in members & reads.keys()):
+                return None  # results are known when all elements have been seen
+            space = whole if is_inside else space
+        kept = Fusion(joined[0], joined[1], [*group.roots, root]).kept
+        if kept is not None:
+            return (
+                joined if all(_is_local(x, p, root, kept) for x in members & reads.keys() for p in reads[x]) else None
+            )
+        local = normal(range(len(space)), space)
         for x in members & reads.keys():
-            if joined[0] in ("column", "split") and kind != "loop":
-                return None
-            local = normal(range(rank), joined[1])
             for place in reads[x]:
-                if place[:rank] != local or (joined[0] != "row" and len(place) != rank):
+                if place[: len(space)] != local or (joined[0] != "row" and len(place) != len(space)):
                     return None
         return joined
 
@@ -460,18 +644,19 @@ class _Grouping:
         self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         sizes = domain(root)
-        first = group.roots[0]
-        if group.kind in ("column", "split") and kind == "loop":
-            return (group.kind, group.outer) if sizes == group.outer else None
-        if group.kind in ("column", "split") or kind in ("column", "split"):
-            same = group.kind == kind and domain(first) == sizes
-            return (
-                (kind, outer)
-                if same and base(first).attributes.dimensions == base(root).attributes.dimensions
-                else None
-            )
-        if (kind == "row" and not is_trailing(root)) or (group.kind == "row" and not all(map(_prefixed, group.roots))):
+        if "parts" in (group.kind, kind):
             return None
+        if group.kind in ("column", "split") and kind == "loop":
+            space = domain(group.reductions[0])
+            fits = sizes == group.outer or (sizes == space and _is_in_order([root], self.stored, space))
+            return (group.kind, group.outer) if fits else None
+        if group.kind == "loop" and kind in ("column", "split"):
+            fits = group.outer == sizes != outer and _is_in_order(group.roots, self.stored, sizes)
+            return (kind, outer) if fits else None
+        if group.kind in ("column", "split") or kind in ("column", "split"):
+            return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
+        if (kind == "row" and not is_trailing(root)) or group.kept is not None:
+            return self._joined_inside(group, root, kind, outer)
         if group.kind == "loop" and kind == "loop":
             return ("loop", outer) if group.outer == outer else None
         if group.kind == "row":
@@ -483,6 +668,41 @@ class _Grouping:
         enough = math.prod(new) >= FEW_ROWS or max(math.prod(s) for s in (sizes, *map(domain, group.roots))) <= SERIAL
         return ("row", new) if fits and enough else None
 
+    def _joined_inside(
+        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """The same where what the reductions keep is not the first dimensions: all are over one space, or over what
+        they keep."""
+        first, *others = [*group.reductions, *([root] if kind == "row" else [])]
+        space, kept = domain(first), kept_dimensions(first)
+        new = tuple(space[d] for d in kept)
+        plain = [x for x in (*group.roots, root) if base(x).op is not reduction.reduce]
+        fits = all(_is_same_reduction(first, x) for x in others) and all(domain(x) in (space, new) for x in plain)
+        fits = fits and (group.kind == "row" or group.outer == space) and _is_in_order(plain, self.stored, space)
+        enough = math.prod(new) >= FEW_ROWS or math.prod(space) <= SERIAL
+        return ("row", new) if fits and enough else None
 
-def _prefixed(root: Instruction) -> bool:
-    return base(root).op is not reduction.reduce or is_trailing(root)
+
+def _is_same_reduction(one: Instruction, other: Instruction) -> bool:
+    """Whether two reductions are over the same dimensions of the same space."""
+    return domain(one) == domain(other) and base(one).attributes.dimensions == base(other).attributes.dimensions
+
+
+def _is_local(x: Instruction, place: Place, root: Instruction, kept: tuple[int, ...]) -> bool:
+    """Whether a root, in a row whose reductions keep these dimensions, reads only what belongs to the same row of x."""
+    if len(domain(root)) == len(kept):
+        return len(place) == len(kept) and place == normal(range(len(kept)), domain(root))
+    if len(place) == len(kept):
+        return place == normal(kept, [domain(root)[d] for d in kept])
+    sizes = domain(root)
+    return len(place) == len(sizes) and all(place[d] == (d if sizes[d] != 1 else -1) for d in kept)
+
+
+def _is_in_order(roots: Sequence[Instruction], stored: set[Instruction], space: tuple[int, ...]) -> bool:
+    """Whether the innermost loop goes along memory in all that is read."""
+    wide = [d for d, size in enumerate(space) if size != 1]
+    for x, place, from_memory in walk(roots, stored):
+        pure = [c for c in place if c != -1]
+        if from_memory and x.array_shape.size >= SERIAL and wide and pure and pure[-1] != wide[-1]:
+            return False
+    return True

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler import simplification
 from tinyxla.compiler.convolutions import canonicalize_convolutions
 from tinyxla.compiler.invariants import hoist
 from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
 from tinyxla.compiler.rewriting import Rewriter, Visit, is_unshared, rewrite
+from tinyxla.compiler.rows import compute_together
+from tinyxla.compiler.simplification import scalar_value, simplify
 from tinyxla.compiler.small import Small, is_large, smallest
+from tinyxla.compiler.sorts import canonicalize_sorts
 from tinyxla.compiler.structured import prune
+from tinyxla.compiler.transposes import sink_transposes
+from tinyxla.compiler.windows import canonicalize_windows
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
-from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes import AnyShape, ElementType, Shape, TupleShape, element_type
 from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.options import config
 from tinyxla.transforms.computations import with_computations
 
 Pass = Callable[[Computation], Computation]
-_MOST_ROUNDS = 8  # of simplification; what an identity makes possible is mostly found in the same round
 
 
 def expand(computation: Computation) -> Computation:
@@ -77,7 +81,7 @@ def inline_calls(computation: Computation) -> Computation:
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.name == "call":
-            return rewriter.splice(x.attributes.to_apply, operands, visit)
+            return rewriter.splice(x.attributes.to_apply, operands, visit, own=True)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
         if any(map(_has_calls, x.computations())):
@@ -91,22 +95,20 @@ def _has_calls(computation: Computation) -> bool:
     return any(x.op.name == "call" or any(map(_has_calls, x.computations())) for x in computation.instructions)
 
 
-def simplify(computation: Computation) -> Computation:
-    """Apply the table of algebraic identities, until none applies."""
-    for _ in range(_MOST_ROUNDS):
-        simpler = rewrite(computation, simplification.apply)
-        if simpler == computation:
-            break
-        computation = simpler
-    return computation
-
-
 def fold_constants(computation: Computation) -> Computation:
     """Compute what depends on small constants alone."""
     largest = 1024
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if not operands or not isinstance(x.shape, Shape) or x.shape.size > largest or x.op is movement.broadcast:
+        if not operands or not isinstance(x.shape, Shape) or x.op is movement.broadcast:
+            return None
+        scalars = [scalar_value(o) for o in operands] if x.op.name in elementwise.NAMES and x.shape.rank else [None]
+        if all(value is not None for value in scalars):  # the same for each element
+            with np.errstate(all="ignore"):
+                value = x.op.evaluate(*map(np.asarray, scalars), **x.attributes._asdict())
+            found = rewriter.emit(movement.constant, literal=Literal(np.asarray(value).reshape(())))
+            return rewriter.emit(movement.broadcast, found, sizes=x.shape.dimensions, dimensions=())
+        if x.shape.size > largest:
             return None
         if any(o.op is not movement.constant or o.array_shape.size > largest for o in operands) or is_unshared(x):
             return None
@@ -118,39 +120,89 @@ def fold_constants(computation: Computation) -> Computation:
 
 
 def canonicalize_dots(computation: Computation) -> Computation:
-    """Leave to the BLAS what it can do: products of f32, f64, c64 and c128 with something to contract.
+    """Leave products of matrices to what is made for them, and make multiplications of the others, which fuse with the
+    sums over them.
 
-    Narrow types are widened first. What remains - integers, outer products - becomes a multiplication that fuses with
-    the sum over it, so nothing of that size is ever in memory.
+    Matrices may have narrow types: what they are summed in is converted afterwards. In all other products - those with
+    nothing to contract, of vectors, and of integers with few rows - narrow types are widened first. Those of f32, f64,
+    c64 and c128 that contract something stay, but for inner products, which are sums like others.
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is not contraction.dot:
             return None
-        lhs, rhs = operands
         dims: contraction.Dot = x.attributes
         kind = x.array_shape.element_type
-        wide = element_type(contraction.accumulator(kind.dtype))
-        if wide is not kind:
-            product = rewriter.emit(
-                contraction.dot,
-                *(_converted(rewriter, o, wide) for o in (lhs, rhs)),
-                **dims._replace(preferred_element_type=None)._asdict(),
-            )
+        sizes = contraction.matrix_sizes(dims, *(o.array_shape.dimensions for o in operands))
+        are_matrices = min(sizes[1:3]) > _FEW and sizes[0] > 0 and sizes[3] > 1
+        total = _total(operands[0].array_shape.element_type, kind) if are_matrices else None
+        if total is None:
+            pieces = _in_pieces(rewriter, operands, dims, kind)
+            if pieces is not None:
+                return pieces
+            wide = element_type(contraction.accumulator(kind.dtype))
+            lhs, rhs = (_converted(rewriter, o, wide) for o in operands)
+            of_vectors = max(sizes[1:3]) == 1
+            if wide.name in ("f32", "f64", "c64", "c128") and sizes[3] > 1 and not of_vectors:
+                attributes = dims._replace(preferred_element_type=None)._asdict()
+                product = rewriter.emit(contraction.dot, lhs, rhs, **attributes)
+            else:
+                product = _as_multiplication(rewriter, lhs, rhs, dims, x.array_shape.with_type(wide))
             return _converted(rewriter, product, kind)
-        if dims.preferred_element_type not in (None, lhs.array_shape.element_type):
-            wide = dims.preferred_element_type
-            return rewriter.emit(
-                contraction.dot,
-                *(_converted(rewriter, o, wide) for o in (lhs, rhs)),
-                **dims._replace(preferred_element_type=None)._asdict(),
-            )
-        contracted = [lhs.array_shape.dimensions[d] for d in dims.lhs_contracting_dims]
-        if kind.name in ("f32", "f64", "c64", "c128") and any(size > 1 for size in contracted):
-            return None
-        return _as_multiplication(rewriter, lhs, rhs, dims, x.array_shape)
+        factors, wide = total
+        lhs, rhs = (_converted(rewriter, o, factors) for o in operands)
+        preferred = None if wide is factors else wide
+        attributes = dims._replace(preferred_element_type=preferred)._asdict()
+        return _converted(rewriter, rewriter.emit(contraction.dot, lhs, rhs, **attributes), kind)
 
     return rewrite(computation, visit)
+
+
+_FEW = 4  # rows or columns
+_PIECES = 8  # of the rows of a large matrix
+
+
+def _in_pieces(
+    rewriter: Rewriter, operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType
+) -> Instruction | None:
+    """The product of a vector with a large matrix whose rows it sums: pieces of the rows, and then these together, so
+    that memory is read in order by all threads."""
+    for side in (0, 1):
+        vector, matrix = operands[side].array_shape, operands[1 - side].array_shape
+        if vector.rank == 1 and dims.contracting(1 - side) == (0,) and matrix.rank > 1 and not dims.lhs_batch_dims:
+            rows, *columns = matrix.dimensions
+            large = matrix.size >= 1 << 20 and math.prod(columns) >= rows // _PIECES
+            if not large or rows % _PIECES or vector.element_type is not kind or kind.name not in ("f32", "f64"):
+                return None
+            length = rows // _PIECES
+            sizes = (_PIECES, length), (_PIECES, length, *columns)
+            order = sizes if side == 0 else sizes[::-1]
+            parts = [rewriter.emit(movement.reshape, o, sizes=n) for o, n in zip(operands, order, strict=True)]
+            attributes = contraction.Dot((1,), (1,), (0,), (0,), None, dims.operand_precision)._asdict()
+            return _sum(rewriter, rewriter.emit(contraction.dot, *parts, **attributes), (0,))
+    return None
+
+
+def _sum(rewriter: Rewriter, x: Instruction, dimensions: tuple[int, ...]) -> Instruction:
+    dtype = x.array_shape.dtype
+    return rewriter.emit(
+        reduction.reduce,
+        x,
+        rewriter.emit(movement.constant, literal=Literal(np.zeros((), dtype))),
+        dimensions=dimensions,
+        to_apply=reduction.scalar_computation("add", dtype),
+    )
+
+
+def _total(factors: ElementType, result: ElementType) -> tuple[ElementType, ElementType] | None:
+    """As what products of matrices are multiplied, and as what they are summed, if there is something made for them."""
+    if factors.is_integer and result.is_integer:
+        name = f"{factors.name[0]}{max(32, result.bits)}"
+        return (factors if factors.bits >= 8 else element_type(f"{factors.name[0]}8")), element_type(name)
+    if result.name in ("f64", "f32", "f16", "bf16"):
+        wide = element_type("f64" if result.name == "f64" else "f32")
+        return (factors if factors.name in ("f16", "bf16") and wide.name == "f32" else wide), wide
+    return None
 
 
 def _converted(rewriter: Rewriter, x: Instruction, kind: Any) -> Instruction:
@@ -182,14 +234,7 @@ def _as_multiplication(
     )
     if not contracted:
         return product
-    zero = rewriter.emit(movement.constant, literal=Literal(np.zeros((), shape.dtype)))
-    return rewriter.emit(
-        reduction.reduce,
-        product,
-        zero,
-        dimensions=tuple(range(shape.rank, shape.rank + contracted)),
-        to_apply=reduction.scalar_computation("add", shape.dtype),
-    )
+    return _sum(rewriter, product, tuple(range(shape.rank, shape.rank + contracted)))
 
 
 def prepare_computations(computation: Computation) -> Computation:
@@ -252,13 +297,18 @@ PASSES: list[tuple[str, Pass]] = [
     ("inline-calls", inline_calls),
     ("join-lanes", join_lanes),
     ("hoist", hoist),
+    ("prune-first", prune),
+    ("compute-together", compute_together),
     ("expand", expand),
     ("inline-calls-of-expansions", inline_calls),
     ("simplify", simplify),
+    ("sink-transposes", sink_transposes),
     ("fold-constants", fold_constants),
     ("canonicalize-convolutions", canonicalize_convolutions),
+    ("canonicalize-windows", canonicalize_windows),
     ("canonicalize-ragged-dots", canonicalize_ragged_dots),
     ("canonicalize-dots", canonicalize_dots),
+    ("canonicalize-sorts", canonicalize_sorts),
     ("prune", prune),
     ("simplify-again", simplify),
     ("prepare-computations", prepare_computations),

@@ -31,6 +31,7 @@ class Rewriter:
         self.instructions: list[Instruction] = []
         self._made: dict[Any, Instruction] = {}
         self._source: SourceLine | None = None
+        self._origin: Instruction | None = None
 
     def emit(self, op: Operation, *operands: Instruction, **attributes: Any) -> Instruction:
         """An instruction, with the source of the one that is being rewritten."""
@@ -44,31 +45,38 @@ class Rewriter:
         key = (op.name, operands, attributes, shape)
         found = self._made.get(key)
         if found is None or found.has_side_effect or is_unshared(found):
-            found = Instruction(op, operands, attributes, shape, self._source)
+            found = Instruction(op, operands, attributes, shape, self._source, origin=self._origin)
             self._made[key] = found
             self.instructions.append(found)
         return found
 
-    def splice(self, computation: Computation, operands: Sequence[Instruction], visit: Visit) -> Instruction:
-        """The instructions of a computation, rewritten, with its parameters replaced; gives its root."""
+    def parameter(self, x: Instruction) -> Instruction:
+        self._origin = x.origin or x
+        return self.copy(x, ())
+
+    def splice(
+        self, computation: Computation, operands: Sequence[Instruction], visit: Visit, own: bool = False
+    ) -> Instruction:
+        """The instructions of a computation, rewritten, with its parameters replaced; gives its root. They are the
+        program's `own`, or else parts of the instruction that is being rewritten."""
         new: dict[Instruction, Instruction] = dict(zip(computation.parameters, operands, strict=True))
-        outer = self._source
+        outer, whole = self._source, self._origin
         for x in computation.instructions:
             if x in new:
                 continue
-            self._source = x.source or outer
+            self._source, self._origin = x.source or outer, x.origin or (x if own else whole)
             inputs = tuple(new[o] for o in x.operands)
             made = visit(self, x, inputs)
             new[x] = self.copy(x, inputs) if made is None else made
-        self._source = outer
+        self._source, self._origin = outer, whole
         return new[computation.root]
 
 
 def rewrite(computation: Computation, visit: Visit) -> Computation:
     """`visit(rewriter, x, operands)` gives what stands for x, whose operands have been rewritten; None keeps it."""
     rewriter = Rewriter()
-    parameters = [rewriter.copy(p, ()) for p in computation.parameters]
-    root = rewriter.splice(computation, parameters, visit)
+    parameters = [rewriter.parameter(p) for p in computation.parameters]
+    root = rewriter.splice(computation, parameters, visit, own=True)
     needed = {root, *parameters, *(x for x in rewriter.instructions if x.has_side_effect)}
     for x in reversed(rewriter.instructions):
         if x in needed:

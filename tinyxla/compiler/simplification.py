@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.rewriting import Rewriter
-from tinyxla.hlo import Instruction, Literal
+from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import Shape, TupleShape, WindowDimension
@@ -17,6 +17,21 @@ from tinyxla.shapes.window import dilated
 Operands = tuple[Instruction, ...]
 Ints = tuple[int, ...]
 Rule = Callable[[Rewriter, Instruction, Operands], Instruction | None]
+
+_LARGE = 1 << 8  # elements
+_HALVES = (0.5, 1.5, 2.5)
+_DEPTH = 12  # of what is looked at, from an instruction on
+_MOST_ROUNDS = 8  # what an identity makes possible is mostly found in the same round
+
+
+def simplify(computation: Computation) -> Computation:
+    """Apply the table of identities, until none applies."""
+    for _ in range(_MOST_ROUNDS):
+        simpler = rewrite(computation, apply)
+        if simpler == computation:
+            break
+        computation = simpler
+    return computation
 
 
 def scalar_value(x: Instruction) -> Any:
@@ -98,14 +113,45 @@ def _negate_twice(r: Rewriter, x: Instruction, o: Operands) -> Instruction | Non
     return o[0].operands[0] if o[0].op is elementwise.neg else None
 
 
-def _square(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # x^1 = x, x^2 = x * x, x^-1 = 1 / x, x^0.5 = sqrt x is left: it differs at -0.0 and -inf
+def _power(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # x^1 = x, x^2 = x x, x^-1 = 1 / x; x^0.5 = sqrt x, x^1.5 = x sqrt x, ... where x is not negative, -0.0 or -inf
     exponent = scalar_value(o[1])
     if exponent is None or x.array_shape.element_type.kind not in ("float", "signed", "unsigned"):
         return None
     if exponent == 1:
         return o[0]
-    return r.emit(elementwise.mul, o[0], o[0]) if exponent == 2 else None
+    if exponent == 2:
+        return r.emit(elementwise.mul, o[0], o[0])
+    is_short = exponent == -1 or abs(exponent) in _HALVES
+    if not is_short or x.array_shape.element_type.name not in ("f32", "f64"):  # of narrow types, parts overflow early
+        return None
+    if exponent != -1 and not _is_not_negative(o[0], _DEPTH):
+        return None
+    found = r.emit(elementwise.sqrt, o[0]) if exponent % 1 else o[0]
+    for _ in range(int(abs(exponent)) - (exponent == -1)):
+        found = r.emit(elementwise.mul, found, o[0])
+    if exponent > 0:
+        return found
+    one = r.emit(movement.constant, literal=Literal(np.ones((), x.array_shape.dtype)))
+    sizes = x.array_shape.dimensions
+    return r.emit(elementwise.div, r.emit(movement.broadcast, one, sizes=sizes, dimensions=()) if sizes else one, found)
+
+
+def _is_not_negative(x: Instruction, depth: int) -> bool:
+    """Whether it is seen that no element is less than 0 or -0.0."""
+    if x.op is movement.constant:
+        value = x.attributes.literal.value
+        return value.dtype.kind in "fiu" and not np.signbit(value).any()
+    if depth == 0 or not x.operands or not isinstance(x.shape, Shape):
+        return False
+    if x.op is reduction.reduce:
+        return reduction.monoid(x.attributes.to_apply) == "add" and all(
+            _is_not_negative(o, depth - 1) for o in x.operands
+        )
+    if x.op.name in ("exponential", "abs") or (x.op is elementwise.mul and x.operands[0] is x.operands[1]):
+        return x.array_shape.element_type.kind == "float"
+    further = ("broadcast", "reshape", "transpose", "slice", "add", "multiply", "divide", "sqrt")
+    return x.op.name in further and all(_is_not_negative(o, depth - 1) for o in x.operands)
 
 
 def _convert_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
@@ -197,6 +243,14 @@ def _broadcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     return None
 
 
+def _part_of_one_number(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a part of a scalar's broadcast = a broadcast of it
+    if o[0].op is not movement.broadcast or o[0].attributes.dimensions:
+        return None
+    sizes = x.array_shape.dimensions
+    return r.emit(movement.broadcast, o[0].operands[0], sizes=sizes, dimensions=()) if sizes else o[0].operands[0]
+
+
 def _slice_all(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # a slice of everything = x
     return o[0] if o[0].shape == x.shape else None
@@ -280,6 +334,30 @@ def _is_matrix(permutation: Ints, batch: Ints, contracting: Ints, free: Ints) ->
     return together and places[0][-1] != len(permutation) - 1
 
 
+def _update_of_most(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # an update, computed there, of most of an array at a place that is known = parts of the array around the update
+    whole, part, *starts = o
+    sizes, parts = whole.array_shape.dimensions, part.array_shape.dimensions
+    computed = part.op.name in elementwise.NAMES
+    if not computed or 2 * part.array_shape.size < whole.array_shape.size or whole.array_shape.size < _LARGE:
+        return None
+    if any(scalar_value(s) is None for s in starts):
+        return None
+    limits = [n - p for n, p in zip(sizes, parts, strict=True)]
+    begin = [min(max(int(scalar_value(s)), 0), limit) for s, limit in zip(starts, limits, strict=True)]
+    end = [b + p for b, p in zip(begin, parts, strict=True)]
+    for d in reversed(range(len(sizes))):
+        pieces = [part]
+        for place, low, high in ((0, 0, begin[d]), (1, end[d], sizes[d])):
+            if low < high:
+                first, last = (*begin[:d], low, *[0] * (len(sizes) - d - 1)), (*end[:d], high, *sizes[d + 1 :])
+                strides = (1,) * len(sizes)
+                around = r.emit(movement.slice_, whole, start_indices=first, limit_indices=last, strides=strides)
+                pieces.insert(place * len(pieces), around)
+        part = r.emit(movement.concatenate, *pieces, dimension=d) if len(pieces) > 1 else part
+    return part
+
+
 def _empty(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # arrays without elements are constants; what is made of them alone is the initial, padding or neutral value
     if isinstance(x.shape, Shape) and x.shape.size == 0:
@@ -314,16 +392,19 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "chain-divide": (_chain_divide,),
     "divide": (_divide_by_one,),
     "negate": (_negate_twice,),
-    "power": (_square,),
+    "power": (_power,),
     "convert": (_convert_nothing,),
     "bitcast-convert": (_bitcast,),
     "select": (_select_same,),
     "reshape": (_reshape,),
     "transpose": (_transpose, _transpose_of_dot),
     "broadcast": (_broadcast,),
-    "slice": (_slice_all,),
+    "slice": (_slice_all, _part_of_one_number),
+    "dynamic-slice": (_part_of_one_number,),
+    "gather": (_part_of_one_number,),
     "pad": (_pad_nothing,),
     "concatenate": (_concatenate_one,),
+    "dynamic-update-slice": (_update_of_most,),
     "reverse": (_reverse_nothing,),
     "reduce": (_reduce,),
     "reduce-window": (_window_of_all,),

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 from tinyxla.backends.numba.loops import Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
-from tinyxla.compiler.access import Place, compared, dims_of
-from tinyxla.compiler.fusion import is_costly, walk
+from tinyxla.compiler.access import Place, compared, dims_of, edges, shifted
+from tinyxla.compiler.fusion import base, is_costly, is_leaf, walk
 from tinyxla.hlo import Instruction
+from tinyxla.ops import reduction
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 COSTLY_WORK = 8  # of an exponential, say, in simple operations
@@ -61,6 +62,26 @@ def spread(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordin
     for axis, index in zip(axes, indices, strict=True):
         found[axis.last] = index
     return tuple(found)
+
+
+def cuts(roots: Sequence[Instruction], stored: set[Instruction], axis: Axis) -> list[int]:
+    """Where in a loop what is read changes: at the edges of what is padded or put together."""
+    found: set[int] = set()
+    seen: set[tuple[Instruction, tuple[int | None, ...]]] = set()
+    waiting: list[tuple[Instruction, tuple[int | None, ...]]] = []  # how far the loop's index is from a coordinate
+    for root in roots:
+        if base(root).op is not reduction.reduce:
+            waiting.append((root, tuple(0 if d == axis.last else None for d in range(root.array_shape.rank))))
+    while waiting:
+        item = waiting.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        x, offsets = item
+        found.update(edges(x, offsets))
+        further = ((o, place) for o, place in shifted(x, offsets) if any(k is not None for k in place))
+        waiting.extend((o, place) for o, place in further if o not in stored and not is_leaf(o))
+    return sorted(place for place in found if 0 < place < axis.size)
 
 
 def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:

@@ -34,8 +34,8 @@ class _Canonical:
     def kernel(self, kernel: Kernel) -> str:
         for buffer in (*kernel.arguments, *kernel.scratch):
             self.lines.append(f"{self._new(buffer)} {buffer.type} {buffer.size} {buffer.written}")
-        self._new(kernel.first)
-        self._new(kernel.last)
+        for value in (kernel.first, kernel.last, *kernel.numbers):
+            self.lines.append(f"{self._new(value)} {value.type}")
         self._block(kernel.body)
         return "\n".join(self.lines)
 

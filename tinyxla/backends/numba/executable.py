@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeGuard
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from tinyxla.backends.numba.blocks import Block, Branches, Homes, Loop, Pointer, Step, build_program, shape_of
+from tinyxla.backends.numba.blocks import (
+    Block,
+    Branches,
+    Homes,
+    Loop,
+    Pointer,
+    Step,
+    all_steps,
+    build_program,
+    shape_of,
+)
+from tinyxla.backends.numba.loops import Kernel
 from tinyxla.backends.numba.lowering import LoweredKernel, Storage
-from tinyxla.backends.numba.memory import pool
-from tinyxla.backends.numba.native import compile_kernel
+from tinyxla.backends.numba.memory import pool, with_own_memory
+from tinyxla.backends.numba.native import assembly, compile_kernel, kernel_text
+from tinyxla.backends.numba.numbers import general
 from tinyxla.backends.numba.products import product_step
 from tinyxla.backends.numba.python_printer import print_python
-from tinyxla.backends.numba.runtime import Schedule, launch
+from tinyxla.backends.numba.runtime import Schedule, call, template
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers import arena_offsets
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.shapes import Shape
+
+if TYPE_CHECKING:
+    from tinyxla.backends.report import Report
 
 Array = np.ndarray[Any, Any]
 _View = Callable[[int], Array]
@@ -28,14 +44,28 @@ _View = Callable[[int], Array]
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """A fused loop nest, for reading: its name, its source as Python, how often it runs, and the user's lines it
-    serves."""
+    """A fused loop nest, for reading: its name, how often it runs, its arguments, and the user's lines it serves."""
 
     name: str
-    source: str
     extent: int
     arguments: tuple[str, ...]
     lines: tuple[str, ...]
+    _kernel: Kernel = field(repr=False)
+
+    @property
+    def source(self) -> str:
+        """The loops as Python, which runs."""
+        return print_python(self._kernel)
+
+    @property
+    def llvm(self) -> str:
+        """The loops as LLVM's text, as LLVM gets it."""
+        return kernel_text(self._kernel)
+
+    @property
+    def assembly(self) -> str:
+        """What LLVM makes of it for this processor."""
+        return assembly(self.llvm)
 
 
 class CompiledModule:
@@ -45,42 +75,38 @@ class CompiledModule:
     that the program sets. Those of constants and temporaries are the same from call to call as long as the arena is.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, donated: Sequence[int] = ()) -> None:
         self.name = module.name
-        self._block, self._homes = build_program(module.entry)
-        self.computation, self.plan = self._block.computation, self._block.plan
+        self._source = module
+        self.block, self.homes = build_program(module.entry, donated)
+        self.computation, self.plan = self.block.computation, self.block.plan
+        written = {self.homes[x] for step in self.block.steps for x in step.writes}
+        self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
         self._assign_slots()
-        self._host_calls: list[_HostCall] = []
-        self._callback = _callback(self._host_calls)
-        schedule = Schedule()
-        self._emit(self._block, schedule)
-        self._schedule = schedule.finish()
-        self._schedule_address = self._schedule.ctypes.data
+        self._lay_out()
 
     # --- memory
 
     def _assign_slots(self) -> None:
-        homes, parameters = self._homes, self.computation.parameters
-        self._slots: dict[Storage, int] = {p: k for k, p in enumerate(parameters)}
+        homes, parameters = self.homes, self.computation.parameters
+        self.slots: dict[Storage, int] = {p: k for k, p in enumerate(parameters)}
         self._allocators: list[Callable[[], Array]] = []
-        for result in self._block.results:
+        for result in self.block.results:
             home = homes[result]
-            if not _is_constant(home) and home not in self._slots:
-                self._slots[home] = len(self._slots)
+            if not _is_constant(home) and home not in self.slots:
+                self.slots[home] = len(self.slots)
                 self._allocators.append(_allocator(shape_of(home)))
-        self._fixed = len(self._slots)  # from here on, slots do not depend on arguments and results
-        lives = _Lives(homes)
-        lives.visit(self._block)
+        self._fixed = len(self.slots)  # from here on, slots do not depend on arguments and results
+        lives = self.lives()
         self._constants = [np.ascontiguousarray(x.attributes.literal.value) for x in lives.constants]
-        spans = {x: span for x, span in lives.spans.items() if x not in self._slots}
+        spans = {x: span for x, span in lives.spans.items() if x not in self.slots}
         offsets, self._arena_bytes = arena_offsets(spans, {x: _bytes(shape_of(x)) for x in spans})
-        self._offsets = list(offsets.values())
+        self._offsets = offsets
         for x in [*lives.constants, *offsets, *lives.pointers]:
-            self._slots[x] = len(self._slots)
+            self.slots[x] = len(self.slots)
         self._constant_addresses = [x.ctypes.data for x in self._constants]
-        self._words = ctypes.c_int64 * max(1, len(self._slots))
-        self._template: tuple[int, bytes] = (0, bytes(self._words(*[0] * self._fixed, *self._constant_addresses)))
-        pairs = zip(self.computation.outputs, self._block.results, strict=True)
+        self._template: tuple[int, Any] = (-1, None)
+        pairs = zip(self.computation.outputs, self.block.results, strict=True)
         self._results = [self._result(x, homes[result]) for x, result in pairs]
         count = len(parameters)
         self._plain = self._results == [(count + k, None, None) for k in range(len(self._allocators))]
@@ -91,51 +117,75 @@ class CompiledModule:
         sizes = x.array_shape.dimensions
         if _is_constant(home):
             return -1, np.asarray(home.attributes.literal.value, order="C").reshape(sizes), None
-        return self._slots[home], None, None if shape_of(home).dimensions == sizes else sizes
+        return self.slots[home], None, None if shape_of(home).dimensions == sizes else sizes
 
     def _slot(self, x: Storage) -> int:
-        return self._slots[self._homes[x]]
+        return self.slots[self.homes[x]]
 
     # --- schedule
+
+    def _lay_out(self) -> None:
+        self._host_calls: list[_HostCall] = []
+        self._callback = _callback(self._host_calls)
+        schedule = Schedule()
+        self._emit(self.block, schedule)
+        self._schedule = schedule.finish()
+        self._schedule_address = self._schedule.ctypes.data
 
     def _emit(self, block: Block, schedule: Schedule, repeats: int = 1) -> None:
         """The steps of a block that runs about so often in one call."""
         for step in block.steps:
-            work = step.work
-            if isinstance(work, HostCall):
-                self._host_calls.append(_host_call(work.root, step, self._slot))
-                schedule.host(id(self._callback), len(self._host_calls) - 1)
-            elif isinstance(work, Product):
-                a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
-                product_step(work.root, repeats).append(schedule, a, b, c)
-            elif isinstance(work, Loop):
-                self._emit_loop(work, schedule, repeats * _ITERATIONS)
-            elif isinstance(work, Branches):
-                self._emit_branches(work, schedule, repeats)
-            elif work.extent:
-                slots = [self._slot(x) for x in work.arguments]
-                schedule.kernel(compile_kernel(work.kernel), slots, work.extent, work.grain)
+            self._emit_step(step, schedule, repeats)
+
+    def _emit_step(self, step: Step, schedule: Schedule, repeats: int) -> None:
+        work = step.work
+        if isinstance(work, HostCall):
+            self._host_calls.append(_host_call(work.root, step, self._slot))
+            schedule.host(id(self._callback), len(self._host_calls) - 1)
+        elif isinstance(work, Product):
+            a, b, c = (self._slot(x) for x in (*work.root.operands, work.root))
+            product_step(work.root, repeats).append(schedule, a, b, c)
+        elif isinstance(work, Loop):
+            self._emit_loop(work, schedule, repeats * _ITERATIONS)
+        elif isinstance(work, Branches):
+            self._emit_branches(work, schedule, repeats)
+        elif work.extent:
+            slots = [self._slot(x) for x in work.arguments]
+            kernel, words = work.kernel, list(work.numbers)
+            if not words:
+                kernel, words = general(kernel, once=work.extent == repeats == 1)
+            schedule.kernel(compile_kernel(kernel, work.lasts), slots, work.extent, work.grain, words)
 
     def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()
-        turns = [
-            (self._slot(turn.initial), *map(self._slot, turn.buffers), *(self._slots[p] for p in turn.pointers))
-            for turn in loop.turns
-        ]
-        for initial, first, second, current, following, spare in turns:
-            schedule.move(current, initial)
-            schedule.move(following, first)
-            schedule.move(spare, second)
+        for turn in loop.turns:
+            pairs = zip(turn.pointers, [*turn.initials, *turn.buffers], strict=True)
+            for pointer, storage in pairs:
+                schedule.move(self.slots[pointer], self._slot(storage))
+        for row in loop.rows:
+            schedule.move(self.slots[row.pointer], self._slot(row.array))
+            schedule.add(self.slots[row.pointer], row.start)
+        left = self.slots[loop.left]
+        if loop.count is not None:
+            schedule.set(left, loop.count)
+            if not loop.count:
+                schedule.jump(done)
         schedule.place(again)
-        self._emit(loop.condition, schedule, repeats)
-        schedule.jump_unless(self._slot(loop.condition.results[0]), done)
+        if loop.count is None:
+            self._emit(loop.condition, schedule, repeats)
+            schedule.jump_unless(self._slot(loop.condition.results[0]), done)
         self._emit(loop.body, schedule, repeats)
-        for *_, current, following, spare in turns:
-            schedule.move(current, following)
-            schedule.move(following, spare)
-            schedule.move(spare, current)
+        for turn in loop.turns:
+            currents, ring = [self.slots[p] for p in turn.currents], [self.slots[p] for p in turn.ring]
+            for older, newer in pairwise([*reversed(currents), *ring, currents[0]]):
+                schedule.move(older, newer)
+        for row in loop.rows:
+            schedule.add(self.slots[row.pointer], row.step)
         schedule.check()
-        schedule.jump(again)
+        if loop.count is None:
+            schedule.jump(again)
+        else:
+            schedule.count(left, again)
         schedule.place(done)
 
     def _emit_branches(self, branches: Branches, schedule: Schedule, repeats: int) -> None:
@@ -150,18 +200,18 @@ class CompiledModule:
             schedule.place(label)
             self._emit(block, schedule, repeats)
             for pointer, result in zip(branches.results, block.results, strict=True):
-                schedule.move(self._slots[pointer], self._slot(result))
+                schedule.move(self.slots[pointer], self._slot(result))
             schedule.jump(done)
         schedule.place(done)
 
     # --- calls
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
+        if self._overwritten:
+            arguments = with_own_memory(arguments, self._overwritten)
         arrays = [*arguments, *[allocate() for allocate in self._allocators]]
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
-        words = self._filled(base)
-        words[: self._fixed] = [_address(id(x) + _DATA).value or 0 for x in arrays]
-        launch(self._schedule_address, words)
+        call(self._filled(base), arrays)
         del arena  # its memory may be used by another call from here on
         if self._plain:
             return arrays[len(arguments) :]
@@ -172,13 +222,18 @@ class CompiledModule:
         return results
 
     def _filled(self, base: int) -> Any:
-        """The words of a call, but for inputs and outputs; `base` is the address of the arena."""
-        known, template = self._template
+        """What is the same in all calls whose arena is at `base`."""
+        known, filled = self._template
         if known != base:
-            temporaries = [base + offset for offset in self._offsets]
-            template = bytes(self._words(*[0] * self._fixed, *self._constant_addresses, *temporaries))
-            self._template = (base, template)
-        return self._words.from_buffer_copy(template)
+            filled = template(self._schedule_address, self._fixed, self._words(base))
+            self._template = (base, filled)
+        return filled
+
+    def _words(self, base: int) -> list[int]:
+        """The words of the slots, where they do not depend on arguments and results."""
+        temporaries = [base + offset for offset in self._offsets.values()]
+        known = [*[0] * self._fixed, *self._constant_addresses, *temporaries]
+        return known + [0] * (len(self.slots) - len(known))
 
     # --- looking inside
 
@@ -186,13 +241,12 @@ class CompiledModule:
     def kernels(self) -> list[KernelInfo]:
         """The fused loops, in the order in which they stand in the program."""
         found: list[KernelInfo] = []
-        for step, _ in _all_steps(self._block):
+        for step, *_ in all_steps(self.block):
             work = step.work
             if isinstance(work, LoweredKernel):
                 arguments = tuple(str(shape_of(x)) for x in work.arguments)
                 lines = dict.fromkeys(str(r.source) for r in work.roots if r.source)
-                source = print_python(work.kernel)
-                found.append(KernelInfo(work.kernel.name, source, work.extent, arguments, tuple(lines)))
+                found.append(KernelInfo(work.kernel.name, work.extent, arguments, tuple(lines), work.kernel))
         return found
 
     @property
@@ -200,30 +254,54 @@ class CompiledModule:
         """The memory for what is neither argument nor result."""
         return self._arena_bytes
 
-    def as_text(self) -> str:
-        """The plan: steps in order with the shapes they read and write, and the memory for temporaries."""
-        steps = list(_all_steps(self._block))
-        lines = [f"{self.name}: {len(steps)} steps, {self._arena_bytes} bytes of temporaries"]
-        for k, (step, depth) in enumerate(steps):
-            touched = ", ".join(f"{shape_of(x)}@{self._slot(x)}" for x in [*step.reads, *step.writes])
-            lines.append(f"{k:4} {'  ' * depth}{_describe(step)}: {touched}")
-        return "\n".join(lines)
+    def lives(self) -> Lives:
+        """When each piece of memory is in use."""
+        lives = Lives(self.homes)
+        lives.visit(self.block)
+        return lives
+
+    def place(self, x: Storage) -> tuple[str, int | None]:
+        """Where a memory is, and if that is the arena, its offset there."""
+        number = self.slots[x]
+        if x in self._offsets:
+            return "arena", self._offsets[x]
+        if number >= self._fixed:
+            return "pointer" if isinstance(x, Pointer) else "constant", None
+        count = len(self.computation.parameters)
+        return (f"argument {number}" if number < count else f"result {number - count}"), None
+
+    def report(self) -> Report:
+        """The steps, what they cost, and the memory they use."""
+        from tinyxla.backends.numba.explain import explain  # here, since few programs need it
+
+        return explain(self, self._source)
+
+    def observed(self, events: int) -> CompiledModule:
+        """The same program, with a clock around each step; of each call at most so many marks are kept one by one."""
+        from tinyxla.backends.numba.observing import ObservedModule  # here, since few programs need it
+
+        made = ObservedModule.__new__(ObservedModule)
+        made.__dict__.update(self.__dict__)
+        made.observe(events)
+        return made
 
 
-class _Lives:
+class Lives:
     """Walks over a program in the order in which it runs: which constants and pointers there are, and for all other
-    memory the first and the last step that touch it."""
+    memory the first and the last step that touch it. `starts` has the time at which each step begins."""
 
     def __init__(self, homes: Homes) -> None:
+        self.starts: list[int] = []
         self.spans: dict[Storage, tuple[int, int]] = {}
         self.constants: dict[Instruction, None] = {}
         self.pointers: dict[Pointer, None] = {}
-        self._homes = homes
+        self.homes = homes
         self._time = 0
 
     def visit(self, block: Block) -> None:
         for step in block.steps:
             self._time += 1
+            self.starts.append(self._time)
             self._touch([*step.reads, *step.writes])
             if isinstance(step.work, Loop):
                 self._visit_loop(step.work)
@@ -238,20 +316,21 @@ class _Lives:
 
     def _visit_loop(self, loop: Loop) -> None:
         start = self._time
+        self._touch([loop.left, *(row.pointer for row in loop.rows)])
         for turn in loop.turns:
-            self._touch([turn.initial, *turn.buffers, *turn.pointers])
+            self._touch([*turn.initials, *turn.buffers, *turn.pointers])
         self.visit(loop.condition)
         self.visit(loop.body)
         self._time += 1
         for turn in loop.turns:
-            self._touch([turn.initial, *turn.buffers])
+            self._touch([*turn.initials, *turn.buffers])
         for x, (first, last) in self.spans.items():
             if first < start <= last:  # it is needed again in the next iteration
                 self.spans[x] = (first, self._time)
 
     def _touch(self, storages: Sequence[Storage]) -> None:
         for x in storages:
-            home = self._homes[x]
+            home = self.homes[x]
             if isinstance(home, Pointer):
                 self.pointers[home] = None
                 self._touch(home.among)
@@ -316,8 +395,6 @@ def _allocator(shape: Shape) -> Callable[[], Array]:
 
 _SMALL = 1 << 14  # bytes
 _ITERATIONS = 64  # of a loop, for want of knowledge
-_DATA = object.__basicsize__  # NumPy's array object begins with the header of any object, then the address of the data
-_address = ctypes.c_void_p.from_address
 
 
 def _bytes(shape: Shape) -> int:
@@ -329,23 +406,3 @@ def _view(shape: Shape) -> _View:
     memory: Any = ctypes.c_char * _bytes(shape)
     sizes, dtype, from_address = shape.dimensions, shape.dtype, memory.from_address
     return lambda address: np.ndarray(sizes, dtype, from_address(address))
-
-
-def _all_steps(block: Block, depth: int = 0) -> Iterator[tuple[Step, int]]:
-    """Steps with those of the blocks inside them, and how deep they are."""
-    for step in block.steps:
-        yield step, depth
-        work = step.work
-        if isinstance(work, Loop | Branches):
-            for inside in [work.condition, work.body] if isinstance(work, Loop) else work.blocks:
-                yield from _all_steps(inside, depth + 1)
-
-
-def _describe(step: Step) -> str:
-    work = step.work
-    if isinstance(work, LoweredKernel):
-        roots = ", ".join(root.op.name for root in work.roots)
-        return f"{work.kernel.name} over {work.extent} by {work.grain} ({roots})"
-    if isinstance(work, Loop | Branches):
-        return "while" if isinstance(work, Loop) else "conditional"
-    return f"{'product' if isinstance(work, Product) else 'host call of'} {work.root.op.name}"

@@ -242,6 +242,12 @@ INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
     "maximum": lambda x, y: x.maximum(y),
 }
 
+# Where 32 bits hold the operands.
+NARROW_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
+    "divide": lambda x, y: (x.to("u32") // y.to("u32")).to("u64"),
+    "remainder": lambda x, y: (x.to("u32") % y.to("u32")).to("u64"),
+}
+
 # What is one to three instructions is written where it is used, all else is a function.
 INLINE = frozenset(
     "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"

@@ -6,20 +6,25 @@ LLVM vectorise. Loops come out rotated (a guard, then a loop that tests at its e
 
 Operations that take more than a few instructions become functions of their own, which LLVM inlines, unless that would
 make the kernel long: their text is made once in a process.
+
+What functions `rarely` need is left out of loops that become loops of vectors. Such a loop notices whether an iteration
+would have needed it; and if one did, all run again, one by one, with jumps over what they do not need.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyxla.backends.numba.llvm_operations import (
     BYTES,
     INDEX,
     INLINE,
+    NARROW_INDEX,
     PARTS,
     Number,
     UnsupportedKernel,
@@ -32,7 +37,7 @@ from tinyxla.backends.numba.llvm_operations import (
     scalars,
     widen,
 )
-from tinyxla.backends.numba.llvm_scalar import Emitter, LlvmScalar, constant
+from tinyxla.backends.numba.llvm_scalar import REGISTERS, Emitter, LlvmScalar, Rarely, constant
 from tinyxla.backends.numba.loops import (
     Buffer,
     Call,
@@ -40,6 +45,7 @@ from tinyxla.backends.numba.loops import (
     Compute,
     Index,
     Kernel,
+    Literal,
     Load,
     Loop,
     Matrix,
@@ -54,6 +60,8 @@ from tinyxla.backends.numba.vector_functions import callable_function, kept, vec
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
 
 _VECTOR = 16  # a loop count that is no multiple of this leaves a tail
+_UNROLLED = 8  # iterations that are better written out than made a vector
+_WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
 _LONG = 512  # from this count on, the tail matters less than what masks cost in every iteration
 _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
@@ -81,30 +89,37 @@ class _Function:
     registers: tuple[str, ...]  # the types of its parameters
     result: str
     declarations: frozenset[str]
+    leaves_out: bool  # whether the last of its results says that it would have needed what it leaves out
 
 
 @functools.cache
 def _function(
-    op: str, types: tuple[str, ...], result: str, attributes: tuple[tuple[str, Any], ...], branches: bool
+    op: str, types: tuple[str, ...], result: str, attributes: tuple[tuple[str, Any], ...], rarely: Rarely
 ) -> _Function:
-    emitter = Emitter(branches)
+    emitter = Emitter(rarely)
     operands = [named(emitter, type, f"x{position}") for position, type in enumerate(types)]
     returned = scalars(emit(op, operands, types, result, dict(attributes)))
+    if emitter.left_out:
+        returned = (
+            *returned,
+            functools.reduce(operator.or_, (LlvmScalar(emitter, "pred", x) for x in emitter.left_out)),
+        )
     register = returned[0].register
     if len(returned) == 1:
         emitter.line(f"ret {register} {returned[0].text}")
     else:
-        register = f"{{ {register}, {register} }}"
-        pair = emitter.value(f"insertvalue {register} poison, {returned[0].register} {returned[0].text}, 0")
-        pair = emitter.value(f"insertvalue {register} {pair}, {returned[1].register} {returned[1].text}, 1")
-        emitter.line(f"ret {register} {pair}")
+        register = f"{{ {', '.join(x.register for x in returned)} }}"
+        together = "poison"
+        for k, x in enumerate(returned):
+            together = emitter.value(f"insertvalue {register} {together}, {x.register} {x.text}, {k}")
+        emitter.line(f"ret {register} {together}")
     name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
-    name += ".branching" if emitter.block != "entry" else ""
+    name += ".jumping" if emitter.block != "entry" else ".usual" if emitter.left_out else ""
     parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
     head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
     text = "\n".join([head, "entry:", *emitter.lines, "}"])
     registers = tuple(x.register for operand in operands for x in scalars(operand))
-    return _Function(name, text, registers, register, frozenset(emitter.declarations))
+    return _Function(name, text, registers, register, frozenset(emitter.declarations), bool(emitter.left_out))
 
 
 @dataclass(slots=True)
@@ -112,6 +127,7 @@ class _Use:
     """Of a function in a kernel: how often, and the least known number of iterations of a loop around."""
 
     function: _Function
+    operation: tuple[str, tuple[str, ...], str, tuple[tuple[str, Any], ...]]
     times: int = 0
     iterations: float = math.inf
 
@@ -130,18 +146,19 @@ class _Printer:
         self.widest = 1  # bytes of an element in memory
         self.metadata: list[str] = []
         self.parallel = ""  # the access group of the loop whose statements are printed now, as an instruction's suffix
+        self.left_out: list[Any] | None = None  # whether what is rarely needed was, in a loop that leaves it out
+        self.repeats = False  # whether the loop that is printed now makes good for another one that left something out
 
     def module(self, name: str) -> str:
         kernel, emitter = self.kernel, self.emitter
-        for bound in (kernel.first, kernel.last):
-            self.values[bound.name] = named(emitter, bound.type, bound.name)
+        given = [kernel.first, kernel.last, *kernel.numbers]
+        for value in given:
+            self.values[value.name] = named(emitter, value.type, value.name)
         self._scratch(kernel.scratch)
         self._block(kernel.body)
         emitter.line("ret void")
-        parameters = [_parameter(buffer) for buffer in kernel.arguments] + [
-            f"i64 %{kernel.first.name}",
-            f"i64 %{kernel.last.name}",
-        ]
+        parameters = [_parameter(buffer) for buffer in kernel.arguments]
+        parameters += [f"{REGISTERS[value.type]} %{value.name}" for value in given]
         return "\n".join(
             [
                 *_entry(name, kernel),
@@ -164,7 +181,16 @@ class _Printer:
             function, lengths = use.function, self._vector_lengths(use)
             if lengths:
                 called += [function.name, *(f"{function.name}.{n}" for n in lengths)]
-                texts.append(callable_function(function.name, function.text, function.registers, lengths))
+                usual, jumping = (_function(*use.operation, rarely) for rarely in ("leave out", "jump"))
+                texts.append(
+                    callable_function(
+                        function.name,
+                        jumping.text if usual.leaves_out else function.text,
+                        function.registers,
+                        lengths,
+                        usual.text if usual.leaves_out else None,
+                    )
+                )
             else:
                 texts.append(function.text)
         return texts + kept(called)
@@ -205,6 +231,8 @@ class _Printer:
             elif isinstance(statement, Call):
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
                 self._call(routine_name(statement.routine), [f"ptr {address}" for address in addresses])
+            elif self._leaves_out(statement):
+                self._usual_loop(statement)
             else:
                 self._loop(statement)
 
@@ -221,24 +249,33 @@ class _Printer:
     def _compute(self, compute: Compute) -> Number:
         op, result, attributes = compute.op, compute.result.type, compute.attributes
         operands = [self._operand(x) for x in compute.operands]
-        if attributes == _INDEXING:
-            return INDEX[op](*operands).bitcast("s64")
+        if _is_index(compute):
+            narrow = dict(attributes)["index"] == "narrow"
+            return (NARROW_INDEX if narrow else INDEX)[op](*operands).bitcast("s64")
         types = tuple(x.type for x in compute.operands)
         for type in (*types, result):
             register_type(type)
         if op in INLINE:
             return emit(op, operands, types, result, dict(attributes))
-        function = _function(op, types, result, attributes, self.iterations == 1)
-        use = self.functions.setdefault(function.name, _Use(function))
-        use.times += 1
-        use.iterations = min(use.iterations, self.iterations)
+        operation = (op, types, result, attributes)
+        function = _function(*operation, self._rarely())
+        use = self.functions.setdefault(function.name, _Use(function, operation))
+        if not self.repeats:
+            use.times += 1
+            use.iterations = min(use.iterations, self.iterations)
         self.emitter.declarations |= function.declarations
         arguments = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
         value = self.emitter.value(f"call {function.result} @{function.name}({arguments})")
-        if result not in PARTS:
+        count = (2 if result in PARTS else 1) + function.leaves_out
+        if count == 1:
             return number(self.emitter, result, [value])
-        parts = [self.emitter.value(f"extractvalue {function.result} {value}, {k}") for k in (0, 1)]
+        parts = [self.emitter.value(f"extractvalue {function.result} {value}, {k}") for k in range(count)]
+        if function.leaves_out and self.left_out is not None:
+            self.left_out.append(LlvmScalar(self.emitter, "pred", parts.pop()))
         return number(self.emitter, result, parts)
+
+    def _rarely(self) -> Rarely:
+        return "leave out" if self.left_out is not None else "jump" if self.iterations == 1 else "choose"
 
     def _addresses(self, buffer: Buffer, index: Index) -> list[str]:
         """Of the element; of its real and its imaginary part."""
@@ -297,6 +334,42 @@ class _Printer:
         types = ", ".join(argument.split()[0] for argument in arguments)
         self.emitter.declarations.add(f"declare void @{name}({types})")
 
+    def _leaves_out(self, loop: Loop) -> bool:
+        """Whether a loop is worth printing twice: once without what is rarely needed. The second one must find what the
+        first one found."""
+        if _iterations(loop) == 1 or any(isinstance(x, (Loop, Multiply, Call)) for x in loop.body):
+            return False
+        stored = {id(x.buffer) for x in loop.body if isinstance(x, Store)}
+        if any(isinstance(x, Load) and id(x.buffer) in stored for x in loop.body):
+            return False
+        if all(x.buffer.size is not None for x in loop.body if isinstance(x, (Load, Store))):
+            return False  # scratch that LLVM keeps in registers, unless a second loop reads it
+        return 1 <= sum(has_rare_cases(x) for x in loop.body if isinstance(x, Compute)) <= _FEW
+
+    def _usual_loop(self, loop: Loop) -> None:
+        """The loop without what is rarely needed, and then again with that, if an iteration would have needed it."""
+        emitter, name = self.emitter, loop.index.name
+        needed = [Value("pred", f"{name}.{which}") for which in ("before", "needed", "so_far")]
+        before, any_needed, so_far = needed
+        self.left_out = []
+        self._loop(replace(loop, carried=[*loop.carried, Carried(before, Literal("pred", False), any_needed, so_far)]))
+        self.left_out = None
+        usual, found = emitter.block, [self.values[carried.result.name] for carried in loop.carried]
+        emitter.line(f"br i1 {self._index(any_needed)}, label %{name}.repeat, label %{name}.done")
+        emitter.start_block(f"{name}.repeat")
+        self.repeats = True
+        self._loop(loop)
+        self.repeats = False
+        emitter.line(f"br label %{name}.done")
+        repeated = emitter.block
+        emitter.start_block(f"{name}.done")
+        for carried, value in zip(loop.carried, found, strict=True):
+            again = self.values[carried.result.name]
+            result = self.values[carried.result.name] = named(
+                emitter, carried.result.type, f"{carried.result.name}.done"
+            )
+            emitter.lines += _phis(result, (value, usual), (again, repeated))
+
     def _loop(self, loop: Loop) -> None:
         start, stop = loop.start, loop.stop
         if isinstance(start, int) and isinstance(stop, int) and start >= stop:
@@ -304,8 +377,9 @@ class _Printer:
                 self.values[carried.result.name] = self._operand(carried.initial)
             return
         guarded = not (isinstance(start, int) and isinstance(stop, int))
-        emitter, name = self.emitter, loop.index.name
-        before, body, end = emitter.block, f"{name}.body", f"{name}.end"
+        suffix = ".repeated" if self.repeats else ""
+        emitter, name = self.emitter, loop.index.name + suffix
+        entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
         due = self._next_poll(first, limit) if loop.again is not None else ""
         if guarded:
@@ -315,15 +389,18 @@ class _Printer:
             emitter.line(f"br label %{body}")
         emitter.start_block(body)
         phis = len(emitter.lines)
-        self.values[name] = named(emitter, loop.index.type, name)
+        self.values[loop.index.name] = named(emitter, loop.index.type, name)
         initials = [self._operand(carried.initial) for carried in loop.carried]
         for carried in loop.carried:
-            self.values[carried.inside.name] = named(emitter, carried.inside.type, carried.inside.name)
+            self.values[carried.inside.name] = named(emitter, carried.inside.type, carried.inside.name + suffix)
             self.widest = max(self.widest, BYTES[memory_type(carried.inside.type)])
         annotation = self._annotate(loop)
-        around, self.iterations = self.iterations, _iterations(loop)
+        around, self.iterations = self.iterations, 1 if self.repeats else _iterations(loop)
         self._block(loop.body)
         self.iterations = around
+        if self.left_out is not None:
+            before: Any = self.values[f"{loop.index.name}.before"]
+            self.values[f"{loop.index.name}.so_far"] = functools.reduce(operator.or_, self.left_out, before)
         self.parallel = ""
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
@@ -334,16 +411,16 @@ class _Printer:
             merged, latches, exits = [], [latch], [latch]
         else:
             again = self._operand(loop.again).text
-            merged, latches, exits = self._polled(name, (due, before), limit, again, annotation)
+            merged, latches, exits = self._polled(name, (due, entry), limit, again, annotation)
         emitter.start_block(end)
         nexts = "".join(f", [ %{name}.next, %{block} ]" for block in latches)
-        merged.append(f"  %{name} = phi i64 [ {first}, %{before} ]{nexts}")
+        merged.append(f"  %{name} = phi i64 [ {first}, %{entry} ]{nexts}")
         for carried, initial, updated in zip(loop.carried, initials, updates, strict=True):
             following = [(updated, block) for block in latches]
-            merged += _phis(self.values[carried.inside.name], (initial, before), *following)
+            merged += _phis(self.values[carried.inside.name], (initial, entry), *following)
             if guarded:
-                result = named(emitter, carried.result.type, carried.result.name)
-                emitter.lines += _phis(result, (initial, before), *((updated, block) for block in exits))
+                result = named(emitter, carried.result.type, carried.result.name + suffix)
+                emitter.lines += _phis(result, (initial, entry), *((updated, block) for block in exits))
             else:
                 result = updated
             self.values[carried.result.name] = result
@@ -380,19 +457,26 @@ class _Printer:
         return self.emitter.intrinsic("smin.i64", "i64", f"i64 {later}, i64 {limit}", "i64, i64")
 
     def _annotate(self, loop: Loop) -> str:
-        """What LLVM should know of an innermost loop, as the suffix of its branch: that its iterations do not meet in
-        memory, and whether to mask its tail."""
-        if any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body):
-            return ""
+        """What LLVM should know of a loop, as the suffix of its branch: that it gains nothing by being written out
+        several times; and of an innermost one that its iterations do not meet in memory, and whether to mask its
+        tail."""
         facts: list[str] = []
-        if not loop.sequential:
+        count = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
+        innermost = not any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body)
+        if innermost and self.repeats:
+            facts.append(self._describe('!{!"llvm.loop.vectorize.enable", i1 false}'))
+        if innermost and not loop.sequential:
             group = self._describe("distinct !{}")
             self.parallel = f", !llvm.access.group {group}"
             facts.append(self._describe(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
-        if self.masked_tails and isinstance(loop.start, int) and isinstance(loop.stop, int):
-            count = loop.stop - loop.start
-            if count % _VECTOR and count < _LONG:
-                facts.append(self._describe('!{!"llvm.loop.vectorize.predicate.enable", i1 true}'))
+        if loop.sequential or not innermost:
+            rolled = count is None or count >= _VECTOR
+        else:  # it is written out before vectors are made
+            rolled = not loop.carried and count is not None and _UNROLLED < count <= _WRITTEN_OUT
+        if rolled:
+            facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
+        if innermost and self.masked_tails and count is not None and count % _VECTOR and count < _LONG:
+            facts.append(self._describe('!{!"llvm.loop.vectorize.predicate.enable", i1 true}'))
         if not facts:
             return ""
         itself = f"!{len(self.metadata)}"  # LLVM tells loops apart by a node that begins with itself
@@ -406,7 +490,16 @@ class _Printer:
         return name
 
 
-_INDEXING = (("index", True),)
+def has_rare_cases(x: Compute) -> bool:
+    """Whether an operation needs part of its code for few operands only."""
+    if x.op in INLINE or _is_index(x):
+        return False
+    return _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out").leaves_out
+
+
+def _is_index(x: Compute) -> bool:
+    """Whether it is arithmetic on an index."""
+    return bool(x.attributes) and x.attributes[0][0] == "index"
 
 
 def multiplier_name(type: str) -> str:
@@ -446,9 +539,11 @@ def _parameter(buffer: Buffer) -> str:
 def _entry(name: str, kernel: Kernel) -> list[str]:
     """The public function: it reads the table and calls the body."""
     lines = [f"define void @{name}(ptr %table, i64 %first, i64 %last) nounwind {{"]
-    for position in range(len(kernel.arguments)):
-        lines.append(f"  %entry{position} = getelementptr inbounds ptr, ptr %table, i64 {position}")
-        lines.append(f"  %argument{position} = load ptr, ptr %entry{position}, align 8")
-    arguments = [f"ptr %argument{position}" for position in range(len(kernel.arguments))]
-    lines.append(f"  tail call void @{name}.body({', '.join([*arguments, 'i64 %first', 'i64 %last'])})")
+    words = ["ptr"] * len(kernel.arguments) + [REGISTERS[value.type] for value in kernel.numbers]
+    for position, type in enumerate(words):
+        lines.append(f"  %entry{position} = getelementptr inbounds i64, ptr %table, i64 {position}")
+        lines.append(f"  %argument{position} = load {type}, ptr %entry{position}, align 8")
+    given = [f"{type} %argument{position}" for position, type in enumerate(words)]
+    given[len(kernel.arguments) : len(kernel.arguments)] = ["i64 %first", "i64 %last"]
+    lines.append(f"  tail call void @{name}.body({', '.join(given)})")
     return [*lines, "  ret void", "}"]

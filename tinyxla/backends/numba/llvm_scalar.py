@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from tinyxla_kernels.scalar import Operand, Scalar
 
@@ -21,17 +22,20 @@ REGISTERS = {
     "f64": "double",
 }
 _FLOATS = ("f32", "f64")
+Rarely = Literal["choose", "jump", "leave out"]
 _UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32": "u32", "f64": "u64"}
 
 
 class Emitter:
-    """The body of one LLVM function as it grows, and what it needs from outside itself. `branches` says whether it may
-    jump over what is rarely needed: where no loop around becomes one of vectors."""
+    """The body of one LLVM function as it grows, and what it needs from outside itself. What is `rarely` needed is
+    computed and then chosen or not; or jumped over, where no loop around becomes one of vectors; or left out: then
+    `left_out` gathers when it would have been needed."""
 
-    __slots__ = ("block", "branches", "count", "declarations", "lines")
+    __slots__ = ("block", "count", "declarations", "left_out", "lines", "rarely")
 
-    def __init__(self, branches: bool = False) -> None:
-        self.branches = branches
+    def __init__(self, rarely: Rarely = "choose") -> None:
+        self.rarely = rarely
+        self.left_out: list[str] = []
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.count = 0
@@ -262,9 +266,16 @@ class LlvmScalar:
         texts = f"{register} {branch._text(on_true)}, {register} {branch._text(on_false)}"
         return branch._same(self.emitter.value(f"select i1 {self.text}, {texts}"))
 
+    @property
+    def jumps(self) -> bool:
+        return self.emitter.rarely == "jump"
+
     def rarely(self, on_true: Callable[[], Sequence[Scalar]], on_false: Sequence[Scalar]) -> Sequence[Scalar]:
         emitter = self.emitter
-        if not emitter.branches:
+        if emitter.rarely == "leave out":
+            emitter.left_out.append(self.text)
+            return on_false
+        if emitter.rarely == "choose":
             return [self.where(x, y) for x, y in zip(on_true(), on_false, strict=True)]
         usual, number = emitter.block, len(emitter.lines)
         emitter.line(f"br i1 {self.text}, label %rare{number}, label %both{number}")

@@ -11,7 +11,7 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,7 +146,8 @@ Statement = Compute | Load | Store | Loop | Multiply | Call
 
 @dataclass(slots=True)
 class Kernel:
-    """`arguments` in the order of the address table; `first` and `last` bound the outermost index."""
+    """`arguments` in the order of the address table; `first` and `last` bound the outermost index. `numbers` are
+    scalars that follow the addresses in the table, each in a word of its own."""
 
     name: str
     arguments: list[Buffer]
@@ -154,6 +155,7 @@ class Kernel:
     first: Value
     last: Value
     body: list[Statement] = field(default_factory=list)
+    numbers: list[Value] = field(default_factory=list)
 
 
 class Builder:
@@ -163,6 +165,7 @@ class Builder:
         self.kernel = Kernel(name, [], [], Value(INDEX, "first"), Value(INDEX, "last"))
         self._blocks: list[list[Statement]] = [self.kernel.body]
         self._known: list[dict[Any, Value]] = [{}]
+        self._bounds: dict[str, tuple[int, int]] = {}
         self._count = 0
 
     def argument(self, type: str, written: bool = False) -> Buffer:
@@ -222,7 +225,7 @@ class Builder:
     def index(self, op: str, left: Index, right: Index) -> Index:
         """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0
         for `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what
-        cannot overflow."""
+        cannot overflow; it is "narrow" where 32 bits hold all numbers, in which divisions are quicker."""
         if isinstance(left, int) and isinstance(right, int):
             return _FOLD[op](left, right)
         if isinstance(left, int) and op in ("add", "multiply"):
@@ -233,7 +236,28 @@ class Builder:
             return 0
         if left == 0 and op in ("divide", "remainder"):
             return 0
-        return self.compute(op, INDEX, _operand(left), _operand(right), index=True)
+        a, b = self.bounds(left), self.bounds(right)
+        if a is not None and b is not None and op in ("minimum", "maximum"):
+            (below, above) = (a, b) if op == "minimum" else (b, a)
+            if below[1] <= above[0]:
+                return left
+            if above[1] <= below[0]:
+                return right
+        narrow = op in _DIVISIONS and a is not None and b is not None and a[0] >= 0 and max(a[1], b[1]) < 1 << 31
+        found = self.compute(op, INDEX, _operand(left), _operand(right), index="narrow" if narrow else "wide")
+        if a is not None and b is not None and op in _INTERVALS:
+            self._bounds[found.name] = _INTERVALS[op](a, b)
+        return found
+
+    def bounds(self, index: Index) -> tuple[int, int] | None:
+        """The least and the greatest that an index can be, as far as is known."""
+        return (index, index) if isinstance(index, int) else self._bounds.get(index.name)
+
+    def bound(self, index: Index, least: int, greatest: int) -> None:
+        """Let it be known what an index can be."""
+        if isinstance(index, Value):
+            known = self._bounds.get(index.name, (least, greatest))
+            self._bounds[index.name] = (max(least, known[0]), min(greatest, known[1]))
 
     @contextmanager
     def loop(
@@ -242,6 +266,8 @@ class Builder:
         """Open a loop; inside, set `loop.carried[k].updated`, and `loop.again` where there is an early end; after it,
         read `loop.carried[k].result`."""
         loop = Loop(self._new(INDEX, "i"), start, stop, [], [], sequential)
+        if isinstance(start, int) and isinstance(stop, int):
+            self.bound(loop.index, start, stop - 1)
         loop.carried = [Carried(self._new(x.type, "c"), x, self._new(x.type, "r")) for x in carried]
         self._blocks[-1].append(loop)
         self._blocks.append(loop.body)
@@ -259,6 +285,18 @@ _FOLD = {
     "remainder": lambda x, y: x % y,
     "minimum": min,
     "maximum": max,
+}
+
+_DIVISIONS = ("divide", "remainder")
+_Interval = tuple[int, int]
+_INTERVALS: dict[str, Callable[[_Interval, _Interval], _Interval]] = {
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "subtract": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "multiply": lambda x, y: (min(a * b for a in x for b in y), max(a * b for a in x for b in y)),
+    "minimum": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "maximum": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "divide": lambda x, y: (x[0] // y[1], x[1] // y[0]),
+    "remainder": lambda x, y: (0, y[1] - 1),
 }
 
 

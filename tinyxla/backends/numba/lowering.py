@@ -6,6 +6,7 @@ is nothing but arithmetic on the index. A coordinate is an int or an `s64` value
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import numpy as np
 
 from tinyxla.backends.numba import narrow
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value, held
-from tinyxla.compiler.access import matching
+from tinyxla.compiler.access import matching, of_one_array
 from tinyxla.compiler.fusion import Plan, is_leaf
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, indexing, reduction
@@ -24,6 +25,8 @@ from tinyxla.ops.accuracy import working_type
 from tinyxla.shapes import Shape, element_type
 
 _REASSOCIATED = ("add", "multiply")
+LANES = 64  # elements of a row that are reduced side by side
+FEW_LANES = 8  # that are combined one after the other
 
 
 @dataclass(eq=False)
@@ -38,13 +41,16 @@ Storage = Instruction | Partial
 
 @dataclass
 class LoweredKernel:
-    """A kernel, what its arguments are, and over which range it runs in pieces of `grain`."""
+    """A kernel, what its arguments are, and over which range it runs in pieces of `grain`; and the numbers that it
+    takes from its table, if it was made to serve all sizes. One that `lasts` is the same for all programs."""
 
     kernel: Kernel
     arguments: list[Storage]
     extent: int
     grain: int
     roots: list[Instruction]
+    numbers: tuple[int, ...] = ()
+    lasts: bool = False
 
 
 Coordinates = tuple[Index, ...]
@@ -63,6 +69,7 @@ class Lowering:
         self._rows: dict[Instruction, tuple[Buffer, int]] = {}  # kept for a row: the buffer, and the outer rank
         self._finished: dict[Instruction, Operand] = {}  # reductions of this row
         self._own = set(own)  # what this kernel makes, as long as it is not in memory
+        self.sums: dict[str, tuple[Index, Index]] = {}  # where an index of lanes begins, and the lane
         self._known: list[dict[Any, Operand]] = [{}]
         self._parts: list[dict[Any, list[Operand]]] = [{}]
 
@@ -134,10 +141,63 @@ class Lowering:
                 slot.updated = value
         return [c.result for c in loop.carried]
 
+    def nest_in_lanes(
+        self,
+        bounds: Sequence[tuple[Index, Index]],
+        initial: Sequence[Operand],
+        neutral: Sequence[Operand],
+        body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
+        combine: Callable[[Sequence[Operand], Sequence[Operand]], Sequence[Operand]],
+    ) -> list[Operand]:
+        """The same for what is carried by a commutative reduction: `LANES` elements side by side have carried values of
+        their own, in rows, so that the loop over them becomes one of vectors."""
+        b = self.builder
+        *outer, (start, stop) = bounds
+        rows = [b.scratch(x.type, LANES) for x in initial]
+
+        def update(lane: Index, change: Callable[[list[Operand]], Sequence[Operand]]) -> None:
+            for row, value in zip(rows, change([b.load(row, lane) for row in rows]), strict=True):
+                b.store(row, lane, value)
+
+        def lanes(indices: Coordinates, first: Index, count: Index) -> None:
+            with self.loop(0, count) as (lane, _):
+                index = b.index("add", first, lane)
+                if isinstance(index, Value):
+                    self.sums[index.name] = (first, lane)
+                update(lane, lambda values: body((*indices, index), values))
+
+        def blocks(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            count = b.index("subtract", stop, start)
+            whole = b.index("divide", count, LANES)
+            with self.loop(0, whole) as (block, _):
+                lanes(indices, b.index("add", start, b.index("multiply", block, LANES)), LANES)
+            rest = b.index("remainder", count, LANES)
+            if rest != 0:
+                lanes(indices, b.index("add", start, b.index("multiply", whole, LANES)), rest)
+            return carried
+
+        with self.loop(0, LANES) as (lane, _):
+            update(lane, lambda _: neutral)
+        self.nest(outer, (), blocks)
+        with self.loop(0, (LANES // FEW_LANES).bit_length() - 1, [Literal(INDEX, LANES)], True) as (_, halves):
+            half = b.index("divide", halves.carried[0].inside, 2)
+            halves.carried[0].updated = _as_operand(half)
+            with self.loop(0, half) as (lane, _):
+                other = b.index("add", lane, half)
+                update(lane, lambda values: combine(values, [b.load(row, other) for row in rows]))
+        return self.nest(
+            [(0, FEW_LANES)],
+            initial,
+            lambda indices, values: combine(values, [b.load(row, indices[0]) for row in rows]),
+            sequential=True,
+        )
+
     def split_index(self, index: Index, sizes: Sequence[int]) -> Coordinates:
         """The coordinates of the index-th element of a space."""
         found: list[Index] = []
         rest = index
+        if math.prod(sizes):
+            self.builder.bound(index, 0, math.prod(sizes) - 1)
         for size in reversed(sizes[1:]):
             found.append(self.builder.index("remainder", rest, size))
             rest = self.builder.index("divide", rest, size)
@@ -284,10 +344,12 @@ def _constant(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operan
 
 
 def _iota(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
-    index = coordinates[x.attributes.iota_dimension]
-    if isinstance(index, int):
-        return low.builder.compute("convert", x.array_shape.element_type.name, Literal(INDEX, index))
-    return low.builder.compute("convert", x.array_shape.element_type.name, index)
+    index, kind = coordinates[x.attributes.iota_dimension], x.array_shape.element_type
+    convert = low.builder.compute
+    if kind.is_integer and isinstance(index, Value) and index.name in low.sums:  # so vectors hold no wider integers
+        parts = [convert("convert", kind.name, _as_operand(part)) for part in low.sums[index.name]]
+        return convert("add", kind.name, *parts)
+    return convert("convert", kind.name, _as_operand(index))
 
 
 def _broadcast(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -340,12 +402,20 @@ def _reshape(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand
 
 def _within(low: Lowering, index: Index, size: int) -> Operand | None:
     """Whether an index is inside [0, size); None if that is certain."""
-    if isinstance(index, int):
-        return None if 0 <= index < size else Literal("pred", False)
-    compare = low.builder.compute
-    above = compare("compare", "pred", index, Literal(INDEX, 0), direction="GE", compare_type="SIGNED")
-    below = compare("compare", "pred", index, Literal(INDEX, size), direction="LT", compare_type="SIGNED")
-    return compare("and", "pred", above, below)
+    least, greatest = low.builder.bounds(index) or (-1, size)
+    if greatest < 0 or least >= size:
+        return Literal("pred", False)
+    found: Operand | None = None
+    for is_certain, limit, direction in ((least >= 0, 0, "GE"), (greatest < size, size, "LT")):
+        if not is_certain:
+            inside = _compared(low, index, limit, direction)
+            found = inside if found is None else low.builder.compute("and", "pred", found, inside)
+    return found
+
+
+def _compared(low: Lowering, index: Index, limit: int, direction: str) -> Operand:
+    operands = _as_operand(index), Literal(INDEX, limit)
+    return low.builder.compute("compare", "pred", *operands, direction=direction, compare_type="SIGNED")
 
 
 def clamped(low: Lowering, index: Index, size: int) -> Index:
@@ -372,13 +442,12 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
             step = interior + 1
             shifted = b.index("add", index, step * (-(-max(low_edge, 0) // step)))
             rest = b.index("remainder", shifted, step)
-            hit = b.compute(
-                "compare", "pred", _as_operand(rest), Literal(INDEX, 0), direction="EQ", compare_type="SIGNED"
-            )
-            inside.append(hit)
+            inside.append(_compared(low, rest, 0, "EQ"))
             index = b.index("subtract", b.index("divide", shifted, step), -(-max(low_edge, 0) // step))
         certain = low_edge <= 0 and high_edge <= 0 and not interior
         within = None if certain else _within(low, index, size)
+        if within == Literal("pred", False):
+            return outside
         if within is not None:
             inside.append(within)
             index = clamped(low, index, size)
@@ -404,28 +473,33 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     starts = [0]
     for o in operands:
         starts.append(starts[-1] + o.array_shape.dimensions[d])
-    found: Operand | None = None
-    if isinstance(index, int):
-        k = bisect_right(starts, index) - 1
-        return low.value(operands[k], (*coordinates[:d], index - starts[k], *coordinates[d + 1 :]))
-    for k in reversed(range(len(operands))):
-        size = operands[k].array_shape.dimensions[d]
-        local = b.index("subtract", index, starts[k])
-        inside = clamped(low, local, size) if len(operands) > 1 else local
-        element = low.value(operands[k], (*coordinates[:d], inside, *coordinates[d + 1 :]))
-        if found is None:
-            found = element
-        else:
-            before = b.compute(
-                "compare",
-                "pred",
-                _as_operand(index),
-                Literal(INDEX, starts[k + 1]),
-                direction="LT",
-                compare_type="SIGNED",
-            )
-            found = b.compute("select", x.array_shape.element_type.name, before, element, found)
-    assert found is not None
+    least, greatest = b.bounds(index) or (0, starts[-1])
+    pieces = range(bisect_right(starts[:-1], max(least, 0)) - 1, bisect_right(starts[:-1], greatest))
+    locals_ = {k: b.index("subtract", index, starts[k]) for k in pieces}
+    chosen = of_one_array([operands[k] for k in pieces], d)
+    if chosen is not None and not any(
+        low.in_memory(operands[k]) for k in pieces
+    ):  # such as a roll: another index rather than another element
+        source, firsts, others = chosen
+        places = [b.index("add", locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
+        place = _choose(low, index, [starts[k + 1] for k in pieces], [_as_operand(p) for p in places], INDEX)
+        assert not isinstance(place, Literal) or isinstance(place.value, int)
+        along = place.value if isinstance(place, Literal) else place
+        b.bound(along, 0, source.array_shape.dimensions[d] - 1)
+        rest = [b.index("add", c, start) for c, start in zip(coordinates, others, strict=True)]
+        return low.value(source, (*rest[:d], along, *rest[d + 1 :]))
+    elements: list[Operand] = []
+    for k in pieces:
+        inside = clamped(low, locals_[k], operands[k].array_shape.dimensions[d]) if len(pieces) > 1 else locals_[k]
+        elements.append(low.value(operands[k], (*coordinates[:d], inside, *coordinates[d + 1 :])))
+    return _choose(low, index, [starts[k + 1] for k in pieces], elements, x.array_shape.element_type.name)
+
+
+def _choose(low: Lowering, index: Index, ends: Sequence[int], values: Sequence[Operand], type: str) -> Operand:
+    """The first of the values before whose end the index is."""
+    found = values[-1]
+    for end, value in zip(reversed(ends[:-1]), reversed(values[:-1]), strict=True):
+        found = low.builder.compute("select", type, _compared(low, index, end, "LT"), value, found)
     return found
 
 
@@ -441,6 +515,12 @@ def start_index(low: Lowering, indices: Instruction, place: Coordinates, last: i
         return min(max(value.value, 0), last)
     if value.type == "u64":  # whose values may be negative as an index
         value = low.builder.compute("minimum", "u64", value, Literal("u64", last))
+    if value.type == "s32" and last < 1 << 31:  # half as wide as an index, so that vectors hold twice as many
+        value = low.builder.compute("maximum", "s32", value, Literal("s32", 0))
+        value = low.builder.compute("minimum", "s32", value, Literal("s32", last))
+        inside = low.builder.compute("convert", INDEX, value)
+        low.builder.bound(inside, 0, last)
+        return inside
     return clamped(low, low.builder.compute("convert", INDEX, value), last + 1)
 
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import getrefcount
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -169,6 +170,15 @@ class BufferPool:
                     total += ring.size if getrefcount(owner) == _FREE else 0
             return total
 
+    def has_one_view(self, view: npt.NDArray[Any]) -> bool:
+        """Whether an array is in memory of the pool, and nothing else refers to that."""
+        owner = view.base
+        with self._lock:
+            ring = None if owner is None else self._rings.get(owner.nbytes)
+            if ring is None or all(owner is not known for known, _ in ring.entries):
+                return False
+            return getrefcount(owner) == _FREE + 1
+
     def release(self) -> None:
         """Give all free memory back to the system."""
         with self._lock:
@@ -195,3 +205,31 @@ def default_limit(environment: Mapping[str, str] = os.environ) -> int:
 
 
 pool = BufferPool(default_limit())
+
+
+def _is_alone(arrays: Sequence[npt.NDArray[Any]], k: int) -> bool:
+    """Whether nothing but this list refers to the memory of its array of number `k`."""
+    if getrefcount(arrays[k]) != _IN_A_LIST:
+        return False
+    flags = arrays[k].flags
+    return flags.writeable and (flags.owndata or pool.has_one_view(arrays[k]))
+
+
+def _references_in_a_list() -> int:
+    arrays = [np.empty(1)]
+    return getrefcount(arrays[0])
+
+
+_IN_A_LIST = _references_in_a_list()
+
+
+def with_own_memory(arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int]) -> list[npt.NDArray[Any]]:
+    """The arrays, with copies of those among `numbers` whose memory others may look at."""
+    found = [None if k in numbers and not _is_alone(arrays, k) else arrays[k] for k in range(len(arrays))]
+    return [_copied(arrays[k]) if x is None else x for k, x in enumerate(found)]
+
+
+def _copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    copy = np.ndarray(array.shape, array.dtype, pool.allocate(array.nbytes)[0])
+    copy[...] = array
+    return copy

@@ -1,14 +1,10 @@
-"""LLVM text to native code, and the cache of object code on disk.
+"""LLVM text to native code.
 
 llvmlite's binding is used as it is: no type inference stands between a kernel and its machine code. All kernels go
 into one MCJIT engine, which makes loading an object a matter of some thirty microseconds. Engines, and with them all
-addresses handed out, live until the process ends.
-
-An entry of the cache is a file named by the SHA-256 of what the code depends on: the loop IR (up to names) or the LLVM
-text, the processor and its features, the versions of llvmlite and LLVM, and the source of the modules that emit code.
-It begins with a checksum; what fails it is compiled anew and replaced. The directory is `$TINYXLA_CACHE_DIR`, or
-`tinyxla` in `$XDG_CACHE_HOME` or `~/.cache`; one that others may write to is not used. Where it cannot be made or
-written, everything works without it.
+addresses handed out, live until the process ends. Object code is kept on disk (`tinyxla.cache`), under the SHA-256 of
+what it depends on: the loop IR (up to names) or the LLVM text, the processor and its features, the versions of llvmlite
+and LLVM, and the source of the modules that emit code.
 """
 
 from __future__ import annotations
@@ -18,10 +14,9 @@ import functools
 import hashlib
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,17 +24,15 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from tinyxla import cache
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.loops import Kernel, Loop, Statement
 from tinyxla_kernels import elementary
 
-FORMAT = b"tinyxla object 1\n"
-SIZE_LIMIT = 256 * 1024 * 1024  # bytes on disk; `$TINYXLA_CACHE_BYTES` sets another limit
-_SUFFIXES = (".object", ".part")
-_SWITCH_VERSIONS = range(14, 23)  # of LLVM, with the switch that `_single_vector_loop` turns
-_WRITES_BETWEEN_EVICTIONS = 64
+_SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": ("true", "false")}
+_SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _MANY = 16  # values that a loop carries
 _EMITTERS = tuple(
     f"{name}.py" for name in "loops canonical llvm_operations llvm_printer llvm_scalar native vector_functions".split()
@@ -48,40 +41,51 @@ _EMITTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """Counts since the process began; `directory` is None where there is no cache on disk."""
+    """Counts since the process began."""
 
     memory_hits: int = 0
     disk_hits: int = 0
     compilations: int = 0
-    damaged: int = 0
-    directory: str | None = None
 
 
 _lock = threading.RLock()
 
 
+_lasting: dict[str, dict[str, int]] = {}
+
+
 def _renew_lock() -> None:
-    """In the child of a fork: the thread that held the lock may not be there."""
+    """In the child of a fork, whose only thread is another to it than the one that took the lock."""
     global _lock
     _lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+if hasattr(os, "register_at_fork"):  # a fork waits for what compiles: LLVM has locks, which nobody opens in the child
+    os.register_at_fork(
+        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_renew_lock
+    )
 _addresses: dict[str, dict[str, int]] = {}
 _info = CacheInfo()
-_writes = 0
 
 
-def compile_kernel(kernel: Kernel) -> int:
-    """The address of `void (void **table, int64_t first, int64_t last)`; equal kernels share one."""
+def compile_kernel(kernel: Kernel, lasts: bool = False) -> int:
+    """The address of `void (void **table, int64_t first, int64_t last)`; equal kernels share one. One that `lasts`
+    belongs to the library rather than to a program: it is not forgotten."""
     key = _key(canonical(kernel), _emission_version())
     name = f"kernel_{key[:32]}"
 
     def text() -> str:
-        return print_llvm(kernel, name, masked_tails=_has_masks(), vector_bytes=_vector_bytes())
+        return kernel_text(kernel, name)
 
-    return _compiled(key, text, [name], _shared_engine, _carries_arrays(kernel.body))[name]
+    found = _lasting.get(key) or _compiled(key, text, [name], _shared_engine, _carries_arrays(kernel.body))
+    if lasts:
+        _lasting[key] = found
+    return found[name]
+
+
+def kernel_text(kernel: Kernel, name: str | None = None) -> str:
+    """A kernel as LLVM text for this processor."""
+    return print_llvm(kernel, name, masked_tails=_has_masks(), vector_bytes=vector_bytes())
 
 
 def _carries_arrays(statements: Sequence[Statement]) -> bool:
@@ -105,23 +109,14 @@ def provide_function(name: str, address: int) -> None:
 
 
 def cache_info() -> CacheInfo:
-    """What the caches did so far in this process."""
-    directory = _directory()
-    return replace(_info, directory=str(directory) if directory else None)
+    """What was compiled, or found compiled, so far in this process."""
+    return _info
 
 
 def forget() -> None:
     """Forget what was compiled in this process; the cache on disk stays. Addresses handed out stay valid."""
     with _lock:
         _addresses.clear()
-
-
-def clear_cache() -> None:
-    """Forget what was compiled, in memory and on disk. Addresses handed out stay valid."""
-    with _lock:
-        forget()
-        for path in _entries():
-            path.unlink(missing_ok=True)
 
 
 def _compiled(
@@ -136,11 +131,11 @@ def _compiled(
         if found is not None:
             _count(memory_hits=1)
             return found
-        code = _read(key)
+        code = cache.read(key)
         if code is None:
             code = _object_code(text(), is_straight)
             _count(compilations=1)
-            _write(key, code)
+            cache.write(key, code)
         else:
             _count(disk_hits=1)
         found = _addresses[key] = _load(engine(), code, names)
@@ -164,9 +159,14 @@ def _has_masks() -> bool:
     return "+avx512vl" in _processor()[1]
 
 
-def _vector_bytes() -> int:
+def vector_bytes() -> int:
     features = _processor()[1]
     return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
+
+
+def has_feature(name: str) -> bool:
+    """Whether the processor has instructions, by LLVM's name for them."""
+    return f"+{name}," in f"{_processor()[1]},"
 
 
 def _target_machine() -> llvm.TargetMachine:
@@ -189,6 +189,14 @@ def optimised(text: str) -> str:
         return str(_optimised(text))
 
 
+def assembly(text: str) -> str:
+    """What LLVM text becomes for this processor."""
+    with _lock:
+        module = _optimised(text)
+        with _quickly():
+            return _compiler()[0].emit_assembly(module)
+
+
 def _optimised(text: str, is_straight: bool = False) -> llvm.ModuleRef:
     """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
     cost time and change nothing in most kernels, which are loops."""
@@ -202,32 +210,35 @@ def _optimised(text: str, is_straight: bool = False) -> llvm.ModuleRef:
     options.loop_unrolling = True
     options.slp_vectorization = is_straight
     builder = llvm.create_pass_builder(machine, options)
-    with _single_vector_loop():
+    with _quickly():
         builder.getModulePassManager().run(module, builder)
     return module
 
 
 @contextmanager
-def _single_vector_loop() -> Generator[None]:
-    """One vector loop for each loop, and elements one by one after it, instead of a second one of narrower vectors.
+def _quickly() -> Generator[None]:
+    """Without work that takes LLVM a third of its time and makes no kernel faster: one vector loop for each loop, and
+    elements one by one after it, instead of a second one of narrower vectors; and indices as they are, instead of
+    addresses that are carried from one iteration to the next.
 
-    That saves a quarter of the time that compiling takes. LLVM's switch for it is one for the whole process, so it is
-    set back at once; and as LLVM ends the process when it does not know a switch, only known versions meet it.
+    LLVM's switches are those of the whole process, so they are set back at once; and as LLVM ends the process when it
+    does not know a switch, only known versions meet them.
     """
-    known = llvm.llvm_version_info[0] in _SWITCH_VERSIONS
-    if known:
-        llvm.set_option("tinyxla", "-enable-epilogue-vectorization=false")
+    switches = _SWITCHES if llvm.llvm_version_info[0] in _SWITCH_VERSIONS else {}
+    for switch, (quick, _) in switches.items():
+        llvm.set_option("tinyxla", f"-{switch}={quick}")
     try:
         yield
     finally:
-        if known:
-            llvm.set_option("tinyxla", "-enable-epilogue-vectorization=true")
+        for switch, (_, usual) in switches.items():
+            llvm.set_option("tinyxla", f"-{switch}={usual}")
 
 
 def _object_code(text: str, is_straight: bool) -> bytes:
     module = _optimised(text, is_straight)
     _require_symbols(module)
-    return _compiler()[0].emit_object(module)
+    with _quickly():
+        return _compiler()[0].emit_object(module)
 
 
 def _require_symbols(module: llvm.ModuleRef) -> None:
@@ -266,7 +277,7 @@ def _load(engine: llvm.ExecutionEngine, code: bytes, names: Sequence[str]) -> di
     return {name: engine.get_function_address(name) for name in names}
 
 
-# The cache on disk.
+# What code depends on.
 
 
 def _key(*parts: str) -> str:
@@ -276,7 +287,7 @@ def _key(*parts: str) -> str:
 @functools.cache
 def _environment() -> str:
     version = ".".join(str(part) for part in llvm.llvm_version_info)
-    return "\0".join([FORMAT.decode(), *_processor(), llvmlite.__version__, version, sys.platform])
+    return "\0".join([cache.FORMAT.decode(), *_processor(), llvmlite.__version__, version, sys.platform])
 
 
 @functools.cache
@@ -287,87 +298,3 @@ def _emission_version() -> str:
     for path in [*(here / name for name in _EMITTERS), *sorted(mathematics.glob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _directory() -> Path | None:
-    """The cache's directory; made, if need be. None if others could have put code there."""
-    try:
-        named = os.environ.get("TINYXLA_CACHE_DIR")
-        home = os.environ.get("XDG_CACHE_HOME")
-        path = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "tinyxla"
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-    except (OSError, RuntimeError):
-        return None
-    if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        return None
-    return path
-
-
-def _entries() -> list[Path]:
-    """All files of the cache, those among them that a process left unfinished."""
-    directory = _directory()
-    try:
-        return [path for path in directory.iterdir() if path.suffix in _SUFFIXES] if directory else []
-    except OSError:
-        return []
-
-
-def _read(key: str) -> bytes | None:
-    directory = _directory()
-    if directory is None:
-        return None
-    path = directory / f"{key}{_SUFFIXES[0]}"
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    with suppress(OSError):
-        os.utime(path)  # recently used
-    header = len(FORMAT) + 32
-    code = data[header:]
-    if data[:header] != FORMAT + hashlib.sha256(code).digest():
-        _count(damaged=1)
-        return None
-    return code
-
-
-def _write(key: str, code: bytes) -> None:
-    """Written aside and moved into place, so that no other process ever reads half of it."""
-    global _writes
-    directory = _directory()
-    if directory is None:
-        return
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(suffix=_SUFFIXES[1], dir=directory)
-        with os.fdopen(handle, "wb") as file:
-            file.write(FORMAT + hashlib.sha256(code).digest() + code)
-        os.replace(temporary, directory / f"{key}{_SUFFIXES[0]}")
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        return
-    if _writes % _WRITES_BETWEEN_EVICTIONS == 0:
-        _evict()
-    _writes += 1
-
-
-def _evict() -> None:
-    """Delete what was not used for longest, until three quarters of the limit are left."""
-    limit = int(os.environ.get("TINYXLA_CACHE_BYTES", SIZE_LIMIT))
-    sizes: list[tuple[float, int, Path]] = []
-    for path in _entries():
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        sizes.append((status.st_mtime, status.st_size, path))
-    total = sum(size for _, size, _ in sizes)
-    if total <= limit:
-        return
-    for _, size, path in sorted(sizes):
-        path.unlink(missing_ok=True)
-        total -= size
-        if total <= limit * 3 // 4:
-            return

@@ -1,23 +1,34 @@
-"""Loop nests of the four kinds from fusions: `loop` and `row` here, `column` and `split` in `reductions`."""
+"""Loop nests of the kinds from fusions: `loop`, `parts` and `row` here, `column` and `split` in `reductions`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise, product
 from typing import Any
 
-from tinyxla.backends.numba import reductions
-from tinyxla.backends.numba.axes import CHUNK, Axis, cost, finished, merged, piece_of, spread
-from tinyxla.backends.numba.loops import Index, Operand
+from tinyxla.backends.numba import reductions, transposes
+from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
+from tinyxla.backends.numba.loops import Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.compiler.access import Place, normal
+from tinyxla.compiler.access import Place, normal, renumbered
 from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
+from tinyxla.shapes import element_type
 
-TILE = 32  # rows and columns of a square that is read across
+TILES = (128, 64, 32)  # rows and columns of a square that is read across
+SQUARES_LIMIT = 1 << 17  # bytes of all of them
+MORE = 16  # elements between its rows, so that these do not meet the same cache set again and again
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
+SHORT_ROW = 16  # elements of a row that is written out
+SHORT_ROWS = 16  # fewer of them do not fill a vector
+SHORT_ROW_WORK = 200  # simple operations of all of them
+MOST_PIECES = 32  # of rows that are summed up
+ROWS_OF_PIECE = 16  # at least
+MOST_PARTS = 8  # of a loop that is cut where what is read changes
+LONGEST_IN_PARTS = 200  # operations that are written out for each part
 
 
 def lower(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -32,14 +43,25 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     work = cost(roots, plan.stored)
     first, last = low.builder.kernel.first, low.builder.kernel.last
 
-    def body(coordinates: Coordinates) -> None:
-        for root in roots:
-            low.define(root, coordinates)
+    def along(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
+        """The innermost loop, cut where what is read changes, if that makes few parts: none has to ask where it is."""
+        b, ends = low.builder, cuts(roots, plan.stored, axis) if work <= LONGEST_IN_PARTS else []
+        for begin, end in pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]):
+            bounds = (b.index("maximum", start, begin), b.index("minimum", stop, end)) if ends else (start, stop)
+            with low.loop(*bounds) as (j, _):
+                b.bound(j, begin, end - 1)
+                coordinates = spread(axes, [*outer, j], len(sizes))
+                for root in roots:
+                    low.define(root, coordinates)
 
-    if len(axes) < 2:
-        with low.loop(first, last) as (index, _):
-            body(spread(axes, [index][: len(axes)], len(sizes)))
-        return [finished(low, axes[0].size if axes else 1, work, roots)]
+    if not axes:
+        with low.loop(first, last):
+            for root in roots:
+                low.define(root, (0,) * len(sizes))
+        return [finished(low, 1, work, roots)]
+    if len(axes) == 1:
+        along(axes[0], first, last, ())
+        return [finished(low, axes[0].size, work, roots)]
     *outer, inner = axes
     rows = math.prod(a.size for a in outer)
     crossing = _crossing(roots, plan.stored, axes) if rows * inner.size > SERIAL else None
@@ -47,28 +69,58 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         return [_tiled(low, axes, crossing, work, roots)]
     pieces = -(-inner.size // CHUNK) if rows < 16 else 1
     with low.loop(first, last) as (index, _):
+        low.builder.bound(index, 0, rows * pieces - 1)
         row, start, stop = piece_of(low, index, pieces, inner.size)
-        indices = low.split_index(row, [a.size for a in outer])
-        with low.loop(start, stop) as (j, _):
-            body(spread(axes, [*indices, j], len(sizes)))
+        along(inner, start, stop, low.split_index(row, [a.size for a in outer]))
     return [finished(low, rows * pieces, work * -(-inner.size // pieces), roots)]
+
+
+def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """A kernel for each array of a concatenation: equal ones are compiled once."""
+    (root,) = fusion.roots
+    d, whole = root.attributes.dimension, root.array_shape.dimensions
+    found: list[LoweredKernel] = []
+    start = 0
+    for x in root.operands:
+        outer, inner = x.array_shape.dimensions[:d], x.array_shape.dimensions[d:]
+        low = Lowering("part", plan, [root])
+        b = low.builder
+        row, wide = math.prod(inner), [k for k, size in enumerate(inner) if size != 1]
+        pieces = -(-row // CHUNK)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            number, begin, end = piece_of(low, index, pieces, row)
+            at = low.split_index(number, outer)
+            to = low.linear(whole, (*at, start, *[0] * (len(inner) - 1)))
+            with low.loop(begin, end) as (j, _):
+                if len(wide) < 2 or low.in_memory(x):  # where the last dimension may run on into those before it
+                    place: Coordinates = tuple(j if [k] == wide[-1:] else 0 for k in range(len(inner)))
+                else:
+                    place = low.split_index(j, inner)
+                b.store(low.buffer(root, True), b.index("add", to, j), low.value(x, (*at, *place)))
+        work = cost([root], plan.stored) // len(root.operands) + 3
+        found.append(finished(low, math.prod(outer) * pieces, work * (row // max(1, pieces)), [root]))
+        start += inner[0]
+    return found
 
 
 def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
     """An outer loop along which something is contiguous in memory that the inner loop would read with long strides."""
     for axis in axes[:-1]:
-        if _read_along(axis, roots, stored):
+        if _read_along(axis, axes[-1], roots, stored):
             return axis
     return None
 
 
-def _read_along(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction]) -> list[tuple[Instruction, Place]]:
-    """What is read from memory such that this loop runs through it without gaps."""
+def _read_along(
+    axis: Axis, inner: Axis, roots: Sequence[Instruction], stored: set[Instruction]
+) -> list[tuple[Instruction, Place]]:
+    """What is read from memory such that this loop runs through it without gaps, and the inner one with them."""
     found: list[tuple[Instruction, Place]] = []
     for x, place, from_memory in walk(roots, stored):
         wide = [c for c in place if c != -1]
         plain = not any(isinstance(c, frozenset) for c in wide)
-        if from_memory and plain and x.array_shape.size >= SERIAL and wide and wide[-1] == axis.last:
+        along = plain and wide and wide[-1] == axis.last and any(d in wide for d in range(inner.first, inner.last + 1))
+        if from_memory and along and x.array_shape.size >= SERIAL:
             found.append((x, place))
     return found
 
@@ -76,21 +128,23 @@ def _read_along(axis: Axis, roots: Sequence[Instruction], stored: set[Instructio
 def _tiled(
     low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]
 ) -> LoweredKernel:
-    """Squares of two loops at a time. What lies across is first copied, row by row as it is in memory, to a square that
-    stays in the cache; so every line of memory is read once."""
+    """Squares of two loops at a time. What lies across is first copied, as it is read, to a square that stays in the
+    cache; so every line of memory is read once, and loops go along memory on both sides."""
     b = low.builder
     inner = axes[-1]
+    across = _read_along(crossing, axes[-1], roots, low.stored)
+    bytes_across = sum(x.array_shape.dtype.itemsize for x, _ in across)
+    tile = next((t for t in TILES if t * (t + MORE) * bytes_across <= SQUARES_LIMIT), TILES[-1])
+    pitch = tile + MORE
     others = [a for a in axes if a not in (crossing, inner)]
-    counts = [*(a.size for a in others), -(-crossing.size // TILE), -(-inner.size // TILE)]
+    counts = [*(a.size for a in others), -(-crossing.size // tile), -(-inner.size // tile)]
     rank = len(domain(roots[0]))
-    across = _read_along(crossing, roots, low.stored)
-    pitch = TILE + 1  # so that neither direction meets the same cache set again and again
-    squares = [b.scratch(x.array_shape.element_type.name, TILE * pitch) for x, _ in across]
+    squares = [b.scratch(x.array_shape.element_type.name, tile * pitch) for x, _ in across]
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         *indices, square, column = low.split_index(index, counts)
-        top, left = b.index("multiply", square, TILE), b.index("multiply", column, TILE)
-        height = b.index("minimum", b.index("subtract", crossing.size, top), TILE)
-        width = b.index("minimum", b.index("subtract", inner.size, left), TILE)
+        top, left = b.index("multiply", square, tile), b.index("multiply", column, tile)
+        height = b.index("minimum", b.index("subtract", crossing.size, top), tile)
+        width = b.index("minimum", b.index("subtract", inner.size, left), tile)
 
         def coordinates_at(i: Index, j: Index) -> Coordinates:
             by_axis = dict(
@@ -103,26 +157,61 @@ def _tiled(
         def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
             return tuple(coordinates[c] if isinstance(c, int) and c >= 0 else 0 for c in place)
 
-        with low.loop(0, width) as (j, _), low.loop(0, height) as (i, _):
-            coordinates = coordinates_at(i, j)
-            for (x, place), copy in zip(across, squares, strict=True):
-                value = low.load(x, read_at(place, coordinates))
-                b.store(copy, b.index("add", b.index("multiply", j, pitch), i), value)
+        for (x, place), copy in zip(across, squares, strict=True):
+
+            def address(i: Index, j: Index, x: Instruction = x, place: Place = place) -> tuple[Buffer, Index]:
+                return low.buffer(x), low.linear(x.array_shape.dimensions, read_at(place, coordinates_at(i, j)))
+
+            _turn(low, address, copy, pitch, (height, width), (crossing.size, inner.size))
         with low.loop(0, height) as (i, _), low.loop(0, width) as (j, _):
             coordinates = coordinates_at(i, j)
             for (x, place), copy in zip(across, squares, strict=True):
-                value = b.load(copy, b.index("add", b.index("multiply", j, pitch), i))
+                value = b.load(copy, b.index("add", b.index("multiply", i, pitch), j))
                 low.know(x, read_at(place, coordinates), value)
             for root in roots:
                 low.define(root, coordinates)
-    return finished(low, math.prod(counts), work * TILE * TILE, roots)
+    return finished(low, math.prod(counts), work * tile * tile, roots)
+
+
+def _turn(
+    low: Lowering,
+    address: Callable[[Index, Index], tuple[Buffer, Index]],
+    copy: Buffer,
+    pitch: int,
+    extent: tuple[Index, Index],
+    sizes: tuple[int, int],
+) -> None:
+    """Copy what lies across to a square: by small ones, which are transposed in registers, in the order in which they
+    lie in memory; and what is left element by element."""
+    b = low.builder
+    height, width = extent
+    n = transposes.rows(element_type(copy.type).dtype.itemsize)
+    high, wide = (b.index("multiply", b.index("divide", size, n), n) for size in extent)
+    if n > 1:
+        routine = transposes.provide(element_type(copy.type).dtype.itemsize, pitch)
+        with low.loop(0, b.index("divide", width, n)) as (q, _), low.loop(0, b.index("divide", height, n)) as (p, _):
+            i, j = b.index("multiply", p, n), b.index("multiply", q, n)
+            to = b.index("add", b.index("multiply", i, pitch), j)
+            b.call(routine, address(i, j), address(i, b.index("add", j, 1)), (copy, to))
+    rest: list[tuple[Index, Index, Index, Index]] = []
+    if sizes[0] % n or n == 1:
+        rest.append((high if n > 1 else 0, height, 0, width))
+    if sizes[1] % n and n > 1:
+        rest.append((0, high, wide, width))
+    for top, bottom, left, right in rest:
+        with low.loop(left, right) as (j, _), low.loop(top, bottom) as (i, _):
+            b.store(copy, b.index("add", b.index("multiply", i, pitch), j), b.load(*address(i, j)))
 
 
 def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots = fusion.roots
     low = Lowering("row", plan, [r for root in roots for r in results_of(root, users)])
     phases = _phases(fusion, plan.stored, users)
+    if fusion.across is None and fusion.kept is None and _is_short(fusion, plan.stored):
+        return [_short_rows(low, phases, fusion, users)]
     kept = _kept_rows(phases, fusion, plan.stored)
+    if fusion.across is not None:
+        return _row_and_columns(low, phases, fusion, fusion.across, kept, plan, users)
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (row, _):
         outer = low.split_index(row, fusion.outer)
         for phase in phases:
@@ -130,6 +219,106 @@ def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     rows = math.prod(fusion.outer)
     inner = sum(math.prod(domain(p[0])) // max(1, rows) for p in phases)
     return [finished(low, rows, cost(roots, plan.stored) * max(1, inner), roots)]
+
+
+def _row_and_columns(
+    low: Lowering,
+    phases: list[list[Instruction]],
+    fusion: Fusion,
+    across: Fusion,
+    kept: set[Instruction],
+    plan: Plan,
+    users: Users,
+) -> list[LoweredKernel]:
+    """Pieces of some rows each, with a row of accumulators for each reduction over the rows; and these together."""
+    b, columns = low.builder, reductions.Reductions(across, plan)
+    rows, sizes = math.prod(fusion.outer), domain(columns.roots[0])[len(fusion.outer) :]
+    width = math.prod(sizes)
+    pieces = max(1, min(MOST_PIECES, rows // ROWS_OF_PIECE))
+    sums = [b.scratch(x.array_shape.element_type.name, width) for x in columns.arrays]
+    with low.loop(b.kernel.first, b.kernel.last) as (piece, _):
+        with low.loop(0, width) as (j, _):
+            for row, value in zip(sums, columns.start(low, pieces), strict=True):
+                b.store(row, j, value)
+        _, start, stop = piece_of(low, piece, pieces, rows)
+        with low.loop(start, stop, sequential=True) as (row, _):
+            outer = low.split_index(row, fusion.outer)
+            for phase in phases:
+                _phase(low, phase, outer, fusion, kept, users, sums)
+        with low.loop(0, width) as (j, _):
+            values: list[Operand] = [b.load(row, j) for row in sums]
+            columns.deliver(low, values, low.split_index(j, sizes), piece, pieces, users)
+    work = cost(fusion.roots, plan.stored) * len(phases) * width * -(-rows // pieces)
+    first = finished(low, pieces, work, fusion.roots)
+    return [first] if pieces == 1 else [first, reductions.combine(columns, plan, users, pieces)]
+
+
+def _is_short(fusion: Fusion, stored: set[Instruction]) -> bool:
+    """Whether rows are so short, and so many, that vectors had better be across them."""
+    longest = max(math.prod(domain(root)[d] for d in _inner_order(root, len(fusion.outer))[1]) for root in fusion.roots)
+    return (
+        longest <= SHORT_ROW
+        and longest * cost(fusion.roots, stored) <= SHORT_ROW_WORK
+        and math.prod(fusion.outer) >= SHORT_ROWS
+    )
+
+
+def _short_rows(low: Lowering, phases: Sequence[Sequence[Instruction]], fusion: Fusion, users: Users) -> LoweredKernel:
+    """A loop over the rows, each written out."""
+    rank = len(fusion.outer)
+    places = [_outer_place(root, place, x, rank) for root in fusion.roots for x, place, _ in walk([root], low.stored)]
+    places += [_outer_place(root, range(len(domain(root))), root, rank) for root in fusion.roots]
+    axes = merged((), low.stored, fusion.outer, also=places)
+    *others, inner = axes
+    rows = math.prod(a.size for a in others)
+    pieces = -(-inner.size // CHUNK) if rows < 16 else 1
+    with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
+        row, start, stop = piece_of(low, index, pieces, inner.size)
+        indices = low.split_index(row, [a.size for a in others])
+        with low.loop(start, stop) as (j, _):
+            outer = spread(axes, [*indices, j], rank)
+            for root in (root for phase in phases for root in phase):
+                _write_out(low, root, outer, users)
+    longest = max(math.prod(domain(root)) for root in fusion.roots)
+    work = cost(fusion.roots, low.stored) * longest // max(1, rows * pieces)
+    return finished(low, rows * pieces, work, fusion.roots)
+
+
+def _outer_place(root: Instruction, place: Sequence[Any], x: Instruction, rank: int) -> tuple[Instruction, Place]:
+    """A place of a root's domain with numbers for the outer dimensions; those of inner ones follow no other."""
+    outer_dims, inner_dims = _inner_order(root, rank)
+    numbers = {d: k for k, d in enumerate(outer_dims)} | {d: -2 - d for d in inner_dims}
+    if x is root and base(root).op is reduction.reduce:
+        place = [d for d in place if d in outer_dims]
+    return x, renumbered(place, numbers)
+
+
+def _write_out(low: Lowering, root: Instruction, outer: Coordinates, users: Users) -> None:
+    """All that a root has in a row."""
+    x, sizes = base(root), domain(root)
+    outer_dims, inner_dims = _inner_order(root, len(outer))
+    is_reduction = x.op is reduction.reduce
+    values = low.initial(x) if is_reduction else []
+    for indices in product(*(range(sizes[d]) for d in inner_dims)):
+        at = dict(zip((*outer_dims, *inner_dims), (*outer, *indices), strict=True))
+        coordinates = tuple(at[d] for d in range(len(sizes)))
+        if is_reduction:
+            values = low.accumulate(x, values, coordinates)
+        else:
+            low.define(root, coordinates)
+    for part in results_of(root, users) if is_reduction else ():
+        low.finish(part, outer, values[part.attributes.index if part is not x else 0])
+
+
+def _order(root: Instruction, fusion: Fusion) -> tuple[list[int], list[int]]:
+    """The outer and the inner dimensions of a root of a row: of a reduction across, the outer ones are reduced."""
+    rank = len(fusion.outer)
+    if fusion.across is not None and root in fusion.across.roots:
+        dims = list(range(len(domain(root))))
+        return dims[:rank], dims[rank:]
+    if fusion.kept is not None and len(domain(root)) != rank:
+        return list(fusion.kept), [d for d in range(len(domain(root))) if d not in fusion.kept]
+    return _inner_order(root, rank)
 
 
 def _inner_order(root: Instruction, rank: int) -> tuple[list[int], list[int]]:
@@ -146,11 +335,14 @@ def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[I
 
     A root comes after the reductions it needs, and after what it reads at other places of the row.
     """
-    rank = len(fusion.outer)
     members = {r: root for root in fusion.roots for r in results_of(root, users)}
     level: dict[Instruction, int] = {}
     groups: dict[tuple[int, tuple[int, ...]], list[Instruction]] = {}
+    columns = fusion.across
+    after = [] if columns is None else [r for r in columns.roots if r not in [*columns.reductions, *columns.along()]]
     for root in fusion.roots:
+        if root in after:
+            continue
         at = 0
         here = tuple(range(len(domain(root))))
         for x, place, _ in walk([root], stored):
@@ -163,7 +355,7 @@ def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[I
                 )
                 at = max(at, level[needed] + (not same))
         level[root] = at
-        inner = tuple(domain(root)[d] for d in _inner_order(root, rank)[1])
+        inner = tuple(domain(root)[d] for d in _order(root, fusion)[1])
         groups.setdefault((at, inner), []).append(root)
     return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
 
@@ -172,6 +364,8 @@ def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Inst
     """Costly intermediates of a row that several phases need, as far as they fit into the first cache. One that is read
     in other rows too is computed there."""
     rank = len(fusion.outer)
+    if fusion.kept is not None:
+        return set()
     local = normal(range(rank), fusion.outer)
     elsewhere = {x for phase in phases for x, place, _ in walk(phase, stored) if place[:rank] != local}
     first: dict[Instruction, int] = {}
@@ -194,19 +388,25 @@ def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Inst
 
 
 def _phase(
-    low: Lowering, phase: list[Instruction], outer: Coordinates, fusion: Fusion, kept: set[Instruction], users: Any
+    low: Lowering,
+    phase: list[Instruction],
+    outer: Coordinates,
+    fusion: Fusion,
+    kept: set[Instruction],
+    users: Any,
+    sums: Sequence[Buffer] = (),
 ) -> None:
+    """One loop over a row. In `sums` are the accumulators of the reductions across."""
     rank = len(fusion.outer)
     sizes = domain(phase[0])
-    outer_dims, inner_dims = _inner_order(phase[0], rank)
-    trailing = inner_dims == list(range(len(outer_dims), len(sizes)))
-    axes = merged(phase, low.stored, sizes, apart=[*outer_dims, *inner_dims[:1]] if trailing else range(len(sizes)))
+    outer_dims, inner_dims = _order(phase[0], fusion)
+    columns = fusion.across.reductions if fusion.across is not None else []
+    borders = [d for d in range(1, len(sizes)) if (d in inner_dims) != (d - 1 in inner_dims)]
+    axes = merged(phase, low.stored, sizes, apart=borders)
     axes = [a for a in axes if a.first in inner_dims]
-    reduced = [root for root in phase if base(root).op is reduction.reduce]
-    plain = [root for root in phase if root not in reduced]
-    carried: list[Operand] = []
-    for root in reduced:
-        carried += low.initial(base(root))
+    reduced = [root for root in phase if base(root).op is reduction.reduce and root not in columns]
+    plain = [root for root in phase if base(root).op is not reduction.reduce]
+    carried = [value for root in reduced for value in low.initial(base(root))]
     here = [x for x in kept if not low.is_kept(x) and _computed_in(x, phase, low.stored)]
     scratch = {
         x: low.builder.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[rank:]))
@@ -222,16 +422,21 @@ def _phase(
             low.builder.store(
                 row, low.linear(x.array_shape.dimensions[rank:], coordinates[rank:]), low.value(x, coordinates)
             )
-        updated: list[Operand] = []
-        for root in reduced:
-            count = len(base(root).operands) // 2
-            updated += low.accumulate(base(root), values[len(updated) : len(updated) + count], coordinates)
+        updated = reductions.each(low.accumulate, [base(root) for root in reduced], values, coordinates)
         for root in plain:
             low.define(root, coordinates)
+        rest = list(sums)
+        for root in columns:
+            mine, rest = rest[: len(base(root).operands) // 2], rest[len(base(root).operands) // 2 :]
+            if root in phase:
+                j = low.linear(sizes[rank:], coordinates[rank:])
+                values = low.accumulate(base(root), [low.builder.load(row, j) for row in mine], coordinates)
+                for row, value in zip(mine, values, strict=True):
+                    low.builder.store(row, j, value)
         return updated
 
     with low.scope():
-        results = low.nest([(0, a.size) for a in axes], carried, body)
+        results = reductions.run(low, [base(root) for root in reduced], [(0, a.size) for a in axes], carried, body)
     for root in reduced:
         x = base(root)
         count = len(x.operands) // 2
@@ -252,6 +457,7 @@ def _computed_in(x: Instruction, phase: list[Instruction], stored: set[Instructi
 
 _KINDS: dict[str, Callable[[Fusion, Plan, Users], list[LoweredKernel]]] = {
     "loop": _loop,
+    "parts": _parts,
     "row": _row,
     "column": reductions.column,
     "split": reductions.split,

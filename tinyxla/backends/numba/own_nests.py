@@ -15,7 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tinyxla.backends.numba import convolution, lapack, ragged, scatter, small_arrays, small_lanes, sorting, windows
+from tinyxla.backends.numba import (
+    convolution,
+    digits,
+    fourier,
+    lapack,
+    panels,
+    ragged,
+    scatter,
+    small_arrays,
+    small_lanes,
+    sorting,
+    windows,
+)
 from tinyxla.backends.numba.lowering import LoweredKernel, Users
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
@@ -38,18 +50,20 @@ OWN_NESTS: dict[str, OwnNest] = {
     "LuPivotsToPermutation": OwnNest(lapack.supports_permutation, lapack.permutation),
     "Qr": OwnNest(lapack.supports, lapack.qr),
     "Svd": OwnNest(lapack.supports, lapack.svd),
-    "triangular-solve": OwnNest(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
+    "triangular-solve": OwnNest(lapack.supports_solve, lapack.triangular_solve, lambda x: {0: 1}),
     "conditional": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
     "convolution": OwnNest(convolution.supports, convolution.lower),
+    "dot": OwnNest(panels.supports, panels.lower),
     "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
     "lanes": OwnNest(small_arrays.supports, small_lanes.lower, small_arrays.updates),
     "opt-barrier": OwnNest(lambda x: True, lambda x, plan, users: [], lambda x: {k: k for k in range(len(x.operands))}),
+    "fft": OwnNest(fourier.supports, fourier.lower),
     "ragged-dot": OwnNest(ragged.supports, ragged.lower),
     "reduce-window": OwnNest(windows.supports_reduce, windows.lower_reduce),
     "select-and-scatter": OwnNest(windows.supports_select, windows.lower_select),
     "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
-    "topk": OwnNest(sorting.supports_top, sorting.lower_top),
+    "topk": OwnNest(digits.supports_top, digits.lower_top),
     "while": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
 }
 

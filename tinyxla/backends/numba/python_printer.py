@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyxla.backends.numba.loops import (
+    INDEX,
     Call,
     Compute,
     Index,
@@ -293,14 +294,15 @@ class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.lines: list[str] = []
-        self.indices = {kernel.first.name, kernel.last.name}
+        self.given = [kernel.first, kernel.last, *kernel.numbers]
+        self.indices = {value.name for value in self.given if value.type == INDEX}
 
     def source(self, name: str) -> str:
         kernel = self.kernel
         for buffer in kernel.scratch:
             self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_constructor(buffer.type)})")
         self._block(kernel.body, "    ")
-        parameters = [*(buffer.name for buffer in kernel.arguments), kernel.first.name, kernel.last.name]
+        parameters = [x.name for x in (*kernel.arguments, *self.given)]
         function = "\n".join([f"def {name}({', '.join(parameters)}):", *(self.lines or ["    pass"])])
         helpers = _helpers(function)
         text = "\n\n".join([*(_HELPERS[helper] for helper in helpers), f"\n{function}\n"])

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, finished, merged, piece_of, spread
 from tinyxla.backends.numba.loops import Index, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Users
+from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Partial, Users
 from tinyxla.compiler.access import renumbered
 from tinyxla.compiler.fusion import Fusion, Plan, base, domain, results_of, walk
 from tinyxla.compiler.simplification import scalar_value
-from tinyxla.hlo import Instruction
-from tinyxla.ops import calls, reduction
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import reduction
 from tinyxla.shapes import Shape
 
-COLUMNS = 1 << 9  # accumulators of a column reduction
+Array = np.ndarray[Any, Any]
+
+SAMPLES = 128  # by which a computation shows whether it is commutative
+COLUMNS = 1 << 10  # accumulators of a column reduction
 FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
 
 
 def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Blocks of columns; for each a row of accumulators, over which the other dimensions run."""
-    space = _Reductions(fusion, plan)
+    space = Reductions(fusion, plan)
     roots, work = space.roots, space.work
     *others, columns = space.axes
     over = [a for a in others if a.first in space.reduced]
@@ -67,15 +72,16 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
             space.deliver(low, [b.load(row, j) for row in rows], result, piece, pieces, users)
     first = finished(low, independent * pieces, each * max(1, long // pieces), roots)
-    return [first] if pieces == 1 else [first, _combine(space, plan, users, pieces)]
+    return [first] if pieces == 1 else [first, combine(space, plan, users, pieces)]
 
 
-class _Reductions:
+class Reductions:
     """What `column` and `split` nests have in common: reductions over one space, and what is made of their results."""
 
     def __init__(self, fusion: Fusion, plan: Plan) -> None:
-        self.roots = [root for root in fusion.roots if base(root).op is reduction.reduce]
-        self.after = [root for root in fusion.roots if root not in self.roots]
+        self.roots = fusion.reductions
+        self.along = fusion.along()
+        self.after = [root for root in fusion.roots if root not in [*self.roots, *self.along]]
         self.sizes = domain(self.roots[0])
         self.reduced: tuple[int, ...] = base(self.roots[0]).attributes.dimensions
         self.results = fusion.outer
@@ -88,12 +94,12 @@ class _Reductions:
             *((x, p) for x, p, _ in walk(self.after, plan.stored)),
         ]
         also = [(x, renumbered(place, kept)) for x, place in after]
-        self.axes = merged(self.roots, plan.stored, self.sizes, apart=breaks, also=also)
-        self.work = cost(self.roots, plan.stored)
+        self.axes = merged([*self.roots, *self.along], plan.stored, self.sizes, apart=breaks, also=also)
+        self.work = cost([*self.roots, *self.along], plan.stored)
         self.divisible = all(_is_divisible(base(root)) for root in self.roots)
 
     def own(self, users: Users) -> list[Instruction]:
-        return [*self.after, *(part for root in self.roots for part in results_of(root, users))]
+        return [*self.along, *self.after, *(part for root in self.roots for part in results_of(root, users))]
 
     def place(self, axes: Sequence[Axis], indices: Sequence[Index]) -> Coordinates:
         by_axis = dict(zip(axes, indices, strict=True))
@@ -106,11 +112,9 @@ class _Reductions:
         return [value for root in self.roots for value in values(base(root))]
 
     def accumulate(self, low: Lowering, values: Sequence[Operand], place: Coordinates) -> list[Operand]:
-        updated: list[Operand] = []
-        for root in self.roots:
-            count = len(base(root).operands) // 2
-            updated += low.accumulate(base(root), values[len(updated) : len(updated) + count], place)
-        return updated
+        for root in self.along:
+            low.define(root, place)
+        return each(low.accumulate, [base(root) for root in self.roots], values, place)
 
     def deliver(
         self,
@@ -140,6 +144,51 @@ class _Reductions:
             low.define(root, result)
 
 
+def each(
+    accumulate: Callable[[Instruction, Sequence[Operand], Any], list[Operand]],
+    reduced: Sequence[Instruction],
+    values: Sequence[Operand],
+    more: Any,
+) -> list[Operand]:
+    """The values that several reductions carry after one more element: those of each by themselves."""
+    updated: list[Operand] = []
+    for x in reduced:
+        updated += accumulate(x, values[len(updated) : len(updated) + len(x.operands) // 2], more)
+    return updated
+
+
+def combined(
+    low: Lowering, reduced: Sequence[Instruction], values: Sequence[Operand], others: Sequence[Operand]
+) -> list[Operand]:
+    """What several reductions carry, and what they carry elsewhere, together."""
+    rest = list(others)
+
+    def accumulate(x: Instruction, mine: Sequence[Operand], _: None) -> list[Operand]:
+        theirs = [rest.pop(0) for _ in mine]
+        return low.apply(x.attributes.to_apply, [*mine, *theirs])
+
+    return each(accumulate, reduced, values, None)
+
+
+def run(
+    low: Lowering,
+    reduced: Sequence[Instruction],
+    bounds: Sequence[tuple[Index, Index]],
+    initial: Sequence[Operand],
+    body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
+) -> list[Operand]:
+    """The loops of reductions: with several sets of carried values, where LLVM would not find them by itself."""
+    start, stop = bounds[-1] if bounds else (0, 0)
+    short = isinstance(start, int) and isinstance(stop, int) and stop - start < 2 * LANES
+    known = [reduction.monoid(x.attributes.to_apply) is not None for x in reduced]
+    if short or all(known) or not all(k or _is_interchangeable(x) for k, x in zip(known, reduced, strict=True)):
+        return low.nest(bounds, initial, body)
+    neutral = [value for x in reduced for value in low.neutral(x)]
+    return low.nest_in_lanes(
+        bounds, initial, neutral, body, lambda values, others: combined(low, reduced, values, others)
+    )
+
+
 def _is_divisible(x: Instruction) -> bool:
     """Whether pieces of a reduction may each start anew: from the neutral element of a known op, or else from initial
     values that change nothing when they are met again."""
@@ -149,28 +198,46 @@ def _is_divisible(x: Instruction) -> bool:
         return True
     if any(start is None for start in starts):
         return False
-    found = calls.evaluate(body, [*map(np.asarray, starts), *map(np.asarray, starts)])
-    parts = found if isinstance(found, tuple) else (found,)
-    return all(
-        np.asarray(part).tobytes() == np.asarray(start).tobytes() for part, start in zip(parts, starts, strict=True)
-    )
+    arrays = [np.reshape(start, 1) for start in starts]
+    return _same(reduction.combine_arrays(body, arrays, arrays), arrays)
 
 
-def _combine(space: _Reductions, plan: Plan, users: Users, pieces: int) -> LoweredKernel:
+def _is_interchangeable(x: Instruction) -> bool:
+    """Whether elements may be reduced in any order. XLA's reduction asks for a computation that is associative; whether
+    it is commutative, too, shows in samples with ties and special values."""
+    return _is_divisible(x) and is_commutative(x.attributes.to_apply)
+
+
+@lru_cache(256)
+def is_commutative(body: Computation) -> bool:
+    random = np.random.default_rng(0)
+    left: list[Array] = []
+    for x in body.parameters[: len(body.parameters) // 2]:
+        kind = x.array_shape.element_type
+        numbers = random.integers(0, 2 if kind.kind == "pred" else 7, SAMPLES)
+        special = [np.nan, np.inf, -np.inf] if kind.is_inexact else [0, 1, 1]
+        left.append(np.where(random.random(SAMPLES) < 0.1, random.choice(special, SAMPLES), numbers).astype(kind.dtype))
+    order = random.permutation(SAMPLES)
+    right = [x[order] for x in left]
+    with np.errstate(all="ignore"):
+        return _same(*(reduction.combine_arrays(body, *pair) for pair in ((left, right), (right, left))))
+
+
+def _same(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(some, others, strict=True))
+
+
+def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> LoweredKernel:
     """Reduce over the pieces, which are the first dimension of the partial results."""
     low = Lowering("combine", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         result = low.split_index(index, space.results)
         initial = space.start(low, 1)
+        reduced = [base(root) for root in space.roots]
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            elements = [low.load(partial, (*indices, *result)) for partial in space.partials]
-            updated: list[Operand] = []
-            for root in space.roots:
-                span = slice(len(updated), len(updated) + len(base(root).operands) // 2)
-                updated += low.apply(base(root).attributes.to_apply, [*values[span], *elements[span]])
-            return updated
+            return combined(low, reduced, values, [low.load(x, (*indices, *result)) for x in space.partials])
 
         found = low.nest([(0, pieces)], initial, body)
         space.deliver(low, found, result, 0, 1, users)
@@ -179,7 +246,7 @@ def _combine(space: _Reductions, plan: Plan, users: Users, pieces: int) -> Lower
 
 def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Reductions to few elements: fixed pieces of the first reduced dimension, and then these together."""
-    space = _Reductions(fusion, plan)
+    space = Reductions(fusion, plan)
     over = [a for a in space.axes if a.first in space.reduced]
     kept = [a for a in space.axes if a.first not in space.reduced]
     inner = math.prod(a.size for a in over[1:])
@@ -197,10 +264,10 @@ def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
             return space.accumulate(low, values, space.place([*kept, *over], [*outer, *indices]))
 
-        found = low.nest(bounds, initial, body)
+        found = run(low, [base(root) for root in space.roots], bounds, initial, body)
         whole = space.place(kept, outer)
         result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
         space.deliver(low, found, result, piece, pieces, users)
     rows = math.prod(a.size for a in kept)
     first = finished(low, rows * pieces, space.work * inner * -(-over[0].size // pieces), space.roots)
-    return [first] if pieces == 1 else [first, _combine(space, plan, users, pieces)]
+    return [first] if pieces == 1 else [first, combine(space, plan, users, pieces)]

@@ -17,17 +17,19 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from string import Template
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tinyxla.backends import clock
 from tinyxla.backends.numba import thread_pool
 from tinyxla.backends.numba.llvm_printer import POLL
 from tinyxla.backends.numba.native import compile_llvm, provide_function
+from tinyxla.threads import get_num_threads, watch
 
 
 class Opcode(IntEnum):
@@ -44,6 +46,7 @@ class Opcode(IntEnum):
     ADD = 8
     HOST = 9
     CHECK = 10
+    MARK = 11
 
 
 _SOURCE = Template("""
@@ -97,7 +100,39 @@ done:
   ret void
 }
 
+define void @call(ptr %template, ptr %arrays) {  ; the list's arrays have their data's address after the object's header
+entry:
+  %schedule = load ptr, ptr %template
+  %pool_at = getelementptr i64, ptr %template, i64 1
+  %count_at = getelementptr i64, ptr %template, i64 2
+  %size_at = getelementptr i64, ptr %template, i64 3
+  %words_at = getelementptr i64, ptr %template, i64 4
+  %pool = load ptr, ptr %pool_at
+  %count = load i64, ptr %count_at
+  %size = load i64, ptr %size_at
+  %slots = alloca i64, i64 %size, align 8
+  %bytes = shl i64 %size, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %slots, ptr %words_at, i64 %bytes, i1 false)
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %one_more, %fill ]
+  %complete = icmp sge i64 %number, %count
+  br i1 %complete, label %run, label %fill
+fill:
+  %array = call ptr @PyList_GetItem(ptr %arrays, i64 %number)
+  %data_at = getelementptr i8, ptr %array, i64 $HEADER
+  %data = load i64, ptr %data_at
+  %slot_at = getelementptr i64, ptr %slots, i64 %number
+  store i64 %data, ptr %slot_at
+  %one_more = add i64 %number, 1
+  br label %next
+run:
+  call void @launch(ptr %schedule, ptr %slots, ptr %pool)
+  ret void
+}
+
 declare i64 @PyThread_get_thread_ident()
+declare ptr @PyList_GetItem(ptr, i64)
 declare i64 @time(ptr)
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
@@ -118,7 +153,7 @@ next:
   %step = phi ptr [ %first_step, %entry ], [ %after_kernel, %kernel ], [ %after_kernel, %called ],
     [ %target, %jump ], [ %chosen, %jump_unless ], [ %selected, %switch ], [ %counted, %count ],
     [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ], [ %after_host, %host_done ],
-    [ %after_check, %check ]
+    [ %after_check, %check ], [ %after_mark, %marked ]
   %opcode = load i64, ptr %step
   %at1 = getelementptr i64, ptr %step, i64 1
   %at2 = getelementptr i64, ptr %step, i64 2
@@ -135,6 +170,7 @@ next:
     i64 $ADD, label %add
     i64 $HOST, label %host
     i64 $CHECK, label %check
+    i64 $MARK, label %mark
   ]
 
 kernel:  ; address, extent, grain, number of slots, number of constants, the slots, the constants
@@ -255,6 +291,42 @@ check:  ; has a signal come that ends the run?
   %stopped = icmp ne i64 %checked, 0
   br i1 %stopped, label %end, label %next
 
+mark:  ; slot of the address of a record, word of a pair in it: count, and add the time since the mark before; while
+       ; there is room for events, note one. A record begins with that time, the free word and the last word for events
+  %record_slot = load i64, ptr %at1
+  %pair = load i64, ptr %at2
+  %after_mark = getelementptr i64, ptr %step, i64 3
+  %record_word_at = getelementptr i64, ptr %slots, i64 %record_slot
+  %record = load ptr, ptr %record_word_at
+  %count_at = getelementptr i64, ptr %record, i64 %pair
+  %total_at = getelementptr i64, ptr %count_at, i64 1
+  %free_word_at = getelementptr i64, ptr %record, i64 1
+  %last_word_at = getelementptr i64, ptr %record, i64 2
+  %now = call i64 @now()
+  %previous = load i64, ptr %record
+  %elapsed = sub i64 %now, %previous
+  store i64 %now, ptr %record
+  %old_count = load i64, ptr %count_at
+  %new_count = add i64 %old_count, 1
+  store i64 %new_count, ptr %count_at
+  %old_total = load i64, ptr %total_at
+  %new_total = add i64 %old_total, %elapsed
+  store i64 %new_total, ptr %total_at
+  %free_word = load i64, ptr %free_word_at
+  %last_word = load i64, ptr %last_word_at
+  %has_room = icmp slt i64 %free_word, %last_word
+  br i1 %has_room, label %note, label %marked
+note:
+  %event_at = getelementptr i64, ptr %record, i64 %free_word
+  %event_time_at = getelementptr i64, ptr %event_at, i64 1
+  store i64 %pair, ptr %event_at
+  store i64 %now, ptr %event_time_at
+  %next_word = add i64 %free_word, 2
+  store i64 %next_word, ptr %free_word_at
+  br label %marked
+marked:
+  br label %next
+
 host:  ; a Python function, number: call it with this and the address of the slots; an exception ends the run
   %callable = load ptr, ptr %at1
   %host_number = load i64, ptr %at2
@@ -278,12 +350,28 @@ end:
 }
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define internal i64 @now() {  ; in nanoseconds
+  %read = alloca { i64, i64 }, align 8
+  store { i64, i64 } zeroinitializer, ptr %read  ; the nanoseconds may be of 32 bits
+  call i32 @tinyxla_clock($ARGUMENTS)
+  %seconds = load i64, ptr %read
+  %rest_at = getelementptr { i64, i64 }, ptr %read, i64 0, i32 1
+  %rest = load i64, ptr %rest_at
+  %whole = mul i64 %seconds, 1000000000
+  %time = add i64 %whole, %rest
+  ret i64 %time
+}
+
+declare i32 @tinyxla_clock($PARAMETERS)
 """)
 
 
 def _source() -> str:
     names = {opcode.name: int(opcode) for opcode in Opcode}
-    return thread_pool.source() + _SOURCE.substitute(names, POLL=POLL)
+    return thread_pool.source() + _SOURCE.substitute(
+        names, HEADER=object.__basicsize__, POLL=POLL, PARAMETERS=clock.PARAMETERS, ARGUMENTS=clock.ARGUMENTS
+    )
 
 
 class Label:
@@ -362,6 +450,10 @@ class Schedule:
         """Let signals end the run: to be part of each loop."""
         self._step(Opcode.CHECK)
 
+    def mark(self, slot: int, pair: int) -> None:
+        """Note the time since the mark before in the record at the address in `slot`, in two words of it."""
+        self._step(Opcode.MARK, slot, pair)
+
     def _step(self, opcode: int, *words: int | Label) -> None:
         start = len(self._words)
         self._words.append(opcode)
@@ -383,15 +475,17 @@ class Schedule:
 
 _PYTHON = (
     "PyThread_get_thread_ident PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyEval_SaveThread "
-    "PyEval_RestoreThread PyErr_Occurred PyObject_CallFunction Py_DecRef"
+    "PyEval_RestoreThread PyErr_Occurred PyObject_CallFunction PyList_GetItem Py_DecRef"
 )
 for _name in _PYTHON.split():
     provide_function(_name, thread_pool.address_of(getattr(ctypes.pythonapi, _name)))
 _clock = ctypes.CDLL("ucrtbase")._time64 if sys.platform == "win32" else ctypes.CDLL(None).time
 provide_function("time", thread_pool.address_of(_clock))
-_functions = compile_llvm(_source(), ("launch", POLL, "main", *thread_pool.NAMES))
+provide_function("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
+_functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES))
 provide_function(POLL, _functions[POLL])
-_pool = thread_pool.ThreadPool(_functions, thread_pool.default_threads())
+_pool = thread_pool.ThreadPool(_functions, get_num_threads())
+watch(_pool.set_threads)
 _pool_address = _pool.address
 _run: Callable[[int, int, int], None] = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
     _functions["launch"]
@@ -413,22 +507,13 @@ def launch(schedule: int, slots: int) -> None:
     _run(schedule, slots, _pool_address)
 
 
-def get_num_threads() -> int:
-    """How many threads, the caller's included, share the work of a compiled function."""
-    return _pool.threads
+def template(schedule: int, arrays: int, words: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    """What `call` takes besides arrays: the schedule's address, and the slots' words, of which those of so many arrays
+    come first."""
+    return (ctypes.c_int64 * (4 + len(words)))(schedule, _pool_address, arrays, len(words), *words)
 
 
-def set_num_threads(threads: int) -> None:
-    """Let compiled functions use `threads` threads, the caller's included. Results do not depend on it."""
-    _pool.set_threads(threads)
-
-
-@contextmanager
-def threads(count: int) -> Generator[None]:
-    """Use `count` threads within a `with` block."""
-    before = get_num_threads()
-    set_num_threads(count)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
+# call(template, arrays): run a schedule with the addresses of a list's NumPy arrays in its first slots. As `launch`.
+call: Callable[[ctypes.Array[ctypes.c_int64], list[npt.NDArray[Any]]], None] = ctypes.PYFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.py_object
+)(_functions["call"])

@@ -8,6 +8,7 @@ elements, which the vectoriser turns into instructions on vectors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tinyxla.backends.numba.llvm_operations import BYTES
@@ -18,12 +19,16 @@ def vector_lengths(register: str, widest: int, vector_bytes: int) -> list[int]:
     return sorted({vector_bytes // BYTES[register], vector_bytes // max(BYTES[register], widest)})
 
 
-def callable_function(name: str, definition: str, registers: Sequence[str], lengths: Sequence[int]) -> str:
+def callable_function(
+    name: str, definition: str, registers: Sequence[str], lengths: Sequence[int], usual: str | None = None
+) -> str:
     """The text of a function that is not taken in, from the text of one of the same name that is.
 
-    `registers` are the types of its parameters, the first of which its result has, too.
+    `registers` are the types of its parameters, the first of which its result has, too. `usual` is the text of one that
+    leaves out what is rarely needed, and says as a second result whether it was: vectors go through that first, and
+    through the other one element by element if need be.
     """
-    taken_in = f"{name}.inline"
+    taken_in, shorter = f"{name}.inline", f"{name}.usual.inline"
     parameters = ", ".join(f"{register} %x{k}" for k, register in enumerate(registers))
     variants = ",".join(f"_ZGV_LLVM_N{n}{'v' * len(registers)}_{name}({name}.{n})" for n in lengths)
     scalar = f"""\
@@ -32,39 +37,65 @@ define internal {registers[0]} @{name}({parameters}) noinline nounwind willretur
   %result = call {registers[0]} @{taken_in}({parameters})
   ret {registers[0]} %result
 }}"""
-    inner = definition.replace(f"@{name}(", f"@{taken_in}(", 1)
-    return "\n".join([inner, scalar, *(_of_vectors(name, taken_in, registers, n) for n in lengths)])
+    texts = [_renamed(definition, taken_in), *([_renamed(usual, shorter)] if usual else []), scalar]
+    texts += [_of_vectors(f"{name}.{n}", taken_in, shorter if usual else None, registers, n) for n in lengths]
+    return "\n".join(texts)
 
 
-def _of_vectors(name: str, taken_in: str, registers: Sequence[str], n: int) -> str:
+def _renamed(definition: str, name: str) -> str:
+    return re.sub(r"@[\w.-]+\(", f"@{name}(", definition, count=1)
+
+
+def _of_vectors(name: str, taken_in: str, usual: str | None, registers: Sequence[str], n: int) -> str:
     result = f"<{n} x {registers[0]}>"
     types = [f"<{n} x {register}>" for register in registers]
     lines = [
-        f"define internal {result} @{name}.{n}({', '.join(f'{type} %x{k}' for k, type in enumerate(types))}) noinline"
+        f"define internal {result} @{name}({', '.join(f'{type} %x{k}' for k, type in enumerate(types))}) noinline"
         ' nounwind willreturn memory(none) "prefer-vector-width"="512" {',
         "entry:",
         f"  %out = alloca {result}, align 64",
     ]
     for k, type in enumerate(types):
         lines += [f"  %in{k} = alloca {type}, align 64", f"  store {type} %x{k}, ptr %in{k}, align 64"]
-    lines += ["  br label %loop", "loop:", "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]"]
+    if usual is not None:
+        lines += ["  br label %usual", *_loop("usual", "entry", "decide", usual, registers, n, True), "decide:"]
+        lines.append("  br i1 %usual.any, label %loop, label %end")
+    else:
+        lines.append("  br label %loop")
+    lines += _loop("loop", "entry" if usual is None else "decide", "end", taken_in, registers, n, False)
+    return "\n".join([*lines, "end:", f"  %all = load {result}, ptr %out, align 64", f"  ret {result} %all", "}"])
+
+
+def _loop(
+    label: str, before: str, after: str, function: str, registers: Sequence[str], n: int, leaves_out: bool
+) -> list[str]:
+    """From the elements of the arguments to those of the result."""
+    type, i = registers[0], f"%{label}.i"
+    lines = [f"{label}:", f"  {i} = phi i64 [ 0, %{before} ], [ {i}.next, %{label} ]"]
+    if leaves_out:
+        lines.append(f"  %{label}.before = phi i1 [ false, %{before} ], [ %{label}.any, %{label} ]")
     for k, register in enumerate(registers):
-        lines.append(f"  %at{k} = getelementptr inbounds {register}, ptr %in{k}, i64 %i")
-        lines.append(f"  %y{k} = load {register}, ptr %at{k}")
-    arguments = ", ".join(f"{register} %y{k}" for k, register in enumerate(registers))
-    lines += [
-        f"  %result = call {registers[0]} @{taken_in}({arguments})",
-        f"  %to = getelementptr inbounds {registers[0]}, ptr %out, i64 %i",
-        f"  store {registers[0]} %result, ptr %to",
-        "  %next = add nuw nsw i64 %i, 1",
-        f"  %more = icmp ult i64 %next, {n}",
-        "  br i1 %more, label %loop, label %end",
-        "end:",
-        f"  %all = load {result}, ptr %out, align 64",
-        f"  ret {result} %all",
-        "}",
+        lines.append(f"  %{label}.at{k} = getelementptr inbounds {register}, ptr %in{k}, i64 {i}")
+        lines.append(f"  %{label}.y{k} = load {register}, ptr %{label}.at{k}")
+    arguments = ", ".join(f"{register} %{label}.y{k}" for k, register in enumerate(registers))
+    value = f"%{label}.result"
+    if leaves_out:
+        lines += [
+            f"  %{label}.both = call {{ {type}, i1 }} @{function}({arguments})",
+            f"  {value} = extractvalue {{ {type}, i1 }} %{label}.both, 0",
+            f"  %{label}.needed = extractvalue {{ {type}, i1 }} %{label}.both, 1",
+            f"  %{label}.any = or i1 %{label}.before, %{label}.needed",
+        ]
+    else:
+        lines.append(f"  {value} = call {type} @{function}({arguments})")
+    return [
+        *lines,
+        f"  %{label}.to = getelementptr inbounds {type}, ptr %out, i64 {i}",
+        f"  store {type} {value}, ptr %{label}.to",
+        f"  {i}.next = add nuw nsw i64 {i}, 1",
+        f"  %{label}.more = icmp ult i64 {i}.next, {n}",
+        f"  br i1 %{label}.more, label %{label}, label %{after}",
     ]
-    return "\n".join(lines)
 
 
 def kept(names: Sequence[str]) -> list[str]:

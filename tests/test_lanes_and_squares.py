@@ -1,0 +1,160 @@
+"""What brings vectors to loops that LLVM leaves scalar: reductions in lanes, short rows side by side, squares turned in
+registers, and functions without what they rarely need."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla import lax
+from tinyxla.backends.numba import native, reductions
+from tinyxla.ops import reduction
+from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
+
+tnp = tx.numpy
+SHAPES = [(5,), (1000,), (70, 130), (3, 50_000), (7, 128), (300, 1), (2, 3, 200)]
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Any:
+    with tx.enable_x64(True):
+        yield
+
+
+def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
+    values = np.random.default_rng(seed).integers(-9, 9, shape)
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint64])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_place_of_the_extremum(name: str, dtype: Any) -> None:
+    """With ties, and of the NaNs the first."""
+    for seed, shape in enumerate(SHAPES):
+        x = random(shape, dtype, seed)
+        if x.dtype.kind == "f":
+            x[np.random.default_rng(seed).random(shape) < 1e-3] = np.nan
+        for axis in (None, *range(len(shape))):
+            found = tx.jit(lambda x, axis=axis: getattr(tnp, name)(x, axis))(x)
+            np.testing.assert_array_equal(found, getattr(np, name)(x, axis))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_place_among_infinities(name: str) -> None:
+    worst = np.full(1000, -np.inf if name == "argmax" else np.inf)
+    assert int(tx.jit(getattr(tnp, name))(worst)) == 0
+
+
+def test_what_does_not_commute_keeps_its_order() -> None:
+    """Affine maps one after the other."""
+
+    def after(f: Any, g: Any) -> Any:
+        return f[0] * g[0], f[1] * g[0] + g[1]
+
+    def together(x: Any, y: Any) -> Any:
+        return lax.reduce((x, y), (np.int32(1), np.int32(0)), after, (1,))
+
+    x, y = random((4, 3000), np.int32), random((4, 3000), np.int32, 1)
+    for found, expected in zip(tx.jit(together)(x, y), together(x, y), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_samples_tell_what_commutes() -> None:
+    assert reductions.is_commutative(reduction.argument_computation("GT", np.float32, np.int32))
+    assert reductions.is_commutative(reduction.scalar_computation("multiply", np.float32))
+    assert not reductions.is_commutative(reduction.scalar_computation("subtract", np.float32))
+
+
+def softmax(xp: Any, x: Any) -> Any:
+    powers = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+    return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+
+SHORT: dict[str, Any] = {
+    "sum": lambda xp, x: xp.sum(x, -1),
+    "softmax": softmax,
+    "two": lambda xp, x: (xp.sum(x, -1), xp.max(2 * x, -1)),
+    "argmax": lambda xp, x: xp.argmax(x, -1),
+    "turned": lambda xp, x: xp.sum(2 * x[..., ::-1] + x, -1, keepdims=True) - x,
+    "around the middle": lambda xp, x: xp.sum(x, (0, -1)),
+    "all but the first": lambda xp, x: xp.sum(x, tuple(range(1, x.ndim))),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_rows(name: str) -> None:
+    for shape in ((1000, 4), (50, 60, 3), (7, 20, 5, 2), (100, 1), (4, 90, 3)):
+        x = np.random.default_rng(0).random(shape)
+        found, expected = tx.jit(lambda x: SHORT[name](tnp, x))(x), SHORT[name](np, x)
+        for ours, theirs in zip(*(y if isinstance(y, tuple) else (y,) for y in (found, expected)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-13, atol=1e-14)
+
+
+def test_distances() -> None:
+    x, y = np.random.default_rng(0).random((100, 3)), np.random.default_rng(1).random((80, 3))
+
+    def distances(xp: Any, x: Any, y: Any) -> Any:
+        return xp.sqrt(xp.sum((x[:, None] - y[None]) ** 2, -1))
+
+    made = tx.jit(lambda x, y: distances(tnp, x, y))
+    np.testing.assert_allclose(made(x, y), distances(np, x, y), rtol=1e-14)
+    (kernel,) = made.lower(x, y).compile().kernels
+    assert kernel.source.count("for ") == 2  # the three differences are written out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64, np.complex128, np.bool_])
+def test_turned_arrays(dtype: Any) -> None:
+    for shape in ((257, 129), (4, 160, 64), (40, 1000, 3)):
+        x = random(shape, dtype)
+        for order in [*permutations(range(len(shape)))][1::2]:
+            expected = np.transpose(x, order)
+            y = random(expected.shape, dtype, 1)
+            found, plain = tx.jit(lambda x, y, order=order: (tnp.transpose(x, order) + y, tnp.transpose(x, order)))(
+                x, y
+            )
+            np.testing.assert_array_equal(plain, expected)
+            np.testing.assert_array_equal(found, expected + y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [1, 70_001])
+@pytest.mark.parametrize("times", [1, 6])
+def test_huge_arguments_among_others(dtype: Any, count: int, times: int) -> None:
+    """Taken in, and called with vectors."""
+
+    def chain(xp: Any, x: Any) -> Any:
+        y = x
+        for _ in range(times):
+            y = xp.sin(y) + x
+        return y
+
+    x = np.random.default_rng(0).standard_normal(count).astype(dtype)
+    for place, value in ((0, 3 * REDUCTION_LIMIT["f32"]), (-1, 1e30)):
+        plain = chain(np, x.astype(np.longdouble))
+        np.testing.assert_allclose(tx.jit(lambda x: chain(tnp, x))(x), plain, rtol=64 * np.finfo(dtype).eps)
+        x[place] = value
+    total = tx.jit(lambda x: tnp.sum(tnp.cos(x)))(x)
+    np.testing.assert_allclose(total, np.sum(np.cos(x.astype(np.longdouble))), rtol=1e-4)
+
+
+def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
+    texts: list[str] = []
+    compiled = native._object_code
+
+    def watched(text: str, is_straight: bool) -> bytes:
+        texts.append(text)
+        return compiled(text, is_straight)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "_object_code", watched)
+        tx.clear_caches()
+        tx.jit(lambda x: tnp.sin(x) * 1.375)(np.ones(1234, np.float32))
+    (text,) = (text for text in texts if "@sine" in text)
+    calls = re.findall(r"call .* @sine[\w.]*\.(\w+)\(", text)
+    assert calls == ["usual", "jumping"]
+    assert text.count(".repeat:") == 1

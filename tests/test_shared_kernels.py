@@ -1,0 +1,125 @@
+"""Kernels that differ in sizes only are compiled once: new sizes of arrays compile nothing, and change no result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla.backends import compile_module
+from tinyxla.backends.numba import numbers
+from tinyxla.backends.numba.canonical import canonical
+from tinyxla.backends.numba.loops import Builder, Kernel, Literal
+from tinyxla.backends.numba.native import cache_info
+from tinyxla.backends.numba.python_printer import print_python
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> Iterator[None]:
+    tx.clear_caches()
+    yield
+    tx.clear_caches()
+
+
+def compilations(function: Callable[..., object], *arguments: object) -> int:
+    """How many kernels a call compiles, or finds on disk."""
+    before = cache_info()
+    function(*arguments)
+    after = cache_info()
+    return after.compilations + after.disk_hits - before.compilations - before.disk_hits
+
+
+def training_step() -> Callable[..., object]:
+    def loss(parameters, inputs, labels):
+        hidden, out = parameters
+        logits = jnp.tanh(inputs @ hidden) @ out
+        chosen = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
+        return jnp.mean(tx.nn.logsumexp(logits, axis=-1) - chosen)
+
+    @tx.jit
+    def step(parameters, inputs, labels):
+        gradient = tx.grad(loss)(parameters, inputs, labels)
+        return [p - 0.1 * g for p, g in zip(parameters, gradient, strict=True)]
+
+    return step
+
+
+def test_a_new_batch_size_compiles_nothing(generator: np.random.Generator) -> None:
+    step = training_step()
+    parameters = [jnp.array(generator.standard_normal(shape, np.float32)) for shape in ((64, 96), (96, 10))]
+
+    def batch(size: int) -> tuple[object, ...]:
+        inputs = jnp.array(generator.standard_normal((size, 64), np.float32))
+        return parameters, inputs, jnp.array(generator.integers(0, 10, size, np.int32))
+
+    assert compilations(step, *batch(72)) > 5
+    assert [compilations(step, *batch(size)) for size in (80, 100, 97, 200)] == [0, 0, 0, 0]
+
+
+PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int], tuple[tuple[int, ...], ...]]]] = {
+    "softmax": (lambda x: tx.nn.softmax(x), lambda n: ((20, n),)),
+    "variance": (lambda x: jnp.var(x, axis=0), lambda n: ((n, 33),)),
+    "transpose": (lambda x: jnp.swapaxes(x, 0, 1) * 2, lambda n: ((n, 3, 40),)),
+    "roll": (lambda x: jnp.roll(x, 17, axis=1) + jnp.pad(x, ((0, 0), (19, 0)))[:, : x.shape[1]], lambda n: ((5, n),)),
+    "pairs": (lambda x: jnp.sum((x[:, None] - x[None]) ** 2, -1), lambda n: ((n, 3),)),
+    "middle": (lambda x: jnp.max(x, 1), lambda n: ((3, n, 5),)),
+    "diagonal": (lambda x: jnp.diag(x[0]), lambda n: ((1, n),)),
+    "compared": (lambda x: jnp.where(jnp.arange(x.shape[1]) < x.shape[1] // 2, x, -x), lambda n: ((9, n),)),
+    "windows": (lambda x: tx.lax.reduce_window(x, 0.0, tx.lax.add, (17,), (2,), "SAME"), lambda n: ((n,),)),
+    "sorted": (lambda x: jnp.sort(x), lambda n: ((3, n),)),
+    "cumulative": (lambda x: jnp.cumsum(x, 1), lambda n: ((3, n),)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_do_not_depend_on_the_sizes_met_before(name: str, generator: np.random.Generator) -> None:
+    function, shapes = PROGRAMS[name]
+    for size in (64, 96, 100, 17, 33, 512, 1030, 700):
+        arguments = [generator.standard_normal(shape, np.float32) for shape in shapes(size)]
+        lowered = tx.jit(function).lower(*arguments)
+        expected = compile_module(lowered.module, "interpreter")(arguments)[0]
+        np.testing.assert_allclose(lowered.compile()(*arguments).numpy(), expected, rtol=2e-5, atol=2e-5)
+
+
+def rows(count: int, scale: float, divisor: int = 16) -> Kernel:
+    b = Builder("rows")
+    source, target = b.argument("f32"), b.argument("f32", True)
+    with b.loop(b.kernel.first, b.kernel.last) as (i, _), b.loop(0, count) as (j, _):
+        place = b.index("add", b.index("multiply", i, count), j)
+        value = b.compute("multiply", "f32", b.load(source, b.index("divide", place, divisor)), Literal("f32", scale))
+        b.store(target, place, value)
+    return b.kernel
+
+
+def test_what_costs_nothing_comes_from_the_table() -> None:
+    kernel, words = numbers.general(rows(1000, 1 / 64))
+    assert [value.type for value in kernel.numbers] == ["s64", "f32"]  # the end of the loop and the float
+    assert words == [1000, int(np.float32(1 / 64).view(np.int32))]
+    again, others = numbers.general(rows(2000, 1 / 100))
+    assert len(others) == 2
+    assert canonical(again) != canonical(kernel)  # the stride is known
+    assert "n1" in print_python(kernel)
+
+
+def test_numbers_that_vary_are_known_no_longer() -> None:
+    texts = [canonical(numbers.general(rows(count, 0.5))[0]) for count in (100, 101, 102, 103, 100, 104)]
+    assert len(set(texts[:2])) == 2
+    assert len(set(texts[2:])) == 1
+
+
+def test_numbers_that_are_no_sizes_stay() -> None:
+    assert numbers.general(rows(4, 0.37))[1] == []
+
+
+def test_what_runs_once_knows_nothing() -> None:
+    assert len(numbers.general(rows(100, 0.5), once=True)[1]) == 3
+
+
+def test_another_value_of_a_closed_number_is_another_kernel() -> None:
+    """The key tells known numbers apart: code for 100 columns must not run for 101."""
+    first, second = (numbers.general(rows(count, 0.5)) for count in (100, 101))
+    assert canonical(first[0]) != canonical(second[0])
+    assert first[1] == second[1] == []
