@@ -1,25 +1,22 @@
 """A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and
 compiled."""
 
+import importlib
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
 from tinyxla import (
     ad_checkpoint,
     checkpoint_policies,
     core,
     custom_batching,
     custom_derivatives,
-    debug,
     dtypes,
     errors,
-    experimental,
-    ffi,
     flatten_util,
     lax,
-    modules,
-    nn,
     numpy,
     ops,
-    random,
-    scipy,
     segments,
     stages,
     tree,
@@ -77,14 +74,48 @@ from tinyxla.devices import (
     process_index,
     process_indices,
 )
+from tinyxla.hlo import Module as _Module
 from tinyxla.linearization import linear_transpose, linearize
 from tinyxla.replication import pmap
+from tinyxla.threads import get_num_threads, num_threads, set_num_threads
 from tinyxla.tracing import Array, config
 from tinyxla.tracing.device import Device
 from tinyxla.tracing.promotion import float0
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
+
+if TYPE_CHECKING:
+    from tinyxla import debug, experimental, ffi, modules, nn, profiler, random, scipy
+
+_LATER = frozenset("debug experimental ffi modules nn profiler random scipy".split())
+
+
+def __getattr__(name: str) -> _Any:
+    """What not every program needs is loaded by its first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'tinyxla' has no attribute {name!r}")
+    return importlib.import_module(f"tinyxla.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+def _run_module(module: _Module, arguments: _Any, backend: str | None) -> _Any:
+    from tinyxla.modules import run_module
+
+    return run_module(module, arguments, backend)
+
+
+def _print_module(module: _Module) -> str:
+    from tinyxla.text import print_module
+
+    return print_module(module)
+
+
+_Module.run, _Module.printed = staticmethod(_run_module), staticmethod(_print_module)
+
 
 # `ops` is the package of operations; JAX has this name for reductions over segments, so users find them there too.
 for _name in segments.__all__:
@@ -131,6 +162,7 @@ __all__ = [
     "ffi",
     "flatten_util",
     "float0",
+    "get_num_threads",
     "grad",
     "hessian",
     "io_callback",
@@ -151,6 +183,7 @@ __all__ = [
     "named_call",
     "named_scope",
     "nn",
+    "num_threads",
     "numpy",
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
@@ -160,10 +193,12 @@ __all__ = [
     "process_count",
     "process_index",
     "process_indices",
+    "profiler",
     "pure_callback",
     "random",
     "remat",
     "scipy",
+    "set_num_threads",
     "stages",
     "tree",
     "tree_util",

@@ -45,9 +45,6 @@ def run_module(module: Module, arguments: Sequence[Any], backend: str | None) ->
     return tuples.regrouped(module.entry.root.shape, results)
 
 
-Module.run = staticmethod(run_module)
-
-
 def _dense(x: ConcreteArray) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(x.numpy()).reshape(x.shape)
 

@@ -15,15 +15,17 @@ from tinyxla.numpy.arguments import (
     broadcast_shapes,
     broadcast_to_shape,
     cast,
+    eager,
     promoted,
     python_dtype,
+    value_of,
 )
 from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, ConcreteArray
 
 Ints = tuple[int, ...]
 
@@ -83,6 +85,9 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     j = y.ndim - (2 if y.ndim > 1 else 1)
     _fit("matmul", x, x.ndim - 1, y, j)
     left, right = x.shape[:-2], y.shape[:-2]
+    if not (left or right or preferred_element_type) and eager(x, y) and contraction.accumulator(x.dtype) == x.dtype:
+        with np.errstate(all="ignore"):
+            return ConcreteArray(np.matmul(value_of(x), value_of(y)), weak)
     if not right:
         return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
     if not left:

@@ -229,6 +229,19 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any) -> Array:
     return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)
 
 
+def read_along(x: Any, places: Any, axis: int, mode: str, fill_value: Any) -> Array:
+    """The elements at places along one axis, line by line: sizes along the other axes are equal."""
+    size = x.shape[axis]
+    wide = size > np.iinfo(np.int32).max or places.dtype.itemsize == 8
+    found = _wrapped(cast(places, np.dtype(np.int64 if wide else np.int32), False), size, mode)
+    taken = indexing_ops.take_along(x, found, axis)
+    if mode == "fill":
+        inside = ops.and_(ops.ge(found, like(0, found)), ops.lt(found, like(size, found)))
+        fill = operand(_fill_value(x.dtype) if fill_value is None else fill_value, "indexing")
+        taken = ops.select(inside, taken, broadcast_to_shape("indexing", cast(fill, x.dtype), taken.shape))
+    return taken.with_weak_type(x.weak_type)
+
+
 def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
     """With integers outside their axes as arrays, for which the mode says what happens."""
     found: list[Entry] = []

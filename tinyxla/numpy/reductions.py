@@ -53,6 +53,16 @@ def _kept(result: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Arr
     return movement.reshape_to(result, tuple(1 if d in axes else n for d, n in enumerate(x.shape)))
 
 
+_REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": reduction.reduce_sum,
+    "multiply": reduction.reduce_prod,
+    "maximum": reduction.reduce_max,
+    "minimum": reduction.reduce_min,
+    "and": reduction.reduce_and,
+    "or": reduction.reduce_or,
+}
+
+
 def _fold(
     what: str,
     op: str,
@@ -66,22 +76,10 @@ def _fold(
     """A reduction with one of the monoids, with what all have in common."""
     axes = canonical_axes(what, axis, x.ndim)
     masked = _masked(what, x, where, identity)
-    reducers: dict[str, Callable[[Any, Any], Any]] = {
-        "add": reduction.reduce_sum,
-        "multiply": reduction.reduce_prod,
-        "maximum": reduction.reduce_max,
-        "minimum": reduction.reduce_min,
-        "and": reduction.reduce_and,
-        "or": reduction.reduce_or,
-    }
     if axes and eager(masked):
-        start = np.asarray(reduction.identity_element(op, x.dtype)).astype(x.dtype)
-        computation = reduction.scalar_computation(op, x.dtype)
-        with np.errstate(all="ignore"):
-            found = reduction.reduce.evaluate(value_of(masked), start, dimensions=axes, to_apply=computation)
-        result = ConcreteArray(found)
+        result = ConcreteArray(reduction.folded(op, value_of(masked), axes))
     else:
-        result = reducers[op](masked, axes)
+        result = _REDUCERS[op](masked, axes)
     if initial is not None:
         start = cast(operand(initial, what), x.dtype)
         combine = {"add": ops.add, "multiply": ops.mul, "maximum": ops.max_, "minimum": ops.min_}[op]
@@ -92,6 +90,8 @@ def _fold(
 def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of a sum: booleans and integers narrower than the default count in the default integer."""
     kind = element_type(dtype)
+    if kind.is_inexact:
+        return dtype
     if kind.kind == "pred":
         return default_int()
     if kind.is_integer and kind.bits < 8 * default_int().itemsize:
@@ -310,7 +310,8 @@ def var(
     count = _count("var", x, axes, keepdims, where)
     taken = ddof if correction is None else correction
     total = sum(squares, axes, keepdims=keepdims, where=where)
-    result = arith.true_divide(total, arith.subtract(count, taken))
+    left = count - taken if isinstance(count, int) else arith.subtract(count, taken)
+    result = arith.true_divide(total, left)
     return cast(result, np.dtype(element_type(wanted).dtype.type(0).real.dtype), False)
 
 

@@ -21,7 +21,7 @@ from tinyxla.numpy.arguments import (
     promoted,
     value_of,
 )
-from tinyxla.numpy.indexing import Update, check_mode, read
+from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.places import nonzero
 from tinyxla.shapes import element_type
@@ -74,6 +74,9 @@ def take_along_axis(
     found = check_mode("take_along_axis", mode)
     if found is None and type(chosen) is not ConcreteArray:
         found = "fill"
+    lines = [(m, n) for d, (m, n) in enumerate(zip(x.shape, chosen.shape, strict=True)) if d != along]
+    if found is not None and x.size and all(m == n for m, n in lines) and element_type(chosen.dtype).is_integer:
+        return read_along(x, chosen, along, found, fill_value)
     return read(x, along_index(x, chosen, along), found, fill_value)
 
 

@@ -248,7 +248,7 @@ div = binary(
     integers.in_bytes(lambda x, y: _divide(x, y)),
     NUMBER,
     lambda g, ans, x, y: chain_div(g, y),
-    lambda g, ans, x, y: neg(chain_mul(g, div(ans, y))),
+    lambda g, ans, x, y: neg(chain_mul(chain_div(g, y), ans)),  # the quotient is that of the other operand
 )
 
 

@@ -117,6 +117,24 @@ def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) 
     return ufunc.reduce(arrays[0], axis=dimensions, dtype=arrays[0].dtype, initial=initial[0][()])
 
 
+def folded(op: str, x: Array, dimensions: Ints) -> Any:
+    """An array reduced by a monoid."""
+    ufunc, start = _folding(op, x.dtype)
+    with np.errstate(all="ignore"):
+        if ufunc is None:
+            return _fold_arrays([x], [start], dimensions, scalar_computation(op, x.dtype))
+        return ufunc.reduce(x, axis=dimensions, dtype=x.dtype, initial=start[()])
+
+
+@cache
+def _folding(op: str, dtype: Any) -> tuple[np.ufunc | None, Array]:
+    """What a monoid is in NumPy, if it is something there, and its neutral element."""
+    start = np.asarray(identity_element(op, dtype)).astype(dtype)
+    return None if dtype.kind == "b" and op in ("add", "multiply") else ufunc_of(
+        scalar_computation(op, dtype), dtype
+    ), start
+
+
 def _fold_arrays(arrays: list[Array], initial: list[Array], dimensions: Ints, to_apply: Computation) -> Any:
     """Neighbours are combined, level by level; so only about log n steps are taken in Python."""
     kept = [d for d in range(arrays[0].ndim) if d not in dimensions]
