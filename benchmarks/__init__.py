@@ -1,1 +1,5 @@
-"""Measures tinyxla next to JAX and NumPy: `python -m benchmarks`."""
+"""Measures tinyxla next to JAX, NumPy and PyTorch: `python -m benchmarks`."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]

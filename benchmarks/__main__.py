@@ -1,8 +1,9 @@
-"""Measure tinyxla next to JAX and NumPy in one process and write the table to `docs/benchmarks.md`.
+"""Measure tinyxla next to JAX, NumPy and PyTorch, and write tables and a chart to `docs/benchmarks.md`.
 
-python -m benchmarks                        # everything; a few minutes
-python -m benchmarks --only dispatch eager  # the workloads with these words in their names
-python -m benchmarks --quick                # few samples: to see that it runs, not to compare
+python -m benchmarks                           # everything; about a quarter of an hour
+python -m benchmarks --group Latency Windows   # these groups (or the first words of their names)
+python -m benchmarks --only dispatch eager     # the workloads with these words in their names
+python -m benchmarks --quick                   # few samples: to see that it runs, not to compare
 """
 
 from __future__ import annotations
@@ -13,69 +14,146 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.libraries import Library
-from benchmarks.measure import QUICK, THOROUGH, Effort, Timing, compare_calls, compare_once
-from benchmarks.report import Row, document, row_line, summary
-from benchmarks.workloads import ROOT, WORKLOADS, Calls, Once
+from benchmarks import ROOT
+from benchmarks.behind import WHY
+from benchmarks.chart import draw
+from benchmarks.first_calls import compare_first_calls
+from benchmarks.groups import GROUPS
+from benchmarks.libraries import NUMPY, TORCH, Library
+from benchmarks.machine import TRANSCENDENTAL, Machine, measure_machine
+from benchmarks.measure import ONCE, QUICK, THOROUGH, Call, Effort, Timing, compare_calls, compare_once
+from benchmarks.memory import measure_memory
+from benchmarks.report import Row, document, row_line, summary_table
+from benchmarks.workload import Calls, Once, Workload, moved_bytes
+
+Chosen = list[tuple[str, Workload | Calls | Once]]
 
 
-def measure(workload: Calls | Once, libraries: Sequence[Library], effort: Effort) -> Row:
+def measure(
+    group: str, workload: Workload | Calls | Once, libraries: Sequence[Library], machine: Machine, quick: bool = False
+) -> Row:
     """Measure one workload in all libraries that can run it."""
-    able = [library for library in libraries if library.transforms or not workload.transforms]
+    able = [library for library in libraries if workload.runs_in(library)]
+    names = [library.name for library in able]
+    effort, once = (QUICK, QUICK) if quick else (THOROUGH, ONCE)
     if isinstance(workload, Once):
-        timings = compare_once([partial(workload.sample, library) for library in able], effort)
-    else:
-        timings = _compare_workload(workload, able, effort)
-    by_library: dict[str, Timing] = dict(zip((library.name for library in able), timings, strict=True))
-    return Row(workload.name, by_library)
+        samples = compare_once([partial(workload.sample, library) for library in able], once)
+        return Row(group, workload.name, dict(zip(names, map(Timing.of, samples), strict=True)))
+    if isinstance(workload, Calls):
+        timings = _steady(workload, able, [workload.build(library) for library in able], effort)
+        return Row(group, workload.name, dict(zip(names, timings, strict=True)))
+    arguments = {library.name: workload.arguments(library) for library in able}
+    first = compare_first_calls(workload, arguments, able, once)
+    calls = [partial(workload.function(library), *arguments[library.name]) for library in able]
+    timings = _steady(workload, able, calls, effort)
+    return Row(
+        group,
+        workload.name,
+        dict(zip(names, timings, strict=True)),
+        first,
+        limit=_limit(workload, able[0], calls[0], machine),
+    )
 
 
-def _compare_workload(workload: Calls, libraries: Sequence[Library], effort: Effort) -> list[Timing]:
-    calls = [workload.build(library) for library in libraries]
+def _steady(
+    workload: Workload | Calls, libraries: Sequence[Library], calls: Sequence[Call], effort: Effort
+) -> list[Timing]:
     waiters = [library.waiter(call()) for library, call in zip(libraries, calls, strict=True)]
     return compare_calls(list(zip(calls, waiters, strict=True)), effort, workload.wait_each)
 
 
+def _limit(workload: Workload, library: Library, call: partial[object], machine: Machine) -> float:
+    """The seconds that the machine needs at least for a call."""
+    operations, moved = workload.operations, workload.moved
+    if operations is None:
+        cost = library.tx.jit(workload.make(library.tx)).lower(*call.args).cost_analysis()
+        operations = cost["flops"] + TRANSCENDENTAL * cost["transcendentals"]
+    if moved is None:
+        moved = moved_bytes(library, (call.args, call()))
+    return machine.limit(operations, moved)
+
+
+def _with_memory(rows: Sequence[Row], chosen: Chosen, libraries: Sequence[Library]) -> list[Row]:
+    """The rows with the memory that they take; printed, since it takes minutes."""
+    names = [library.name for library in libraries if library.name not in (NUMPY, TORCH)]
+    compiled = [workload.name for _, workload in chosen if isinstance(workload, Workload)]
+    print(f"memory of {len(compiled)} workloads, each in processes of its own", flush=True)
+    pairs = [(name, workload) for workload in compiled for name in names]
+    found = dict(zip(pairs, measure_memory(pairs), strict=True))
+    return [
+        replace(row, memory={name: m for name in names if (m := found.get((name, row.name))) is not None})
+        for row in rows
+    ]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tinyxla next to JAX and NumPy.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure tinyxla next to JAX, NumPy and PyTorch."
+    )
     parser.add_argument("--only", nargs="+", metavar="WORD", help="workloads with one of these words in their names")
+    parser.add_argument("--group", nargs="+", metavar="NAME", help=f"groups: {', '.join(GROUPS)}, or how they begin")
     parser.add_argument("--quick", action="store_true", help="few samples: to see that it runs, not to compare")
-    parser.add_argument("--output", type=Path, help="the table (default: docs/benchmarks.md for a full run, else none)")
+    parser.add_argument(
+        "--output", type=Path, help="the document (default: docs/benchmarks.md for a full run, else none)"
+    )
+    parser.add_argument(
+        "--memory",
+        action=argparse.BooleanOptionalAction,
+        help="measure memory too (default: where a document is written)",
+    )
     parser.add_argument(
         "--libraries",
         nargs="+",
-        default=["tinyxla", "jax", "numpy"],
+        default=["tinyxla", "jax", "numpy", "torch"],
         metavar="NAME",
-        help="the contestants; the others are compared with the first (default: tinyxla jax numpy)",
+        help="the contestants, tinyxla first (default: tinyxla jax numpy torch)",
     )
     arguments = parser.parse_args()
 
-    chosen = [w for w in WORKLOADS if not arguments.only or any(word in w.name for word in arguments.only)]
+    chosen = _chosen(arguments.group, arguments.only)
     if not chosen:
-        names = "\n  ".join(workload.name for workload in WORKLOADS)
-        parser.error(f"no workload has {' or '.join(arguments.only)} in its name; there are\n  {names}")
+        names = "\n  ".join(workload.name for group in GROUPS.values() for workload in group)
+        parser.error(f"no workload has such a name; there are\n  {names}")
     output = arguments.output
-    if output is None and not arguments.only and not arguments.quick:
+    if output is None and not (arguments.only or arguments.group or arguments.quick):
         output = ROOT / "docs" / "benchmarks.md"
 
     with tempfile.TemporaryDirectory() as scratch:
         # Read at import by the libraries: same machine, same precision, and no code compiled by an earlier run.
         os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0", "TINYXLA_CACHE_DIR": f"{scratch}/kernels"}
-        libraries = [Library.load(name) for name in arguments.libraries]
+        libraries = Library.load_all(arguments.libraries)
+        machine = measure_machine(0.05 if arguments.quick else 1.0)
         rows: list[Row] = []
-        for workload in chosen:
-            rows.append(measure(workload, libraries, QUICK if arguments.quick else THOROUGH))
-            print(row_line(rows[-1], arguments.libraries), flush=True)
+        for group, workload in chosen:
+            if any(workload.runs_in(library) for library in libraries):
+                rows.append(measure(group, workload, libraries, machine, arguments.quick))
+                print(row_line(rows[-1], arguments.libraries), flush=True)
+        if output is not None if arguments.memory is None else arguments.memory:
+            rows = _with_memory(rows, chosen, libraries)
 
-    print("\n".join(summary(rows, arguments.libraries)))
+    print(summary_table(rows))
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
-        output.write_text(document(rows, libraries, command), encoding="utf-8")
-        print(f"table: {output}")
+        chart = output.with_suffix(".svg")
+        chart.write_text(draw(rows), encoding="utf-8")
+        output.write_text(document(rows, libraries, machine, command, chart.name, WHY), encoding="utf-8")
+        print(f"document: {output}")
+
+
+def _chosen(groups: Sequence[str] | None, words: Sequence[str] | None) -> Chosen:
+    """The workloads of groups whose names begin so, and with one of the words in their own; with their groups."""
+    return [
+        (group, workload)
+        for group, workloads in GROUPS.items()
+        if not groups or any(group.lower().startswith(name.lower()) for name in groups)
+        for workload in workloads
+        if not words or any(word in workload.name for word in words)
+    ]
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ import numpy as np
 import scipy.special
 
 import tinyxla
-from benchmarks.report import processor
-from benchmarks.workloads import ROOT
+from benchmarks import ROOT
+from benchmarks.machine import processor
 from tinyxla import lax
 from tinyxla.ops.accuracy import FUNCTIONS as PROMISED
 from tinyxla.ops.accuracy import ResultAccuracy, largest_error, working_type

@@ -16,7 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-PAUSE = 0.1  # seconds; OpenBLAS's workers spin longest, some 2**26 clock ticks
+PAUSE = 0.03  # seconds; OpenBLAS's workers spin longest, some 2**26 clock ticks
+
+Call = Callable[[], object]
+Wait = Callable[[object], object]
+Sampler = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,9 @@ class Effort:
         return min(self.most, max(self.least, int(self.budget / seconds_per_sample)))
 
 
-THOROUGH = Effort(sample=5e-3, budget=2.0, least=9, most=51)
-QUICK = Effort(sample=5e-4, budget=0.2, least=3, most=5)
+THOROUGH = Effort(sample=5e-3, budget=0.3, least=7, most=25)
+QUICK = Effort(sample=5e-4, budget=0.1, least=2, most=3)
+ONCE = Effort(sample=0.0, budget=0.3, least=2, most=5)  # for what happens once per sample
 
 
 @dataclass(frozen=True)
@@ -47,21 +52,21 @@ class Timing:
     @staticmethod
     def of(samples: Sequence[float]) -> Timing:
         median = statistics.median(samples)
-        lower, _, upper = statistics.quantiles(samples, n=4, method="inclusive")
+        lower, _, upper = statistics.quantiles([*samples, median], n=4, method="inclusive")
         return Timing(median, (upper - lower) / median)
 
 
-def take_turns(samplers: Sequence[Callable[[], float]], rounds: int) -> list[Timing]:
-    """Call each sampler once per round, starting one place further in each round, and summarise what they return."""
+def take_turns(samplers: Sequence[Sampler], rounds: int) -> list[list[float]]:
+    """Call each sampler once per round, starting one place further in each round, and return what they return."""
     samples: list[list[float]] = [[] for _ in samplers]
     for number in range(rounds):
         for turn in range(len(samplers)):
             contestant = (number + turn) % len(samplers)
             samples[contestant].append(samplers[contestant]())
-    return [Timing.of(values) for values in samples]
+    return samples
 
 
-def time_calls(call: Callable[[], object], wait: Callable[[object], object], count: int, wait_each: bool) -> float:
+def time_calls(call: Call, wait: Wait, count: int, wait_each: bool) -> float:
     """Return the seconds per call over `count` calls.
 
     Each result stays alive until the next one replaces it, as in a training loop. With `wait_each` every result is
@@ -81,9 +86,9 @@ def time_calls(call: Callable[[], object], wait: Callable[[object], object], cou
     return (time.perf_counter() - start) / count
 
 
-def calls_per_sample(call: Callable[[], object], wait: Callable[[object], object], effort: Effort) -> int:
+def calls_per_sample(call: Call, wait: Wait, effort: Effort) -> int:
     """Warm the call up and return how many of it make a sample of the demanded duration."""
-    for _ in range(3):
+    for _ in range(2):
         wait(call())
     count = 1
     for _ in range(2):  # a first estimate from one call is coarse
@@ -91,31 +96,30 @@ def calls_per_sample(call: Callable[[], object], wait: Callable[[object], object
     return count
 
 
-def compare_calls(
-    calls: Sequence[tuple[Callable[[], object], Callable[[object], object]]], effort: Effort, wait_each: bool
-) -> list[Timing]:
+def compare_calls(calls: Sequence[tuple[Call, Wait]], effort: Effort, wait_each: bool) -> list[Timing]:
     """Time warm calls, each given with the function that waits for its result."""
-    samplers: list[Callable[[], float]] = []
+    samplers: list[Sampler] = []
     longest = 0.0
     for call, wait in calls:
         count = calls_per_sample(call, wait, effort)
-        samplers.append(partial(paused, call, wait, count, wait_each))
+        samplers.append(partial(_paused, call, wait, count, wait_each))
         longest = max(longest, PAUSE + (count + 1) * time_calls(call, wait, count, wait_each))
     gc.collect()
     gc.disable()
     try:
-        return take_turns(samplers, effort.rounds(longest))
+        return [Timing.of(samples) for samples in take_turns(samplers, effort.rounds(longest))]
     finally:
         gc.enable()
 
 
-def paused(call: Callable[[], object], wait: Callable[[object], object], count: int, wait_each: bool) -> float:
+def _paused(call: Call, wait: Wait, count: int, wait_each: bool) -> float:
     """Take one sample after the pause."""
     time.sleep(PAUSE)
     return time_calls(call, wait, count, wait_each)
 
 
-def compare_once(samplers: Sequence[Callable[[], float]], effort: Effort) -> list[Timing]:
+def compare_once(samplers: Sequence[Sampler], effort: Effort = ONCE) -> list[list[float]]:
     """Time what can only happen once per sample, such as a compilation; the samplers time themselves."""
-    longest = max(sampler() for sampler in samplers)
-    return take_turns(samplers, effort.rounds(longest))
+    first = [sampler() for sampler in samplers]
+    more = take_turns(samplers, effort.rounds(max(*first, 1e-9)) - 1)
+    return [[one, *others] for one, others in zip(first, more, strict=True)]

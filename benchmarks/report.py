@@ -7,125 +7,307 @@ import importlib.metadata
 import os
 import platform
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from benchmarks.first_calls import DISK
 from benchmarks.libraries import Library
+from benchmarks.machine import TRANSCENDENTAL, Machine, processor
 from benchmarks.measure import Timing
+from benchmarks.memory import Memory
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_NAMES = {"jax": "JAX", "numpy": "NumPy"}
+_TITLES = {"jax": "JAX", "numpy": "NumPy", "torch": "PyTorch"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One workload: its timings by the names of the libraries that ran it."""
+    """One workload: by the names of the libraries its timings, the seconds of its first calls and its memory; and the
+    seconds that the machine needs at least."""
 
-    workload: str
+    group: str
+    name: str
     timings: dict[str, Timing]
+    first: dict[str, float] = field(default_factory=dict[str, float])
+    memory: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    limit: float | None = None
 
-    def ratio(self, other: str, reference: str) -> float | None:
-        """Return how many times longer the other library takes than the reference, if both ran."""
-        if other not in self.timings or reference not in self.timings:
+    @property
+    def other(self) -> str | None:
+        """The faster one of NumPy and PyTorch, if any of them takes part."""
+        names = [name for name in ("numpy", "torch") if name in self.timings]
+        return min(names, key=lambda name: self.timings[name].median) if names else None
+
+    def ratio(self, other: str | None) -> float | None:
+        """How many times longer another library takes than tinyxla, if both ran."""
+        if other not in self.timings or "tinyxla" not in self.timings:
             return None
-        return self.timings[other].median / self.timings[reference].median
+        return self.timings[other].median / self.timings["tinyxla"].median
+
+    def distance(self, library: str) -> float | None:
+        """How many times longer a library takes than the machine must."""
+        if self.limit is None or library not in self.timings:
+            return None
+        return self.timings[library].median / self.limit
+
+    def first_ratio(self, kind: str = "tinyxla") -> float | None:
+        """The time of tinyxla's first call, or of one with the code on disk, relative to that of JAX."""
+        return self.first[kind] / self.first["jax"] if {kind, "jax"} <= set(self.first) else None
+
+    def memory_ratio(self) -> float | None:
+        """The memory of tinyxla's calls relative to that of JAX's."""
+        if not {"tinyxla", "jax"} <= set(self.memory):
+            return None
+        return self.memory["tinyxla"].calls / max(1, self.memory["jax"].calls)
 
 
-def duration(seconds: float) -> str:
+# Cells.
+
+
+def duration(seconds: float | None) -> str:
     """Return the seconds with three significant digits and a unit."""
+    if seconds is None:
+        return ""
     scale, unit = next(((s, u) for s, u in _UNITS if seconds >= s), _UNITS[-1])
-    value = seconds / scale
-    decimals = max(0, 2 - len(str(int(value))) + 1)
-    return f"{value:.{decimals}f} {unit}"
+    return f"{_digits(seconds / scale)} {unit}"
 
 
-def _cell(timing: Timing | None) -> str:
+def _digits(value: float) -> str:
+    return f"{value:.{max(0, 3 - len(str(int(value))))}f}"
+
+
+def _timing(timing: Timing | None) -> str:
     return "" if timing is None else f"{duration(timing.median)} ±{timing.spread:.0%}"
 
 
-def _ratio_cell(ratio: float | None) -> str:
+def _ratio(ratio: float | None) -> str:
     if ratio is None:
         return ""
-    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}"
+
+
+def _megabytes(memory: int) -> str:
+    return _digits(memory / 1e6)
+
+
+def title(name: str) -> str:
+    """A library's name as it is written."""
+    return _TITLES.get(name, name)
 
 
 def row_line(row: Row, libraries: Sequence[str]) -> str:
     """Return the row for the screen."""
-    reference, *others = libraries
-    cells = [f"{row.workload:<45}", f"{reference} {_cell(row.timings.get(reference)):<16}"]
-    for other in others:
-        cells.append(f"{other} {_cell(row.timings.get(other)):<16} {_ratio_cell(row.ratio(other, reference)):>7}")
+    cells = [f"{row.name:<48}"]
+    for name in libraries:
+        ratio = "" if name == "tinyxla" else f" {_ratio(row.ratio(name)):>5}"
+        if name in row.timings:
+            cells.append(f"{title(name)} {duration(row.timings[name].median)}{ratio}")
+    if row.limit is not None:
+        cells.append(f"limit x{_ratio(row.distance('tinyxla'))}")
+    if row.first:
+        shown = [f"{title(name)} {duration(seconds)}" for name, seconds in row.first.items()]
+        cells.append(f"first call {', '.join(shown)}")
     return "  ".join(cells)
 
 
-def summary(rows: Sequence[Row], libraries: Sequence[str]) -> list[str]:
-    """Return a sentence for each library but the first: in how many workloads it takes longer, and the mean ratio."""
-    reference, *others = libraries
-    sentences: list[str] = []
-    for other in others:
-        ratios = [ratio for row in rows if (ratio := row.ratio(other, reference)) is not None]
-        if not ratios:
-            continue
-        longer = sum(ratio > 1 for ratio in ratios)
-        mean = statistics.geometric_mean(ratios)
-        sentences.append(
-            f"{_title(other)} takes longer than {_title(reference)} in {longer} of {len(ratios)} workloads; "
-            f"the geometric mean of the ratios is {mean:.2f}."
-        )
-    return sentences
+# Tables.
 
 
-def document(rows: Sequence[Row], libraries: Sequence[Library], command: str) -> str:
-    """Return the Markdown document: how it was measured, on what, and the table."""
-    names = [library.name for library in libraries]
-    reference, *others = names
-    head = ["workload", _title(reference)]
-    for other in others:
-        head += [_title(other), f"{_title(other)} / {_title(reference)}"]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def steady_table(rows: Sequence[Row]) -> str:
+    """How long warm calls take, next to the peers and to the machine's limit."""
+    head = ["workload", "tinyxla", "JAX", "JAX / tinyxla", "best of NumPy, PyTorch", "it / tinyxla"]
+    head += ["limit", "tinyxla / limit", "JAX / limit"]
+    return _table(
+        head,
+        (
+            [
+                row.name,
+                _timing(row.timings.get("tinyxla")),
+                _timing(row.timings.get("jax")),
+                _ratio(row.ratio("jax")),
+                f"{title(row.other)} {duration(row.timings[row.other].median)}" if row.other else "",
+                _ratio(row.ratio(row.other)),
+                duration(row.limit),
+                _ratio(row.distance("tinyxla")),
+                _ratio(row.distance("jax")),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def first_table(rows: Sequence[Row]) -> str:
+    """First calls and memory; nothing if there are no such measurements."""
+    rows = [row for row in rows if row.first or row.memory]
+    if not rows:
+        return ""
+    head = ["workload", "first call: tinyxla", "JAX", "tinyxla / JAX", "code on disk", "it / JAX"]
+    head += ["MB of calls: tinyxla", "JAX", "tinyxla / JAX", "MB of the process: tinyxla", "JAX"]
+    return _table(
+        head,
+        (
+            [
+                row.name,
+                duration(row.first.get("tinyxla")),
+                duration(row.first.get("jax")),
+                _ratio(row.first_ratio()),
+                duration(row.first.get(DISK)),
+                _ratio(row.first_ratio(DISK)),
+                *[_megabytes(m.calls) if (m := row.memory.get(name)) else "" for name in ("tinyxla", "jax")],
+                _ratio(row.memory_ratio()),
+                *[_megabytes(m.process) if (m := row.memory.get(name)) else "" for name in ("tinyxla", "jax")],
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _mean(ratios: Iterable[float | None]) -> str:
+    known = [max(ratio, 1e-9) for ratio in ratios if ratio is not None]
+    return _ratio(statistics.geometric_mean(known)) if known else ""
+
+
+def summary_table(rows: Sequence[Row]) -> str:
+    """Geometric means for each group and for all rows."""
+    head = ["group", "rows", "JAX / tinyxla", "ahead of JAX", "best of NumPy, PyTorch / tinyxla", "tinyxla / limit"]
+    head += ["JAX / limit", "first call: tinyxla / JAX", "from disk / JAX", "memory: tinyxla / JAX"]
+
+    def cells(name: str, rows: Sequence[Row]) -> list[str]:
+        ratios = [ratio for row in rows if (ratio := row.ratio("jax")) is not None]
+        return [
+            name,
+            str(len(rows)),
+            _mean(ratios),
+            f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}",
+            _mean(row.ratio(row.other) for row in rows),
+            _mean(row.distance("tinyxla") for row in rows),
+            _mean(row.distance("jax") for row in rows),
+            _mean(row.first_ratio() for row in rows),
+            _mean(row.first_ratio(DISK) for row in rows),
+            _mean(row.memory_ratio() for row in rows),
+        ]
+
+    return _table(head, [*(cells(*group) for group in by_group(rows)), cells("all", rows)])
+
+
+def by_group(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The groups in order, with their rows."""
+    names = dict.fromkeys(row.group for row in rows)
+    return [(name, [row for row in rows if row.group == name]) for name in names]
+
+
+def behind(rows: Sequence[Row], why: dict[str, str]) -> str:
+    """The rows that miss a goal: how they miss it, and why as far as that is known."""
+    lines: list[str] = []
     for row in rows:
-        cells = [row.workload, _cell(row.timings.get(reference))]
-        for other in others:
-            cells += [_cell(row.timings.get(other)), _ratio_cell(row.ratio(other, reference))]
-        lines.append(cells)
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        missed = missed_goals(row)
+        if missed:
+            reason = why.get(row.name, "not looked into yet.")
+            lines.append(f"- **{row.name}** ({row.group}): {'; '.join(missed)}. Why: {reason}")
+    return "\n".join(lines) or "None."
+
+
+def missed_goals(row: Row) -> list[str]:
+    """How a row is behind: slower than JAX, or than the best of NumPy and PyTorch by more than a quarter, slower than
+    JAX by more than twice in its first call, or larger."""
+    missed: list[str] = []
+    ratio, other, first, memory = row.ratio("jax"), row.ratio(row.other), row.first_ratio(), row.memory_ratio()
+    if ratio is not None and ratio < 1:
+        missed.append(f"takes {_ratio(1 / ratio)} times as long as JAX")
+    if other is not None and other < 0.8 and row.other:
+        missed.append(f"takes {_ratio(1 / other)} times as long as {title(row.other)}")
+    if first is not None and first > 2:
+        missed.append(f"its first call takes {_ratio(first)} times as long as JAX's")
+    if memory is not None and memory > 1.05:
+        missed.append(f"needs {_ratio(memory)} times JAX's memory")
+    return missed
+
+
+# The document.
+
+
+def document(
+    rows: Sequence[Row],
+    libraries: Sequence[Library],
+    machine: Machine,
+    command: str,
+    chart: str,
+    why: dict[str, str],
+) -> str:
+    """Return the Markdown document: how it was measured, on what, the summary, what is behind, and the tables."""
+    sections = "\n\n".join(
+        f"## {name}\n\n{steady_table(group)}" + (f"\n\n{first}" if (first := first_table(group)) else "")
+        for name, group in by_group(rows)
+    )
     return f"""# Benchmarks
 
 Written by `{command}` on {datetime.date.today().isoformat()}.
-A ratio above 1 means that {_title(reference)} is faster.
+
+![How many times longer JAX takes than tinyxla, for each workload]({chart})
+
+{summary_table(rows)}
+
+A figure of a group is the geometric mean of its rows.
+
+## What is measured
 
 - Machine: {processor()}, {len(os.sched_getaffinity(0))} cores; {platform.platform(terse=True)}.
 - Versions: {_versions(libraries)}.
 - All libraries run in one process and take turns in a rotating order, on the same 32-bit inputs, with their default
   numbers of threads. A figure is the median of the samples; the spread after ± is the distance between their quartiles
   relative to it. Results are waited for after every call, except in the rows on dispatch and eager operations, which
-  measure how fast calls follow each other.
-- "Compile" is the first call of a new function in a running process, and finds nothing in tinyxla's caches; JAX keeps
-  what it knows of its own helpers. The last three rows are fresh processes.
-- {"  ".join(summary(rows, names))}
+  measure how fast calls follow each other. A ratio "A / B" is A's time divided by B's.
+- The first call is that of a new function in a process that has compiled others: it is traced, compiled and run, when
+  all that the library keeps in memory has been cleared. "Code on disk" is the same when tinyxla finds the object code
+  that another process left. The least of some samples is shown.
+- The memory is measured in a process for each workload and library: by how much the resident memory during three warm
+  calls exceeds that of before the inputs were made, when the library was imported and had run a small matrix product.
+  It counts inputs, results, temporaries and code. The memory of the process is the most it ever needed, for the library
+  and its compiler too.
+- The limit of a row is max(bytes / bandwidth, operations / peak). The bytes are those of the inputs and results, each
+  moved once, unless the workload says otherwise; the bandwidth is that of the level of memory which holds them. The
+  operations are those on floating-point numbers, where a transcendental function counts as {TRANSCENDENTAL}. It is a
+  lower bound that not every computation can come near.
 
-{table}
+{_machine_table(machine)}
+
+The peak is {machine.peak / 1e9:.0f} GFLOP/s, what the BLAS reaches with a large single-precision matrix product on all
+cores.
+
+## Behind
+
+The rows that are slower than JAX, or than the best of NumPy and PyTorch by more than a quarter, whose first call takes
+more than twice as long as JAX's, or that need more memory than JAX.
+
+{behind(rows, why)}
+
+{sections}
 """
 
 
-def _title(name: str) -> str:
-    return _NAMES.get(name, name)
+def _machine_table(machine: Machine) -> str:
+    head = ["level", "MB", "GB/s, one thread", "GB/s, all"]
+    return _table(
+        head,
+        (
+            [
+                level.name,
+                "" if level.size == float("inf") else f"{level.size / 2**20:.0f}",
+                f"{level.one / 1e9:.0f}",
+                f"{level.all / 1e9:.0f}",
+            ]
+            for level in machine.levels
+        ),
+    )
 
 
 def _versions(libraries: Sequence[Library]) -> str:
     versions = {"Python": platform.python_version()}
-    versions |= {_title(library.name): library.version for library in libraries}
-    versions |= {name: importlib.metadata.version(name.lower()) for name in ("Numba", "llvmlite", "SciPy")}
+    versions |= {title(library.name): library.version for library in libraries}
+    versions |= {name: importlib.metadata.version(name.lower()) for name in ("NumPy", "SciPy", "llvmlite")}
     return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def processor() -> str:
-    """Return the processor's model as Linux reports it, or what Python knows elsewhere."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

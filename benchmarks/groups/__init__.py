@@ -1,0 +1,26 @@
+"""The workloads, group by group."""
+
+from benchmarks.groups import (
+    contractions,
+    control_flow,
+    elementwise,
+    indexing,
+    latency,
+    random_numbers,
+    reductions,
+    training,
+    windows,
+)
+from benchmarks.workload import Calls, Once, Workload
+
+GROUPS: dict[str, tuple[Workload | Calls | Once, ...]] = {
+    "Element-wise": elementwise.WORKLOADS,
+    "Reductions": reductions.WORKLOADS,
+    "Contractions": contractions.WORKLOADS,
+    "Windows": windows.WORKLOADS,
+    "Indexing and order": indexing.WORKLOADS,
+    "Control flow": control_flow.WORKLOADS,
+    "Training steps": training.WORKLOADS,
+    "Random numbers": random_numbers.WORKLOADS,
+    "Latency": latency.WORKLOADS,
+}
