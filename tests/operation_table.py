@@ -291,9 +291,9 @@ def how_compiled(op: Op, samples: list[Sample]) -> str:
     """What runs it: loop nests, the BLAS, or NumPy on the host; and whether it is made of others for that."""
     ways: set[str] = set()
     for sample in samples if not op.structural else ():
-        text = compile_module(Module("sample", op_checks.graph_of(op, sample))).as_text()
-        for line in text.splitlines()[1:]:
-            ways.add({"host": "host", "product": "BLAS"}.get(line[4:].strip().split(" ")[0], "kernels"))
+        for step in compile_module(Module("sample", op_checks.graph_of(op, sample))).report().steps:
+            by_blas = step.kind == "product" and not step.over
+            ways.add("host" if step.kind == "host call" else "BLAS" if by_blas else "kernels")
     found = ", ".join(sorted(ways)) or "no code"
     return f"expanded: {found}" if op.expand is not None else found
 

@@ -19,6 +19,7 @@ MODULES = (
     "numpy.fft",
     "nn",
     "nn.initializers",
+    "profiler",
     "random",
     "tree",
     "tree_util",
@@ -50,7 +51,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             "ad allow_f16_reductions api_util enable_checks explain_cache_misses interpreters lib live_arrays "
             "jax2tf_associative_scan_reductions make_user_context monitoring no_execution no_tracing "
-            "softmax_custom_jvp version ds fwd_and_bwd profiler".split(),
+            "softmax_custom_jvp version ds fwd_and_bwd".split(),
             INTERNAL,
         ),
         **dict.fromkeys("Ref empty_ref free_ref freeze new_ref ref".split(), MUTABLE),
@@ -70,6 +71,11 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys("float6_e2m3fn float6_e3m2fn int1 uint1".split(), NO_SUCH_TYPE),
         **dict.fromkeys("ComplexWarning character flexible object_".split(), "names of NumPy's that no array has"),
         **dict.fromkeys("frompyfunc ufunc place i0".split(), NOT_YET),
+    },
+    "profiler": {
+        **dict.fromkeys("ProfileData ProfileEvent ProfileOptions ProfilePlane register_subprocess".split(), INTERNAL),
+        **dict.fromkeys("start_server stop_server".split(), "traces are files that a viewer reads"),
+        **dict.fromkeys("device_memory_profile save_device_memory_profile".split(), "reports list all memory"),
     },
     "nn": dict.fromkeys("get_scaled_dot_general_config scaled_dot_general scaled_matmul".split(), NOT_YET),
     "nn.initializers": dict.fromkeys(["delta_orthogonal", "orthogonal"], NOT_YET),

@@ -135,7 +135,7 @@ def test_random_loops_agree_with_the_interpreter(seed: int) -> None:
     ("name", "broken"),
     [
         ("_make_last", lambda block, homes, copy: True),
-        ("_is_own", lambda home: True),
+        ("_is_own", lambda home, homes: True),
     ],
 )
 def test_planted_errors_in_sharing_are_found(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def _flat(case: tuple[Computation, tuple[Array, ...]]) -> tuple[Any, ...]:
 
 def _copies(compiled: CompiledModule) -> list[str]:
     """The copies in the text of the plan, indented if they stand in a loop."""
-    return [line for line in compiled.as_text().splitlines() if "copy over" in line]
+    return [line for line in compiled.report().text().splitlines() if "copy over" in line]
 
 
 def test_an_update_in_a_loop_is_in_place() -> None:
@@ -177,7 +177,7 @@ def test_an_update_in_a_loop_is_in_place() -> None:
         made = computation(lambda y, attributes=attributes: [while_(jnp.int32(0), y, **attributes)[1] + 1], VECTOR)
         compiled = assert_compiled(made, np.arange(SIZE, dtype=np.float32))
         (copy,) = _copies(compiled)
-        assert "  copy" not in copy, compiled.as_text()  # that is, not inside a loop
+        assert "  copy" not in copy, compiled.report().text()  # that is, not inside a loop
 
 
 def test_what_a_loop_only_hands_on_is_not_copied() -> None:
@@ -241,7 +241,7 @@ def test_a_reduction_takes_in_whatever_its_computation_has() -> None:
         lambda x: [reduction.reduce(x, jnp.asarray(one), dimensions=(1,), to_apply=body)], F32.with_dimensions((7, 1))
     )
     compiled = assert_compiled(made, x)
-    assert "host" not in compiled.as_text()
+    assert "host" not in compiled.report().text()
     (kernel,) = compiled.kernels
     assert "break" in kernel.source
     wanted = [calls.evaluate(body, [one, row[0]]) for row in x]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering, runtime
+from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.compiler import Fusion, HostCall, Product, buffers, fusion, passes, plan, simplification
@@ -25,6 +25,7 @@ from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify
 from tinyxla.ops import calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
+from tinyxla.threads import num_threads
 from tinyxla.tracing.core import trace
 
 Array = np.ndarray[Any, Any]
@@ -72,9 +73,9 @@ def test_compiled_is_interpreted(seed: int) -> None:
     case = graphs.random_case(seed)
     module = compiled(case.computation)
     before = [x.tobytes() for x in case.operands]
-    with runtime.threads(1):
+    with num_threads(1):
         first = module(case.operands)
-    with runtime.threads(2):
+    with num_threads(2):
         second = module(case.operands)
     case.check(first, "first call")
     assert [x.tobytes() for x in first] == [x.tobytes() for x in second]

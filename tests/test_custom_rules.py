@@ -367,7 +367,7 @@ def test_methods() -> None:
 def test_equal_programs_are_compiled_once(monkeypatch: Any) -> None:
     compiled: list[str] = []
     compile_module = compilation.compile_module
-    monkeypatch.setattr(compilation, "compile_module", lambda m: compiled.append(m.name) or compile_module(m))
+    monkeypatch.setattr(compilation, "compile_module", lambda m, **o: compiled.append(m.name) or compile_module(m, **o))
     f = by_vjp(tx)
 
     def run() -> None:

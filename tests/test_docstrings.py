@@ -11,7 +11,9 @@ import pytest
 from tinyxla import lax, random
 
 MODULES = {
+    "tinyxla.cache": {},
     "tinyxla.callbacks": {},
+    "tinyxla.compilation": {},
     "tinyxla.contexts": {},
     "tinyxla.debug": {},
     "tinyxla.devices": {},
@@ -43,6 +45,7 @@ MODULES = {
     "tinyxla.numpy.polynomials": {},
     "tinyxla.numpy.sorting": {},
     "tinyxla.numpy.whole_numbers": {},
+    "tinyxla.profiler": {},
     "tinyxla.random": {},
     "tinyxla.random.distributions": vars(random),
     "tinyxla.random.families": vars(random),
@@ -52,6 +55,7 @@ MODULES = {
     "tinyxla.scipy.special": {},
     "tinyxla.segments": {},
     "tinyxla.text.parser": {},
+    "tinyxla.threads": {},
     "tinyxla.tree": {},
     "tinyxla.tree_util": {},
     "tinyxla.xla": {},

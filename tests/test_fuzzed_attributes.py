@@ -130,12 +130,13 @@ def _operand(value: Any, random: Random) -> Any:
 
 
 def mutated_sample(sample: Sample, random: Random) -> Sample:
-    """One to three changes. Loops keep their operands, lest they run for ever."""
+    """One to three changes. Loops keep their operands, lest they run for ever, and the number of their steps, which is
+    trusted where it is given."""
     operands, attributes = list(sample.operands), dict(sample.attributes)
     for _ in range(random.integers(1, 4)):
         if attributes and (not operands or random.random() < 0.6):
             name = sorted(attributes)[random.integers(len(attributes))]
-            if attributes[name] != () or name in NUMBERS:
+            if (attributes[name] != () or name in NUMBERS) and name != "known_trip_count":
                 attributes[name] = mutated(attributes[name], random)
         elif operands and "body" not in attributes:
             at = int(random.integers(len(operands)))

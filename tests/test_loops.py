@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -672,14 +669,6 @@ def test_unknown_functions_are_refused() -> None:
 # Caches.
 
 CALLS_NOTHING = "declare void @no_such_function()\ndefine void @f() {\n  call void @no_such_function()\n  ret void\n}\n"
-ADD_ONE = "define i64 @add_one(i64 %x) {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
-PROGRAM = """
-from tests.test_loops import chain, native
-before = native.cache_info()
-native.compile_kernel(chain("f32"))
-after = native.cache_info()
-print(after.compilations - before.compilations, after.disk_hits - before.disk_hits)
-"""
 
 
 @pytest.fixture
@@ -695,18 +684,13 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_addresses", {})
 
 
-def counts() -> tuple[int, int, int]:
+def counts() -> tuple[int, int]:
     info = native.cache_info()
-    return info.compilations, info.disk_hits, info.damaged
+    return info.compilations, info.disk_hits
 
 
-def change(before: tuple[int, int, int]) -> tuple[int, ...]:
+def change(before: tuple[int, int]) -> tuple[int, ...]:
     return tuple(now - then for now, then in zip(counts(), before, strict=True))
-
-
-def add_one(x: int) -> int:
-    address = native.compile_llvm(ADD_ONE, ["add_one"])["add_one"]
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(x)
 
 
 def test_equal_kernels_compile_once(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -714,10 +698,10 @@ def test_equal_kernels_compile_once(fresh_cache: Path, monkeypatch: pytest.Monke
     kernel = chain("f32")
     kernel.name = "another_name"
     assert native.compile_kernel(kernel) == native.compile_kernel(chain("f32"))
-    assert change(before) == (1, 0, 0)
+    assert change(before) == (1, 0)
     forget(monkeypatch)
     address = native.compile_kernel(chain("f32"))
-    assert change(before) == (1, 1, 0)
+    assert change(before) == (1, 1)
     x = np.linspace(-1, 1, 50).astype(np.float32)
     output = np.zeros_like(x)
     run_address(address, [x, x, output], 0, 50)
@@ -736,7 +720,7 @@ def test_threads_may_compile_at_once(fresh_cache: Path) -> None:
     before = counts()
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(total, kernels)) == [10.0, 11.0, 12.0, 13.0] * 3
-    assert change(before) == (4, 0, 0)
+    assert change(before) == (4, 0)
 
 
 def test_canonical_text_tells_kernels_apart() -> None:
@@ -744,96 +728,3 @@ def test_canonical_text_tells_kernels_apart() -> None:
     kernels += [reduction("add", "f32", value) for value in (0.0, -0.0, float("nan"))]
     assert len({canonical(kernel) for kernel in kernels}) == len(kernels)
     assert canonical(softmax(4)) == canonical(softmax(4))
-
-
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "other"])
-def test_damaged_entry_is_compiled_again_and_replaced(
-    damage: str, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert add_one(1) == 2
-    (entry,) = fresh_cache.iterdir()
-    good = entry.read_bytes()
-    flipped = bytearray(good)
-    flipped[len(good) // 2] ^= 1
-    entry.write_bytes({"truncated": good[:-9], "flipped": bytes(flipped), "empty": b"", "other": b"x" * 500}[damage])
-    forget(monkeypatch)
-    before = counts()
-    assert add_one(2) == 3
-    assert change(before) == (1, 0, 1)
-    assert entry.read_bytes()[:49] == good[:49]
-    forget(monkeypatch)
-    assert add_one(3) == 4
-    assert change(before) == (1, 1, 1)
-
-
-def test_works_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    obstacle = tmp_path / "file"
-    obstacle.write_text("in the way")
-    for path in (obstacle / "cache", Path("/proc/none/cache")):
-        monkeypatch.setenv("TINYXLA_CACHE_DIR", str(path))
-        forget(monkeypatch)
-        assert native.cache_info().directory is None
-        before = counts()
-        assert add_one(4) == 5
-        assert change(before) == (1, 0, 0)
-
-
-def test_read_only_directory_is_read(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert add_one(1) == 2
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise PermissionError("read-only")
-
-    monkeypatch.setattr(native.tempfile, "mkstemp", refuse)
-    monkeypatch.setattr(native.os, "utime", refuse)
-    forget(monkeypatch)
-    before = counts()
-    assert add_one(1) == 2
-    native.compile_kernel(reduction("add", "f32", 12.5))
-    assert change(before) == (1, 1, 0)
-    assert len(list(fresh_cache.iterdir())) == 1
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_directory_is_private(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert add_one(1) == 2
-    assert fresh_cache.stat().st_mode & 0o777 == 0o700
-    fresh_cache.chmod(0o777)
-    forget(monkeypatch)
-    before = counts()
-    assert add_one(1) == 2
-    assert change(before) == (1, 0, 0)  # what others may have written is not run
-    assert native.cache_info().directory is None
-
-
-def test_old_entries_make_room(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh_cache.mkdir(mode=0o700)
-    for age in range(10):
-        path = fresh_cache / f"{age}.object"
-        path.write_bytes(b"x" * 1000)
-        os.utime(path, (1e9 - age, 1e9 - age))
-    monkeypatch.setenv("TINYXLA_CACHE_BYTES", "6000")
-    monkeypatch.setattr(native, "_writes", 0)
-    add_one(1)
-    left = sorted(path.name for path in fresh_cache.iterdir())
-    assert "0.object" in left
-    assert "9.object" not in left
-    assert sum(path.stat().st_size for path in fresh_cache.iterdir()) <= 4500
-
-
-def test_clear_cache(fresh_cache: Path) -> None:
-    assert add_one(1) == 2
-    native.clear_cache()
-    assert list(fresh_cache.iterdir()) == []
-    before = counts()
-    assert add_one(1) == 2
-    assert change(before) == (1, 0, 0)
-
-
-def test_processes_share_the_cache(fresh_cache: Path) -> None:
-    environment = {**os.environ, "TINYXLA_CACHE_DIR": str(fresh_cache)}
-    root = Path(__file__).parent.parent
-    for expected in ("1 0", "0 1"):
-        command = [sys.executable, "-c", PROGRAM]
-        result = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
-        assert result.stdout.strip() == expected

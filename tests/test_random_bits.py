@@ -95,7 +95,7 @@ def test_bits_are_native() -> None:
 
     key = jnp.asarray(np.array([1, 2], np.uint64), dtype=np.uint64)
     program = tx.jit(mean).lower(key).compile()
-    assert "host call" not in program.as_text()
+    assert "host call" not in program.report().text()
     np.testing.assert_allclose(program(key), mean(key), 1e-5)
 
 

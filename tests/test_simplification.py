@@ -15,7 +15,7 @@ import pytest
 from tinyxla.compiler import passes, simplification
 from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
-from tinyxla.ops import Op, bits, calls, contraction, elementwise, movement, reduction, windows
+from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, reduction, windows
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 
 Array = np.ndarray[Any, Any]
@@ -110,6 +110,45 @@ def _window(*window: WindowDimension) -> Make:
     return make
 
 
+def _power_of_square(exponent: float) -> Make:
+    def make(g: Graph, x: Instruction) -> Instruction:
+        square = g(elementwise.mul, x, x)
+        return g(elementwise.pow_, square, g(movement.broadcast, g.constant(exponent), sizes=(6,), dimensions=()))
+
+    return make
+
+
+def _update(starts: tuple[int, int], is_computed: bool = True) -> Make:
+    """An array with others, in the place of a part of it."""
+
+    def make(g: Graph, x: Instruction, y: Instruction) -> Instruction:
+        part = g(elementwise.sin, y) if is_computed else y
+        return g(indexing.dynamic_update_slice, x, part, *(g.constant(s, np.int32) for s in starts))
+
+    return make
+
+
+def _part_of_filled(is_filled: bool) -> Make:
+    """Times some elements of an array of one number, or of rows."""
+
+    def make(g: Graph, x: Instruction) -> Instruction:
+        source, dimensions = (g.constant(2), ()) if is_filled else (x, (0,))
+        whole = g(movement.broadcast, source, sizes=(6, 6) if not is_filled else (9,), dimensions=dimensions)
+        rank = whole.array_shape.rank
+        limits, strides = ((6,), (1,)) if rank == 1 else ((6, 1), (1, 1))
+        part = g(movement.slice_, whole, start_indices=(0,) * rank, limit_indices=limits, strides=strides)
+        return g(elementwise.mul, x if rank == 1 else g(movement.reshape, x, sizes=(6, 1)), part)
+
+    return make
+
+
+UPDATED = ["sine", "slice", "slice", "concatenate", "slice", "slice", "concatenate"]
+POWERS = [
+    (0.5, ["multiply", "sqrt"]),
+    (1.5, ["multiply", "sqrt", "multiply"]),
+    (-0.5, ["multiply", "sqrt", "broadcast", "divide"]),
+    (-2.5, ["multiply", "sqrt", "multiply", "multiply", "broadcast", "divide"]),
+]
 EQUAL = {"direction": "EQ", "type": "FLOAT"}
 INTEGERS = np.array([0, 3, -7], np.int32)
 COMPLEX = np.array([1 + 2j, 0, -1j], np.complex64)
@@ -129,9 +168,14 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_subtract_zero", _with_scalar(elementwise.sub, 0.0), [SPECIAL], []),
     ("_subtract_zero", _with_scalar(elementwise.sub, 0), [INTEGERS], []),
     ("_negate_twice", _twice((elementwise.neg, {}), (elementwise.neg, {})), [SPECIAL], []),
-    ("_square", _with_scalar(elementwise.pow_, 2), [SPECIAL], ["multiply"]),
-    ("_square", _with_scalar(elementwise.pow_, 1), [SPECIAL], []),
-    ("_square", _with_scalar(elementwise.pow_, 2), [INTEGERS], ["multiply"]),
+    ("_power", _with_scalar(elementwise.pow_, 2), [SPECIAL], ["multiply"]),
+    ("_power", _with_scalar(elementwise.pow_, 1), [SPECIAL], []),
+    ("_power", _with_scalar(elementwise.pow_, 2), [INTEGERS], ["multiply"]),
+    ("_power", _with_scalar(elementwise.pow_, -1), [SPECIAL], ["broadcast", "divide"]),
+    ("_part_of_one_number", _part_of_filled(True), [SPECIAL], ["broadcast", "multiply"]),
+    *(("_power", _power_of_square(exponent), [SPECIAL], left) for exponent, left in POWERS),
+    ("_update_of_most", _update((2, 3)), [_values(20, 30), _values(17, 25)], UPDATED),
+    ("_update_of_most", _update((0, 9)), [_values(20, 30), _values(20, 25)], UPDATED[:2] + UPDATED[-1:]),
     ("_convert_nothing", _unary(elementwise.convert, new_element_type=F32), [SPECIAL], []),
     ("_bitcast", _unary(bits.bitcast_convert, new_element_type=F32), [SPECIAL], []),
     (
@@ -308,8 +352,14 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_subtract_zero", _with_scalar(elementwise.sub, -0.0), [SPECIAL], ["broadcast", "subtract"]),
     ("_subtract_zero", _with_scalar(elementwise.sub, 0, swapped=True), [INTEGERS], ["broadcast", "subtract"]),
     ("_negate_twice", _twice((elementwise.abs_, {}), (elementwise.neg, {})), [SPECIAL], ["abs", "negate"]),
-    ("_square", _with_scalar(elementwise.pow_, 0.5), [SPECIAL], ["broadcast", "power"]),
-    ("_square", _with_scalar(elementwise.pow_, 2, swapped=True), [SPECIAL], ["broadcast", "power"]),
+    ("_power", _with_scalar(elementwise.pow_, 0.5), [SPECIAL], ["broadcast", "power"]),
+    ("_power", _with_scalar(elementwise.pow_, 1.5), [SPECIAL], ["broadcast", "power"]),
+    ("_part_of_one_number", _part_of_filled(False), [SPECIAL], ["broadcast", "slice", "reshape", "multiply"]),
+    ("_power", _with_scalar(elementwise.pow_, 2, swapped=True), [SPECIAL], ["broadcast", "power"]),
+    ("_power", _power_of_square(3.5), [SPECIAL], ["multiply", "broadcast", "power"]),
+    ("_update_of_most", _update((2, 3)), [_values(20, 30), _values(5, 25)], ["sine", "dynamic-update-slice"]),
+    ("_update_of_most", _update((2, 3), False), [_values(20, 30), _values(17, 25)], ["dynamic-update-slice"]),
+    ("_update_of_most", _update((0, 1)), [_values(4, 5), _values(4, 4)], ["sine", "dynamic-update-slice"]),
     ("_convert_nothing", _unary(elementwise.convert, new_element_type=element_type("f64")), [SPECIAL], ["convert"]),
     (
         "_convert_nothing",

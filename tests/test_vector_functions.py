@@ -40,7 +40,7 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: An
         patch.setenv("TINYXLA_CACHE_DIR", str(path / str(vectors)))
         patch.setattr(native, "_object_code", watched)
         if not vectors:
-            patch.setattr(native, "_vector_bytes", lambda: None)
+            patch.setattr(native, "vector_bytes", lambda: None)
         tx.clear_caches()
         result = np.asarray(tx.jit(lambda *xs: function(*xs))(*(tx.numpy.asarray(x, x.dtype) for x in arrays)))
         tx.clear_caches()
