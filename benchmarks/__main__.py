@@ -14,6 +14,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -128,10 +129,11 @@ def main() -> None:
         libraries = Library.load_all(arguments.libraries)
         machine = measure_machine(0.05 if arguments.quick else 1.0)
         rows: list[Row] = []
-        for group, workload in chosen:
-            if any(workload.runs_in(library) for library in libraries):
-                rows.append(measure(group, workload, libraries, machine, arguments.quick))
-                print(row_line(rows[-1], arguments.libraries), flush=True)
+        with suppress(KeyboardInterrupt):  # what was measured is written all the same
+            for group, workload in chosen:
+                if any(workload.runs_in(library) for library in libraries):
+                    rows.append(measure(group, workload, libraries, machine, arguments.quick))
+                    print(row_line(rows[-1], arguments.libraries), flush=True)
         if output is not None if arguments.memory is None else arguments.memory:
             rows = _with_memory(rows, chosen, libraries)
 

@@ -37,9 +37,9 @@ class Effort:
         return min(self.most, max(self.least, int(self.budget / seconds_per_sample)))
 
 
-THOROUGH = Effort(sample=5e-3, budget=0.3, least=7, most=25)
+THOROUGH = Effort(sample=5e-3, budget=0.25, least=7, most=25)
 QUICK = Effort(sample=5e-4, budget=0.1, least=2, most=3)
-ONCE = Effort(sample=0.0, budget=0.3, least=2, most=5)  # for what happens once per sample
+ONCE = Effort(sample=0.0, budget=0.2, least=2, most=5)  # for what happens once per sample
 
 
 @dataclass(frozen=True)

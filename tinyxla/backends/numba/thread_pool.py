@@ -26,7 +26,7 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from string import Template
 
@@ -43,6 +43,9 @@ class Word(IntEnum):
     YIELD = 4  # address of the operating system's "let others run"
     SYSCALL = 5  # address of libc's `syscall`, 0 where there is no futex
     FUTEX = 6  # the futex system call's number
+    PROCESSOR = 7  # address of libc's `sched_getcpu`, 0 where there is none
+    MOVE = 8  # address of libc's `sched_setaffinity`
+    ALLOWED = 9  # address of the set of processors that workers may run on
     LOCK = 1 * _PAIR  # 1 while a job runs
     TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
     PENDING = 3 * _PAIR  # chunks not yet finished
@@ -52,6 +55,7 @@ class Word(IntEnum):
     EXTENT = 5 * _PAIR + 2
     GRAIN = 5 * _PAIR + 3
     CHUNKS = 5 * _PAIR + 4
+    CALLER = 5 * _PAIR + 5  # the processor that the publisher runs on
 
 
 _WORDS = 6 * _PAIR
@@ -60,6 +64,7 @@ _WORDS = 6 * _PAIR
 _STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
 
 _SPIN_SECONDS = 30e-6
+_MOST_PROCESSORS = 1024
 _FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98}
 _PAUSES = {
     "x86_64": "void @llvm.x86.sse2.pause()",
@@ -113,6 +118,60 @@ portable:
   %waker_at = getelementptr i64, ptr %pool, i64 $WAKER
   %waker = load ptr, ptr %waker_at
   call void %waker()
+  ret void
+}
+
+define internal void @note_processor(ptr %pool) {
+entry:
+  %processor_at = getelementptr i64, ptr %pool, i64 $PROCESSOR
+  %processor = load ptr, ptr %processor_at
+  %known = icmp ne ptr %processor, null
+  br i1 %known, label %ask, label %done
+ask:
+  %short = call i32 %processor()
+  %own = zext i32 %short to i64
+  %caller_at = getelementptr i64, ptr %pool, i64 $CALLER
+  store i64 %own, ptr %caller_at
+  br label %done
+done:
+  ret void
+}
+
+; Leave the processor of the job's publisher to it: the system wakes a thread where its waker runs, and may leave both
+; there for many milliseconds.
+define internal void @part(ptr %pool) noinline {
+entry:
+  %processor_at = getelementptr i64, ptr %pool, i64 $PROCESSOR
+  %processor = load ptr, ptr %processor_at
+  %known = icmp ne ptr %processor, null
+  br i1 %known, label %ask, label %done
+ask:
+  %short = call i32 %processor()
+  %own = zext i32 %short to i64
+  %caller_at = getelementptr i64, ptr %pool, i64 $CALLER
+  %caller = load i64, ptr %caller_at
+  %same = icmp eq i64 %own, %caller
+  %listed = icmp ult i64 %own, $MOST_PROCESSORS
+  %leave = and i1 %same, %listed
+  br i1 %leave, label %move, label %done
+move:
+  %others = alloca i8, i64 $SET_BYTES, align 8
+  %allowed_at = getelementptr i64, ptr %pool, i64 $ALLOWED
+  %allowed = load ptr, ptr %allowed_at
+  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr %allowed, i64 $SET_BYTES, i1 false)
+  %word = lshr i64 %own, 6
+  %bit = and i64 %own, 63
+  %word_at = getelementptr i64, ptr %others, i64 %word
+  %members = load i64, ptr %word_at
+  %one = shl i64 1, %bit
+  %gone = xor i64 %one, -1
+  %left = and i64 %members, %gone
+  store i64 %left, ptr %word_at
+  %move_at = getelementptr i64, ptr %pool, i64 $MOVE
+  %set_affinity = load ptr, ptr %move_at
+  call i32 %set_affinity(i32 0, i64 $SET_BYTES, ptr %others)  ; refuses an empty set, which is as well
+  br label %done
+done:
   ret void
 }
 
@@ -186,6 +245,7 @@ entry:
   %syscall = load i64, ptr %syscall_at
   %has_futex = icmp ne i64 %syscall, 0
   %was_asleep = icmp eq i64 %slept, $ASLEEP
+  call void @part(ptr %pool)
   br i1 %was_asleep, label %awake, label %top
 awake:
   atomicrmw sub ptr %sleeping_at, i64 1 seq_cst
@@ -228,6 +288,7 @@ rest_long:
 native_sleep:
   %generation = lshr i64 %ticket_now, 32
   call i64 @futex(ptr %pool, ptr %generation_at, i64 $FUTEX_WAIT, i64 %generation)
+  call void @part(ptr %pool)
   br label %awake
 leave:
   ret i64 $ASLEEP
@@ -281,6 +342,7 @@ publish:
   store ptr %table, ptr %table_at
   store i64 %extent, ptr %extent_at
   store i64 %grain, ptr %grain_at
+  call void @note_processor(ptr %pool)
   store i64 %chunks, ptr %chunks_at
   store atomic i64 %chunks, ptr %pending_at monotonic, align 8
   %old_ticket = load atomic i64, ptr %ticket_at monotonic, align 8
@@ -359,6 +421,8 @@ def source() -> str:
         FUTEX_WAIT=128,  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, see futex(2)
         FUTEX_WAKE=129,
         EVERYBODY=0x7FFF_FFFF,
+        MOST_PROCESSORS=_MOST_PROCESSORS,
+        SET_BYTES=_MOST_PROCESSORS // 8,
     )
 
 
@@ -384,6 +448,9 @@ class ThreadPool:
         self.state[Word.WAKER] = address_of(self._callbacks[1])
         self.state[Word.YIELD] = _yield_address()
         self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
+        self._allowed = (ctypes.c_int64 * (_MOST_PROCESSORS // 64))()
+        self.state[Word.ALLOWED] = ctypes.addressof(self._allowed)
+        self.state[Word.PROCESSOR], self.state[Word.MOVE] = _placement()
         self._forget_workers()
         self.set_threads(threads)
         if hasattr(os, "register_at_fork"):
@@ -438,6 +505,7 @@ class ThreadPool:
         with self._lock:
             if self.state[Word.SPIN] == 0:
                 self.state[Word.SPIN] = self._pauses_in(_SPIN_SECONDS)
+            self._allow(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
             try:
                 while not self._closed and len(self._workers) < self._threads - 1:
                     index = len(self._workers)
@@ -448,6 +516,15 @@ class ThreadPool:
             except RuntimeError:
                 pass  # the system gives no more threads: those there are do the work
             self.state[Word.STARTER] = 0
+
+    def _allow(self, processors: Iterable[int]) -> None:
+        """Let these be the processors that workers may run on."""
+        for word in range(len(self._allowed)):
+            self._allowed[word] = 0
+        for number in processors:
+            if number < _MOST_PROCESSORS:
+                bit = 1 << number % 64
+                self._allowed[number // 64] |= bit - (1 << 64) if bit >> 63 else bit
 
     def _serve(self, index: int) -> None:
         result = self._work(self.address, index, _STOPPED)
@@ -484,6 +561,15 @@ def address_of(function: object) -> int:
     found = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
     assert found is not None
     return found
+
+
+def _placement() -> tuple[int, int]:
+    """The addresses of libc's `sched_getcpu` and `sched_setaffinity`, or zeros."""
+    if not sys.platform.startswith("linux"):
+        return 0, 0
+    library = ctypes.CDLL(None)
+    functions = [getattr(library, name, None) for name in ("sched_getcpu", "sched_setaffinity")]
+    return (0, 0) if None in functions else (address_of(functions[0]), address_of(functions[1]))
 
 
 def _futex() -> tuple[int, int]:
