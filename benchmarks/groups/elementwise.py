@@ -11,7 +11,7 @@ from benchmarks.workload import Calls, Function, Inputs, Once, Workload, normal,
 Row = Workload | Calls | Once
 
 
-def _chain(xp: Any, x: Any) -> Any:
+def ten_operations(xp: Any, x: Any) -> Any:
     """Ten element-wise operations."""
     y = x * 0.5
     y = y + 1.0
@@ -112,10 +112,10 @@ def _single(name: str, size: int = 10**6, inputs: Inputs | None = None) -> Workl
 
 
 WORKLOADS: tuple[Row, ...] = (
-    _everywhere("chain of 10 operations, 1e3", _chain, normal((10**3,))),
-    _everywhere("chain of 10 operations, 1e5", _chain, normal((10**5,))),
-    _everywhere("chain of 10 operations, 1e6", _chain, normal((10**6,))),
-    _everywhere("chain of 10 operations, 1e7", _chain, normal((10**7,))),
+    _everywhere("chain of 10 operations, 1e3", ten_operations, normal((10**3,))),
+    _everywhere("chain of 10 operations, 1e5", ten_operations, normal((10**5,))),
+    _everywhere("chain of 10 operations, 1e6", ten_operations, normal((10**6,))),
+    _everywhere("chain of 10 operations, 1e7", ten_operations, normal((10**7,))),
     _everywhere("x + y, 1e5", lambda xp, x, y: x + y, normal((10**5,), (10**5,))),
     _everywhere("a x + y, 1e7", lambda xp, x, y: 2 * x + y, normal((10**7,), (10**7,))),
     _single("exp"),

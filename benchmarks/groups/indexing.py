@@ -237,50 +237,35 @@ SCATTERS = (
     ),
 )
 
+
+def _sort(name: str, inputs: Inputs, axis: int = -1) -> Workload:
+    return Workload(
+        name,
+        lambda tx: lambda x: tx.numpy.sort(x, axis=axis),
+        inputs,
+        numpy=lambda x: np.sort(x, axis),
+        torch=lambda torch: lambda x: torch.sort(x, axis)[0],
+    )
+
+
+def _argsort(name: str, size: int) -> Workload:
+    return Workload(
+        name,
+        lambda tx: tx.numpy.argsort,
+        normal((size,)),
+        numpy=lambda x: np.argsort(x, kind="stable"),
+        torch=lambda torch: lambda x: torch.argsort(x, stable=True),
+    )
+
+
 ORDER = (
-    Workload(
-        "sort, 1e6",
-        lambda tx: tx.numpy.sort,
-        normal((MILLION,)),
-        numpy=np.sort,
-        torch=lambda torch: lambda x: torch.sort(x)[0],
-    ),
-    Workload(
-        "sort of integers, 1e6",
-        lambda tx: tx.numpy.sort,
-        _integers(2**31 - 1, MILLION),
-        numpy=np.sort,
-        torch=lambda torch: lambda x: torch.sort(x)[0],
-    ),
-    Workload(
-        "sort of rows, 1000 x 1000",
-        lambda tx: lambda x: tx.numpy.sort(x, axis=1),
-        normal((1000, 1000)),
-        numpy=lambda x: np.sort(x, 1),
-        torch=lambda torch: lambda x: torch.sort(x, 1)[0],
-    ),
-    Workload(
-        "sort of columns, 1000 x 1000",
-        lambda tx: lambda x: tx.numpy.sort(x, axis=0),
-        normal((1000, 1000)),
-        numpy=lambda x: np.sort(x, 0),
-        torch=lambda torch: lambda x: torch.sort(x, 0)[0],
-    ),
+    _sort("sort, 1e6", normal((MILLION,))),
+    _sort("sort of integers, 1e6", _integers(2**31 - 1, MILLION)),
+    _sort("sort of rows, 1000 x 1000", normal((1000, 1000))),
+    _sort("sort of columns, 1000 x 1000", normal((1000, 1000)), axis=0),
     Workload("sort of keys with values, 1e6", lambda tx: lambda k, v: tx.lax.sort((k, v), num_keys=1), _pairs),
-    Workload(
-        "argsort, 1e5",
-        lambda tx: tx.numpy.argsort,
-        normal((10**5,)),
-        numpy=lambda x: np.argsort(x, kind="stable"),
-        torch=lambda torch: lambda x: torch.argsort(x, stable=True),
-    ),
-    Workload(
-        "argsort, 1e6",
-        lambda tx: tx.numpy.argsort,
-        normal((MILLION,)),
-        numpy=lambda x: np.argsort(x, kind="stable"),
-        torch=lambda torch: lambda x: torch.argsort(x, stable=True),
-    ),
+    _argsort("argsort, 1e5", 10**5),
+    _argsort("argsort, 1e6", MILLION),
     Workload(
         "top 10 of rows, 64 x 10000",
         lambda tx: lambda x: tx.lax.top_k(x, 10),
@@ -365,5 +350,6 @@ MOVEMENT = (
         torch=lambda torch: lambda x: x.repeat(10, 10),
     ),
 )
+
 
 WORKLOADS: tuple[Workload | Calls | Once, ...] = (*GATHERS, *SCATTERS, *ORDER, *MOVEMENT)

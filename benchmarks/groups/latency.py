@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks import ROOT
 from benchmarks.first_calls import first_call
+from benchmarks.groups.elementwise import ten_operations
 from benchmarks.groups.training import digits_inputs, digits_step
 from benchmarks.libraries import Library
 from benchmarks.workload import Calls, Once, Workload, normal
@@ -53,19 +54,6 @@ def _eager(function: Callable[[Any, Any], Any], *shape: int) -> Callable[[Librar
 
 
 # First calls in a process that has compiled other functions before.
-
-
-def chain(xp: Any, x: Any) -> Any:
-    """Ten element-wise operations."""
-    y = x * 0.5
-    y = y + 1.0
-    y = y * y
-    y = xp.exp(-y)
-    y = y + x
-    y = xp.tanh(y)
-    y = xp.maximum(y, 0.1)
-    y = xp.sqrt(y)
-    return y - x
 
 
 def _transformer_loss(tx: Any, heads: int = 4) -> Callable[..., Any]:
@@ -111,7 +99,7 @@ def _transformer_inputs(
     return made, normal(length, width)
 
 
-_CHAIN = Workload("chain", lambda tx: partial(chain, tx.numpy), normal((1000,)))
+_CHAIN = Workload("chain", lambda tx: partial(ten_operations, tx.numpy), normal((1000,)))
 _DIGITS = Workload("digits", digits_step, digits_inputs)
 _TRANSFORMER = Workload(
     "transformer", lambda tx: tx.value_and_grad(_transformer_loss(tx)), partial(_transformer_inputs, layers=12)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.report import Report
+from tinyxla.backends.wrapped import WrappedExecutable
 from tinyxla.compiler.dynamic_sizes import make_static
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Module
 from tinyxla.shapes import AnyShape, Shape
 
 
-class DynamicExecutable:
+class DynamicExecutable(WrappedExecutable):
     """A module with dynamic dimensions: takes arrays up to their bounds, and gives as much of a result as there is."""
 
     def __init__(self, module: Module, compile_static: Callable[[Module], Any]) -> None:
         self._shapes = module.entry.parameter_shapes
         self._static = make_static(module.entry)
         self._results = len(module.entry.outputs)
-        self._inside = compile_static(Module(module.name, self._static.computation, module.attributes))
+        super().__init__(compile_static(Module(module.name, self._static.computation, module.attributes)))
 
     def __call__(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         padded = [_padded(k, x, shape) for k, (x, shape) in enumerate(zip(arguments, self._shapes, strict=True))]
@@ -32,21 +31,6 @@ class DynamicExecutable:
         for (k, d), size in zip(self._static.results, real, strict=True):
             results[k] = results[k][(slice(None),) * d + (slice(int(size)),)]
         return results
-
-    @property
-    def kernels(self) -> Sequence[Any]:
-        return self._inside.kernels
-
-    def report(self) -> Report:
-        return self._inside.report()
-
-    def observed(self, events: int) -> Any:
-        made = copy.copy(self)
-        made._inside = self._inside.observed(events)
-        return None if made._inside is None else made
-
-    def record(self) -> Any:
-        return self._inside.record()
 
 
 def _padded(number: int, x: np.ndarray[Any, Any], shape: AnyShape) -> np.ndarray[Any, Any]:

@@ -8,19 +8,16 @@ Source: "Shapes and Layout", section "Minor-to-major dimension ordering".
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tinyxla.backends.wrapped import WrappedExecutable
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, movement
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, TupleShape
-
-if TYPE_CHECKING:
-    from tinyxla.backends.report import Report
 
 Compile = Callable[[Computation], Any]
 Ints = tuple[int, ...]
@@ -37,31 +34,16 @@ def compile_laid_out(computation: Computation, wanted: AnyShape, compile_: Compi
     return _LaidOut(compile_(_transposed(computation, orders)), orders)
 
 
-class _LaidOut:
+class _LaidOut(WrappedExecutable):
     """An executable that gives the transposes of the results."""
 
     def __init__(self, inside: Any, orders: Sequence[Ints]) -> None:
-        self._inside = inside
+        super().__init__(inside)
         self._views = [movement.inverse_permutation(order) for order in orders]
 
     def __call__(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         found = self._inside(arguments)
         return [np.asarray(x, order="C").transpose(view) for x, view in zip(found, self._views, strict=True)]
-
-    @property
-    def kernels(self) -> Sequence[Any]:
-        return self._inside.kernels
-
-    def report(self) -> Report:
-        return self._inside.report()
-
-    def observed(self, events: int) -> Any:
-        made = copy.copy(self)
-        made._inside = self._inside.observed(events)
-        return None if made._inside is None else made
-
-    def record(self) -> Any:
-        return self._inside.record()
 
 
 def _is_row_major(order: Ints) -> bool:

@@ -24,7 +24,7 @@ from tinyxla.compiler.simplification import scalar_value, simplify
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, elementwise, indexing, movement, ops, reduction
 from tinyxla.shapes import Shape
-from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import batched, effects, needed, run, subgraph, with_parameters
 from tinyxla.transforms.invariants import counting, is_movement, literal_of, unchanged
 from tinyxla.transforms.while_reverse import allocated, at, integer, put
@@ -351,7 +351,8 @@ class _Loop:
             outputs = list(self.body.outputs)
             for k in self.dropped:
                 outputs[k] = self.body.parameters[k]
-            found = _evaluated(self.body, known, [*outputs, *stacks])
+            remaining = subgraph(self.body.name, list(known), [*outputs, *stacks])
+            found = run(remaining, list(known.values()))
             pushed = [put(rows, x, place) for rows, x in zip(kept, found[count:], strict=True)]
             return [*found[:count], *made, *pushed]
 
@@ -521,18 +522,6 @@ def _walked(x: Instruction, further: Callable[[Instruction], Iterable[Instructio
             found[y] = None
             waiting.extend(further(y))
     return list(found)
-
-
-def _evaluated(body: Computation, known: _Rows, outputs: Sequence[Instruction]) -> list[Any]:
-    """Some of what a body computes; `known` is there already."""
-    wanted = {y for x in outputs for y in _walked(x, lambda y: () if y in known else y.operands)}
-    outer = state.source
-    for x in body.instructions:
-        if x in wanted and x not in known:
-            state.source = x.source or outer
-            known[x] = x.op(*(known[o] for o in x.operands), **x.attributes._asdict())
-    state.source = outer
-    return [known[x] for x in outputs]
 
 
 # --- products in parts ------------------------------------------------------------------------------------------------

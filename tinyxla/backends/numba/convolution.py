@@ -31,6 +31,7 @@ from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.gathered import NUMBERS, provide_list, provide_product
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Users, zero
+from tinyxla.backends.numba.reductions import sum_of_pieces
 from tinyxla.compiler.convolutions import FEW, PRODUCTS, is_product, is_simple
 from tinyxla.compiler.fusion import Fusion, Plan, supported
 from tinyxla.hlo import Instruction
@@ -247,7 +248,7 @@ class _Products:
         work = self.height * self.length * (1 + self.width // 16)
         found = finished(low, self.units * self.pieces, work, [x, *roots])
         found.numbers = tuple(self.words)
-        return [found] if self.pieces == 1 else [found, _sum_of(partial, x, self.plan)]
+        return [found] if self.pieces == 1 else [found, sum_of_pieces(partial, x, self.plan)]
 
     def _finish(self, after: Fusion, tile: Buffer, places: Buffer, rows: Index, columns: Index) -> None:
         """Compute what is made of the elements of a tile, whose rows begin at these places in the result."""
@@ -285,19 +286,6 @@ def _filled(axes: list[_Axis]) -> list[_Axis]:
 def _put(low: Lowering, into: Buffer, numbers: Sequence[Index]) -> None:
     for k, number in enumerate(numbers):
         low.builder.store(into, k, Literal(INDEX, number) if isinstance(number, int) else number)
-
-
-def _sum_of(partial: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
-    """The pieces of the sums over the terms, together."""
-    low = Lowering("pieces", plan)
-    b = low.builder
-    pieces, size = partial.shape.dimensions
-    with low.loop(b.kernel.first, b.kernel.last) as (k, _):
-        total = low.load(partial, (0, k))
-        for piece in range(1, pieces):
-            total = b.compute("add", x.array_shape.element_type.name, total, low.load(partial, (piece, k)))
-        b.store(low.buffer(x, True), k, total)
-    return finished(low, size, pieces, [x])
 
 
 # --- sums without products --------------------------------------------------------------------------------------------

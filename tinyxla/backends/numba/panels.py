@@ -23,6 +23,7 @@ from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, 
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users
 from tinyxla.backends.numba.panel_routines import COPY, TILE, Arithmetic, arithmetic, tile_rows
 from tinyxla.backends.numba.products import Matrices, MatrixProduct, product_of
+from tinyxla.backends.numba.reductions import sum_of_pieces
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.ops import contraction
@@ -376,7 +377,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     work = block * group * width * min(length, steps) // 8
     kernels.append(_step(kernel, [x.operands[0], right, into], numbers, p.batch * blocks * across * pieces, work, x))
     if pieces > 1:
-        kernels.append(_sum_of(partial, x, plan))
+        kernels.append(sum_of_pieces(partial, x, plan))
     return [*kernels, _mirrored(x, p, plan)] if is_symmetric else kernels
 
 
@@ -415,19 +416,6 @@ def _mirrored(x: Instruction, p: MatrixProduct, plan: Plan) -> LoweredKernel:
         ):
             b.store(out, place(i, j), b.load(out, place(j, i)))
     return finished(low, p.batch * squares * squares, _SQUARE * _SQUARE, [x])
-
-
-def _sum_of(pieces: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
-    """The pieces of the sums, together."""
-    low = Lowering("pieces", plan)
-    b = low.builder
-    count, size = pieces.shape.dimensions
-    with low.loop(b.kernel.first, b.kernel.last) as (k, _):
-        total = low.load(pieces, (0, k))
-        for piece in range(1, count):
-            total = b.compute("add", x.array_shape.element_type.name, total, low.load(pieces, (piece, k)))
-        b.store(low.buffer(x, True), k, total)
-    return finished(low, size, count, [x])
 
 
 def _up(size: int, multiple: int) -> int:

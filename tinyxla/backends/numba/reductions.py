@@ -244,6 +244,19 @@ def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> Lowered
     return finished(low, math.prod(space.results), pieces, space.roots)
 
 
+def sum_of_pieces(pieces: Partial, x: Instruction, plan: Plan) -> LoweredKernel:
+    """An array, of which each of the rows of `pieces` is a part of the sum."""
+    low = Lowering("pieces", plan)
+    b = low.builder
+    count, size = pieces.shape.dimensions
+    with low.loop(b.kernel.first, b.kernel.last) as (k, _):
+        total = low.load(pieces, (0, k))
+        for piece in range(1, count):
+            total = b.compute("add", x.array_shape.element_type.name, total, low.load(pieces, (piece, k)))
+        b.store(low.buffer(x, True), k, total)
+    return finished(low, size, count, [x])
+
+
 def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Reductions to few elements: fixed pieces of the first reduced dimension, and then these together."""
     space = Reductions(fusion, plan)

@@ -55,7 +55,7 @@ class Word(IntEnum):
     EXTENT = 5 * _PAIR + 2
     GRAIN = 5 * _PAIR + 3
     CHUNKS = 5 * _PAIR + 4
-    CALLER = 5 * _PAIR + 5  # the processor that the publisher runs on
+    WAKERS_PROCESSOR = 5 * _PAIR + 5  # on which the thread ran that woke workers last
 
 
 _WORDS = 6 * _PAIR
@@ -111,6 +111,9 @@ define internal void @wake(ptr %pool, i64 %count) noinline {
   %has_futex = icmp ne i64 %syscall, 0
   br i1 %has_futex, label %native, label %portable
 native:
+  %own = call i64 @processor(ptr %pool)
+  %place_at = getelementptr i64, ptr %pool, i64 $WAKERS_PROCESSOR
+  store atomic i64 %own, ptr %place_at monotonic, align 8
   %generation_at = getelementptr i8, ptr %pool, i64 $GENERATION_BYTE
   call i64 @futex(ptr %pool, ptr %generation_at, i64 $FUTEX_WAKE, i64 %count)
   ret void
@@ -121,36 +124,29 @@ portable:
   ret void
 }
 
-define internal void @note_processor(ptr %pool) {
+; The processor that this thread runs on; -1 where nobody can say.
+define internal i64 @processor(ptr %pool) {
 entry:
-  %processor_at = getelementptr i64, ptr %pool, i64 $PROCESSOR
-  %processor = load ptr, ptr %processor_at
-  %known = icmp ne ptr %processor, null
-  br i1 %known, label %ask, label %done
+  %function_at = getelementptr i64, ptr %pool, i64 $PROCESSOR
+  %function = load ptr, ptr %function_at
+  %known = icmp ne ptr %function, null
+  br i1 %known, label %ask, label %unknown
 ask:
-  %short = call i32 %processor()
-  %own = zext i32 %short to i64
-  %caller_at = getelementptr i64, ptr %pool, i64 $CALLER
-  store i64 %own, ptr %caller_at
-  br label %done
-done:
-  ret void
+  %short = call i32 %function()
+  %own = sext i32 %short to i64
+  ret i64 %own
+unknown:
+  ret i64 -1
 }
 
-; Leave the processor of the job's publisher to it: the system wakes a thread where its waker runs, and may leave both
-; there for many milliseconds.
+; Leave the processor of whoever woke this worker to it: the system wakes a thread where its waker runs, and may leave
+; both there for many milliseconds.
 define internal void @part(ptr %pool) noinline {
 entry:
-  %processor_at = getelementptr i64, ptr %pool, i64 $PROCESSOR
-  %processor = load ptr, ptr %processor_at
-  %known = icmp ne ptr %processor, null
-  br i1 %known, label %ask, label %done
-ask:
-  %short = call i32 %processor()
-  %own = zext i32 %short to i64
-  %caller_at = getelementptr i64, ptr %pool, i64 $CALLER
-  %caller = load i64, ptr %caller_at
-  %same = icmp eq i64 %own, %caller
+  %own = call i64 @processor(ptr %pool)
+  %place_at = getelementptr i64, ptr %pool, i64 $WAKERS_PROCESSOR
+  %wakers = load atomic i64, ptr %place_at monotonic, align 8
+  %same = icmp eq i64 %own, %wakers
   %listed = icmp ult i64 %own, $MOST_PROCESSORS
   %leave = and i1 %same, %listed
   br i1 %leave, label %move, label %done
@@ -245,7 +241,6 @@ entry:
   %syscall = load i64, ptr %syscall_at
   %has_futex = icmp ne i64 %syscall, 0
   %was_asleep = icmp eq i64 %slept, $ASLEEP
-  call void @part(ptr %pool)
   br i1 %was_asleep, label %awake, label %top
 awake:
   atomicrmw sub ptr %sleeping_at, i64 1 seq_cst
@@ -342,7 +337,6 @@ publish:
   store ptr %table, ptr %table_at
   store i64 %extent, ptr %extent_at
   store i64 %grain, ptr %grain_at
-  call void @note_processor(ptr %pool)
   store i64 %chunks, ptr %chunks_at
   store atomic i64 %chunks, ptr %pending_at monotonic, align 8
   %old_ticket = load atomic i64, ptr %ticket_at monotonic, align 8
