@@ -19,6 +19,7 @@ MODULES = (
     "numpy.fft",
     "nn",
     "nn.initializers",
+    "image",
     "profiler",
     "random",
     "tree",
@@ -60,7 +61,6 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
         "dlpack": "arrays have __dlpack__, and numpy.from_dlpack reads it",
         "export": "graphs are exchanged as HLO text",
-        "image": NOT_YET,
     },
     "lax": {
         **dict.fromkeys("DotAlgorithm DotAlgorithmPreset".split(), "products are computed in the operands' type"),
@@ -78,7 +78,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys("device_memory_profile save_device_memory_profile".split(), "reports list all memory"),
     },
     "nn": dict.fromkeys("get_scaled_dot_general_config scaled_dot_general scaled_matmul".split(), NOT_YET),
-    "nn.initializers": dict.fromkeys(["delta_orthogonal", "orthogonal"], NOT_YET),
     "random": {**dict.fromkeys("binomial multinomial".split(), NOT_YET), "key_dtype": KEYS},
     "tree_util": {"default_registry": INTERNAL},
     "errors": {

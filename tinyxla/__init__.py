@@ -86,9 +86,9 @@ __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
 
 if TYPE_CHECKING:
-    from tinyxla import debug, experimental, ffi, modules, nn, profiler, random, scipy
+    from tinyxla import debug, experimental, ffi, image, modules, nn, profiler, random, scipy
 
-_LATER = frozenset("debug experimental ffi modules nn profiler random scipy".split())
+_LATER = frozenset("debug experimental ffi image modules nn profiler random scipy".split())
 
 
 def __getattr__(name: str) -> _Any:
@@ -165,6 +165,7 @@ __all__ = [
     "get_num_threads",
     "grad",
     "hessian",
+    "image",
     "io_callback",
     "jacfwd",
     "jacobian",

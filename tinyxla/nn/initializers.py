@@ -182,3 +182,51 @@ he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", _HE)
 he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal", _HE)
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """A matrix with orthogonal rows or columns, all equally likely, times `scale`; `column_axis` of the shape is its
+    columns, and all others together its rows. Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of
+    learning in deep linear neural networks", ICLR 2014.
+
+    >>> weights = orthogonal()(random.key(0), (4, 3))
+    >>> bool(tnp.allclose(weights.T @ weights, tnp.eye(3), atol=1e-5))
+    True
+    """
+    default = dtype
+    what = "nn.initializers.orthogonal"
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        sizes = list(shape_of(what, shape))
+        if len(sizes) < 2:
+            raise ShapeError(f"{what}: the shape must have at least 2 dimensions, but got {tuple(sizes)}.")
+        axis = canonical_axis(column_axis, len(sizes), what)
+        columns = sizes.pop(axis)
+        drawn = random.orthogonal(key, math.prod(sizes), (), _first(dtype, default), columns)
+        return scale * tnp.moveaxis(drawn.reshape((*sizes, columns)), -1, axis)
+
+    return initialize
+
+
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """Kernels of convolutions, [..., inputs, outputs], that are `orthogonal` in the middle and zero elsewhere. Source:
+    L. Xiao et al., "Dynamical isometry and a mean field theory of CNNs", ICML 2018.
+
+    >>> delta_orthogonal()(random.key(0), (3, 3, 2, 4)).shape
+    (3, 3, 2, 4)
+    """
+    make = orthogonal(scale, column_axis, dtype)
+    what = "nn.initializers.delta_orthogonal"
+
+    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        sizes = shape_of(what, shape)
+        if not 3 <= len(sizes) <= 5 or sizes[-1] < sizes[-2]:
+            raise ShapeError(
+                f"{what}: the shape must be that of a kernel of 1 to 3 spatial dimensions, with no more inputs than "
+                f"outputs at its end, but got {sizes}."
+            )
+        matrix = make(key, sizes[-2:], dtype)
+        middle = tuple((n - 1) // 2 for n in sizes[:-2])
+        return tnp.zeros(sizes, matrix.dtype).at[middle].set(matrix)
+
+    return initialize

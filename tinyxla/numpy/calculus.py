@@ -34,14 +34,17 @@ from tinyxla.numpy.manipulation import (
     ravel,
     stack,
 )
-from tinyxla.numpy.operations import movement
+from tinyxla.numpy.operations import convolution, movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import sqrt
+from tinyxla.replays import replayed
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.window import WindowDimension
 from tinyxla.tracing.array import Array
 
 
+@replayed
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule, of values at places x or dx apart."""
     values = inexact_array(array_of(y, "trapezoid"), "trapezoid")
@@ -66,6 +69,7 @@ def _part(x: Any, axis: int, start: int, limit: int) -> Any:
     return movement.slice_axis(x, axis, start, max(start, limit))
 
 
+@replayed
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps."""
     x = inexact_array(array_of(f, "gradient"), "gradient")
@@ -107,6 +111,7 @@ def _unequal(x: Any, d: int, places: Any) -> Any:
     return concatenate([_part(slopes, d, 0, 1), inside, _part(slopes, d, n - 2, n - 1)], d)
 
 
+@replayed
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -153,6 +158,7 @@ def cov(
     return movement.reshape_to(found, ()) if found.shape == (1, 1) else found
 
 
+@replayed
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`)."""
     c = cov(x, y, rowvar)
@@ -174,6 +180,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return result
 
 
+@replayed
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """The powers of a vector as columns, highest first unless `increasing`."""
     values = array_of(x, "vander")
@@ -249,20 +256,31 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
 
 
 def _correlated(what: str, x: Any, y: Any, mode: str) -> Any:
-    """Sums of x against y at all shifts: a product with the matrix whose rows are the shifted pieces of x."""
     if x.ndim != 1 or y.ndim != 1 or not x.shape[0] or not y.shape[0]:
         raise ShapeError(f"{what}: takes vectors that are not empty, but got shapes {x.shape} and {y.shape}.")
-    if mode not in ("full", "same", "valid"):
-        raise ArgumentError(f"{what}: mode is 'full', 'same' or 'valid', but got {mode!r}.")
     if x.shape[0] < y.shape[0]:
         x, y = flip(y), flip(x)
-    n, m = x.shape[0], y.shape[0]
-    before, after = {"full": (m - 1, m - 1), "same": (m // 2, (m - 1) // 2), "valid": (0, 0)}[mode]
-    wide = movement.pad(x, movement.full(0, x.dtype), padding_config=((before, after, 0),))
-    count = n + before + after - m + 1
-    # Rows of length count + m of the repeated sequence are shifted by one against each other.
-    columns = [movement.slice_axis(wide, 0, k, k + count) for k in range(m)]
-    return dot(y, stack(columns, 0))
+    return slid(what, x, y, mode)
+
+
+def slid(what: str, x: Any, y: Any, mode: str) -> Any:
+    """Sums of the products of x and a y that slides over it along every dimension; of the shifts, those of a `mode` of
+    `scipy.signal`: all ("full"), as many as x has elements ("same"), or those where y is inside x ("valid")."""
+    if mode not in ("full", "same", "valid"):
+        raise ArgumentError(f"{what}: mode must be 'full', 'same' or 'valid', but got {mode!r}.")
+    window: list[WindowDimension] = []
+    for k in y.shape:
+        before, after = {"full": (k - 1, k - 1), "same": (k // 2, (k - 1) // 2), "valid": (0, 0)}[mode]
+        window.append(WindowDimension(k, 1, before, after))
+    places = tuple(range(x.ndim + 2))
+    labels = convolution.ConvDimensionNumbers(places, places, places)
+    found = convolution.convolution(
+        movement.reshape_to(x, (1, 1, *x.shape)),
+        movement.reshape_to(y, (1, 1, *y.shape)),
+        window=tuple(window),
+        dim_labels=labels,
+    )
+    return movement.reshape_to(found, found.shape[2:])
 
 
 # --- functions of functions -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import tinyxla.ops.bits
 import tinyxla.ops.contraction
+import tinyxla.ops.convolution
 import tinyxla.ops.elementwise
 import tinyxla.ops.factorizations
 import tinyxla.ops.fourier
@@ -23,6 +24,7 @@ import tinyxla.ops.windows
 
 bits: Any = tinyxla.ops.bits
 contraction: Any = tinyxla.ops.contraction
+convolution: Any = tinyxla.ops.convolution
 ops: Any = tinyxla.ops.elementwise
 factorizations: Any = tinyxla.ops.factorizations
 fourier: Any = tinyxla.ops.fourier

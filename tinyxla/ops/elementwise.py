@@ -398,12 +398,17 @@ def conj(x: Value) -> Value:
     return complex_(real(x), neg(imag(x))) if is_complex(x) else x
 
 
+def _along(g: Value, x: Value) -> Value:
+    """g times the conjugate of x / |x|; 0 counts as positive among real numbers, as in JAX."""
+    return chain_mul(g, conj(sign(x))) if is_complex(x) else select(ge(x, zeros_like(x)), g, neg(g))
+
+
 def _abs_jvp(tangents: tuple[Value, ...], ans: Value, x: Value) -> Value:
-    return real(chain_mul(tangents[0], conj(sign(x))))
+    return real(_along(tangents[0], x))
 
 
 def _abs_vjp(g: Value, ans: Value, x: Value) -> tuple[Value]:
-    return (chain_mul(_as_complex(g, x, zeros_like(g)), conj(sign(x))),)
+    return (_along(_as_complex(g, x, zeros_like(g)), x),)
 
 
 abs_ = unary("abs", integers.in_bytes(np.abs), NUMBER, result=_real_type, derivative=Rules(_abs_jvp, _abs_vjp))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tinyxla import numpy as tnp
+from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn.activations import sigmoid as expit
 from tinyxla.nn.normalization import log_softmax, logsumexp, softmax
@@ -180,35 +181,226 @@ def ndtr(x: ArrayLike) -> Array:
 
 
 def ndtri(p: ArrayLike) -> Array:
-    """The inverse of `ndtr`.
+    """The inverse of `ndtr`; of small p by Newton's steps (from Abramowitz and Stegun's formula 26.2.23).
 
     >>> ndtri(0.5)
-    Array(0., dtype=float32, weak_type=True)
+    Array(0., dtype=float32)
     """
     value = inexact_array(p, "scipy.special.ndtri")
-    return math.sqrt(2) * erfinv(2 * value - 1)
+    middle = math.sqrt(2) * erfinv(2 * value - 1)
+    log = tnp.log(tnp.clip(value, tnp.finfo(value.dtype).tiny, 0.01))
+    t = tnp.sqrt(-2 * log)
+    numerator = 2.515517 + t * (0.802853 + t * 0.010328)
+    tail = numerator / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
+    for _ in range(2 if value.dtype.itemsize < 8 else 3):
+        below = log_ndtr(tail)
+        tail = tail - (below - log) * tnp.exp(below + 0.5 * tail * tail) * math.sqrt(2 * math.pi)
+    return tnp.where((value > 0) & (value < 0.01), tail, middle)
+
+
+def log_ndtr(x: ArrayLike) -> Array:
+    """The logarithm of `ndtr`; below -10 by its asymptotic series (Abramowitz and Stegun, formula 26.2.12).
+
+    >>> log_ndtr(-100.0).round(2)
+    Array(-5005.52, dtype=float32)
+    """
+    value = inexact_array(x, "scipy.special.log_ndtr")
+    narrow = value.dtype.itemsize < 8
+    edge, terms = (-10.0, 4) if narrow else (-20.0, 9)
+    low = tnp.minimum(value, edge)
+    series: Any = 1.0
+    for n in range(terms, 0, -1):
+        series = 1.0 - (2 * n - 1) / (low * low) * series
+    tail = -0.5 * low * low - tnp.log(-low * math.sqrt(2 * math.pi)) + tnp.log(series)
+    middle = tnp.log(ndtr(tnp.clip(value, edge, 0.0)))
+    return tnp.where(value < edge, tail, tnp.where(value < 0, middle, tnp.log1p(-ndtr(-value))))
+
+
+def gammasgn(x: ArrayLike) -> Array:
+    """The sign of the gamma function: 1 or -1, and NaN at its negative poles.
+
+    >>> gammasgn(-0.5)
+    Array(-1., dtype=float32)
+    """
+    value = inexact_array(x, "scipy.special.gammasgn")
+    below = tnp.floor(value)
+    sign = tnp.where((value < 0) & (below % 2 != 0), -1.0, 1.0)
+    return tnp.where((value < 0) & (below == value), math.nan, sign).astype(value.dtype)
+
+
+def gamma(x: ArrayLike) -> Array:
+    """The gamma function.
+
+    >>> gamma(5.0).round(3)
+    Array(24., dtype=float32)
+    """
+    return gammasgn(x) * tnp.exp(gammaln(x))
+
+
+def factorial(n: ArrayLike, exact: bool = False) -> Array:
+    """n!, or 0 of what is negative.
+
+    >>> factorial(np.array([3, 4])).round(3)
+    Array([ 6., 24.], dtype=float32)
+    """
+    if exact:
+        raise ArgumentError("scipy.special.factorial: exact must be False; exact integers would overflow.")
+    value = inexact_array(n, "scipy.special.factorial")
+    return tnp.where(value < 0, 0.0, tnp.exp(gammaln(value + 1)))
+
+
+def beta(a: ArrayLike, b: ArrayLike) -> Array:
+    """The beta function, gamma(a) gamma(b) / gamma(a + b).
+
+    >>> round(float(beta(2.0, 3.0)), 4)
+    0.0833
+    """
+    first, second = _of_one_type("beta", a, b)
+    return gammasgn(first) * gammasgn(second) * gammasgn(first + second) * tnp.exp(betaln(first, second))
+
+
+def poch(z: ArrayLike, m: ArrayLike) -> Array:
+    """The rising factorial, gamma(z + m) / gamma(z).
+
+    >>> round(float(poch(2.0, 3.0)), 3)
+    24.0
+    """
+    first, second = _of_one_type("poch", z, m)
+    growth = tnp.exp(gammaln(first + second) - gammaln(first))
+    return tnp.where(second == 0, 1.0, gammasgn(first) * gammasgn(first + second) * growth)
+
+
+def multigammaln(a: ArrayLike, d: int) -> Array:
+    """The logarithm of the multivariate gamma function of dimension d.
+
+    >>> round(float(multigammaln(3.0, 2)), 3)
+    1.55
+    """
+    value = inexact_array(a, "scipy.special.multigammaln")
+    terms = gammaln(value[..., None] - tnp.arange(d, dtype=value.dtype) / 2)
+    return tnp.sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
+
+
+def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
+    """The derivative of order n of `digamma`.
+
+    >>> round(float(polygamma(1, 1.0)), 4)
+    1.6449
+    """
+    return lax_special.polygamma(*_of_one_type("polygamma", n, x))
+
+
+def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
+    """The Hurwitz zeta function of x and q; Riemann's if q is 1.
+
+    >>> round(float(zeta(2.0)), 4)
+    1.6449
+    """
+    return lax_special.zeta(*_of_one_type("zeta", x, q))
+
+
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 0.
+
+    >>> round(float(i0(1.0)), 4)
+    1.2661
+    """
+    (value,) = _of_one_type("i0", x)
+    return tnp.exp(tnp.abs(value)) * i0e(value)
+
+
+def i1(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 1.
+
+    >>> round(float(i1(1.0)), 4)
+    0.5652
+    """
+    (value,) = _of_one_type("i1", x)
+    return tnp.exp(tnp.abs(value)) * i1e(value)
+
+
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
+    """p log(p / q) of positive numbers, 0 where p is 0 and q is not negative, and infinite elsewhere.
+
+    >>> rel_entr(np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0]))
+    Array([ 0.,  0., inf], dtype=float32)
+    """
+    first, second = _of_one_type("rel_entr", p, q)
+    both = (first > 0) & (second > 0)
+    value = first * (tnp.log(tnp.where(both, first, 1.0)) - tnp.log(tnp.where(both, second, 1.0)))
+    return tnp.where(both, value, tnp.where((first == 0) & (second >= 0), 0.0, tnp.inf))
+
+
+def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
+    """The terms of the Kullback-Leibler divergence: `rel_entr`(p, q) - p + q.
+
+    >>> kl_div(1.0, 1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    first, second = _of_one_type("kl_div", p, q)
+    return rel_entr(first, second) - first + second
+
+
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """(x^lmbda - 1) / lmbda, or log(x) where lmbda is 0.
+
+    >>> round(float(boxcox(2.0, 0.5)), 4)
+    0.8284
+    """
+    value, power = _of_one_type("boxcox", x, lmbda)
+    return _box_cox(tnp.log(value), power)
+
+
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """`boxcox` of 1 + x.
+
+    >>> round(float(boxcox1p(1.0, 0.5)), 4)
+    0.8284
+    """
+    value, power = _of_one_type("boxcox1p", x, lmbda)
+    return _box_cox(tnp.log1p(value), power)
+
+
+def _box_cox(log: Array, power: Array) -> Array:
+    flat = power == 0
+    return tnp.where(flat, log, tnp.expm1(power * log) / tnp.where(flat, 1.0, power))
 
 
 __all__ = [
+    "beta",
     "betainc",
     "betaln",
+    "boxcox",
+    "boxcox1p",
     "digamma",
     "entr",
     "erf",
     "erfc",
     "erfinv",
     "expit",
+    "factorial",
+    "gamma",
     "gammainc",
     "gammaincc",
     "gammaln",
+    "gammasgn",
+    "i0",
     "i0e",
+    "i1",
     "i1e",
+    "kl_div",
+    "log_ndtr",
     "log_softmax",
     "logit",
     "logsumexp",
+    "multigammaln",
     "ndtr",
     "ndtri",
+    "poch",
+    "polygamma",
+    "rel_entr",
     "softmax",
     "xlog1py",
     "xlogy",
+    "zeta",
 ]

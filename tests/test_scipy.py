@@ -1,0 +1,205 @@
+"""`tinyxla.scipy.stats` and `signal`, `tinyxla.image`, against SciPy and JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import scipy.signal
+import scipy.special
+import scipy.stats
+
+import tinyxla as tx
+from tinyxla import image
+from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
+from tinyxla.scipy import linalg, signal, special, stats
+
+REAL = np.linspace(-3, 4, 29).astype(np.float32)
+WHOLE = np.arange(-2, 8)
+CHANCES = np.array([1e-20, 1e-5, 0.1, 0.5, 0.9], np.float32)
+CONTINUOUS: dict[str, tuple[float, ...]] = {
+    "norm": (),
+    "uniform": (),
+    "expon": (),
+    "cauchy": (),
+    "laplace": (),
+    "logistic": (),
+    "gumbel_r": (),
+    "gumbel_l": (),
+    "pareto": (2.0,),
+    "gamma": (2.5,),
+    "chi2": (3.0,),
+    "beta": (2.0, 0.7),
+    "t": (3.0,),
+    "gennorm": (1.5,),
+    "truncnorm": (-1.0, 2.0),
+    "vonmises": (1.2,),
+    "wrapcauchy": (0.4,),
+}
+DISCRETE: dict[str, tuple[float, ...]] = {
+    "bernoulli": (0.3,),
+    "binom": (5, 0.3),
+    "betabinom": (5, 1.5, 2.0),
+    "nbinom": (3, 0.4),
+    "geom": (0.3,),
+    "poisson": (1.7,),
+}
+
+
+def _close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance / 10)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous(name: str) -> None:
+    found, expected, shapes = getattr(stats, name), getattr(scipy.stats, name), CONTINUOUS[name]
+    place = () if name == "vonmises" else (0.3, 1.7)  # SciPy takes its angles modulo a turn
+    for method in ("logpdf", "pdf", "cdf", "sf", "logcdf", "logsf"):
+        if hasattr(found, method):
+            with np.errstate(all="ignore"):
+                wanted = getattr(expected, method)(REAL.astype(float), *shapes, *place)
+            _close(getattr(found, method)(REAL, *shapes, *place), wanted)
+    for method in ("ppf", "isf"):
+        if hasattr(found, method):
+            _close(
+                getattr(found, method)(CHANCES, *shapes, *place), getattr(expected, method)(CHANCES, *shapes, *place)
+            )
+            assert np.isnan(getattr(found, method)(np.float32(1.5), *shapes, *place))
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_discrete(name: str) -> None:
+    found, expected, shapes = getattr(stats, name), getattr(scipy.stats, name), DISCRETE[name]
+    for method in ("logpmf", "pmf", "cdf"):
+        if hasattr(found, method):
+            _close(getattr(found, method)(WHOLE, *shapes, loc=1), getattr(expected, method)(WHOLE, *shapes, loc=1))
+    assert found.pmf(0.5, *shapes) == 0
+
+
+def test_tails_and_derivatives() -> None:
+    far = np.array([-30.0, -11.0, -9.9, 0.0, 9.0], np.float32)
+    _close(special.log_ndtr(far), scipy.special.log_ndtr(far.astype(float)))
+    _close(special.ndtri(np.float32([1e-30, 1e-3, 0.9])), scipy.special.ndtri([1e-30, 1e-3, 0.9]))
+    slopes = jax.vmap(jax.grad(jax.scipy.special.log_ndtr))(far)
+    _close(tx.vmap(tx.grad(special.log_ndtr))(far), slopes, 1e-4)
+    for by in (0, 1, 2):
+        mine = tx.grad(lambda *p: stats.gamma.logpdf(REAL[20:], p[0], p[1], p[2]).sum(), by)(2.5, 0.1, 1.5)
+        theirs = jax.grad(lambda *p: jax.scipy.stats.gamma.logpdf(REAL[20:], *p).sum(), by)(2.5, 0.1, 1.5)
+        _close(mine, theirs, 1e-4)
+    outside = tx.grad(lambda scale: tx.numpy.exp(stats.expon.logpdf(REAL, 0.0, scale)).sum())(1.0)
+    assert np.isfinite(outside)  # what is outside of the support has no part in the derivative
+
+
+def test_vectors_and_samples() -> None:
+    random = np.random.default_rng(0)
+    data = random.normal(size=(2, 30))
+    mean, covariance = np.array([0.0, 1.0]), np.cov(data)
+    _close(
+        stats.multivariate_normal.logpdf(data.T, mean, covariance),
+        scipy.stats.multivariate_normal.logpdf(data.T, mean, covariance),
+    )
+    x, alpha = np.array([0.2, 0.3, 0.5]), np.array([1.0, 2.0, 3.0])
+    _close(stats.dirichlet.logpdf(x, alpha), scipy.stats.dirichlet.logpdf(x, alpha))
+    _close(stats.dirichlet.logpdf(x[:2], alpha), scipy.stats.dirichlet.logpdf(x, alpha))
+    _close(stats.multinomial.logpmf(np.array([1, 2, 3]), 6, x), scipy.stats.multinomial.logpmf([1, 2, 3], 6, x))
+    weights = np.arange(1.0, 31.0)
+    for how in ("scott", "silverman", 0.4):
+        mine, theirs = stats.gaussian_kde(data, how, weights), scipy.stats.gaussian_kde(data, how, weights)
+        _close(mine(data[:, :5]), theirs(data[:, :5]), 1e-4)
+    numbers = random.integers(0, 5, (6, 4))
+    for axis in (0, 1, None):
+        mine, theirs = stats.mode(numbers, axis), scipy.stats.mode(numbers, axis)
+        np.testing.assert_array_equal(mine.mode, theirs.mode)
+        np.testing.assert_array_equal(mine.count, theirs.count)
+        _close(stats.sem(numbers, axis), scipy.stats.sem(numbers, axis))
+        for method in ("average", "min", "max", "dense", "ordinal"):
+            ranks = scipy.stats.rankdata(numbers, method, axis=axis)
+            np.testing.assert_array_equal(np.ravel(stats.rankdata(numbers, method, axis=axis)), np.ravel(ranks))
+
+
+SPECIAL: dict[str, tuple[Any, ...]] = {
+    "gamma": (REAL + 0.25,),
+    "gammasgn": (REAL + 0.25,),
+    "factorial": (np.arange(6),),
+    "beta": (np.abs(REAL) + 0.25, 1.5),
+    "poch": (np.abs(REAL) + 0.1, 1.5),
+    "polygamma": (2, np.abs(REAL) + 0.1),
+    "zeta": (np.abs(REAL) + 1.1, 1.3),
+    "i0": (REAL,),
+    "i1": (REAL,),
+    "rel_entr": (REAL, 1.0),
+    "kl_div": (REAL, 0.5),
+    "boxcox": (np.abs(REAL) + 0.1, 0.3),
+    "boxcox1p": (np.abs(REAL), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special(name: str) -> None:
+    args = SPECIAL[name]
+    wide = [a.astype(float) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in args]
+    _close(getattr(special, name)(*args), getattr(scipy.special, name)(*wide), 5e-5)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_filters(mode: str) -> None:
+    random = np.random.default_rng(1)
+    for name in ("convolve", "correlate", "fftconvolve", "convolve2d", "correlate2d"):
+        for m, n in (((9,), (4,)), ((6, 5), (2, 3)), ((7, 8), (4, 4)), ((3, 4, 5), (2, 2, 2))):
+            if name.endswith("2d") and len(m) != 2:
+                continue
+            x, y = random.normal(size=m), random.normal(size=n)
+            for turned in (0.0, 1j):
+                expected = getattr(scipy.signal, name)(x + turned, y - turned, mode)
+                found = getattr(signal, name)(x + turned, y - turned, mode)
+                assert found.shape == expected.shape
+                np.testing.assert_allclose(found, expected, atol=1e-4)
+    long = random.normal(size=5000), random.normal(size=2000)
+    np.testing.assert_allclose(signal.convolve(*long, mode), scipy.signal.convolve(*long, mode), atol=1e-2)
+
+
+def test_detrend_and_matrices() -> None:
+    x = np.random.default_rng(2).normal(size=(6, 7))
+    for how in ("linear", "constant"):
+        np.testing.assert_allclose(signal.detrend(x, 0, how), scipy.signal.detrend(x, 0, how), atol=1e-5)
+    np.testing.assert_allclose(signal.detrend(x, 1, bp=[3]), scipy.signal.detrend(x, 1, bp=[3]), atol=1e-5)
+    for side in ("right", "left"):
+        for mine, theirs in zip(linalg.polar(x, side), scipy.linalg.polar(x, side), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5"])
+def test_resize(method: str) -> None:
+    x = np.random.default_rng(3).normal(size=(7, 9, 3)).astype(np.float32)
+    for sizes in ((14, 18, 3), (3, 5, 3), (10, 4, 3), (7, 9, 5)):
+        for antialias in (True, False):
+            found = image.resize(x, sizes, method, antialias)
+            np.testing.assert_allclose(found, jax.image.resize(x, sizes, method, antialias), atol=2e-5)
+    if method != "nearest":
+        place = (np.array([1.3, 0.7], np.float32), np.array([0.5, -1.0], np.float32))
+        found = tx.jit(lambda s, t: image.scale_and_translate(x, (8, 8, 3), (0, 1), s, t, method))(*place)
+        expected = jax.image.scale_and_translate(x, (8, 8, 3), (0, 1), *place, method)
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_mistakes() -> None:
+    with pytest.raises(ArgumentError, match="missing a required argument: 'a'"):
+        stats.gamma.logpdf(1.0)
+    with pytest.raises(ShapeError, match=r"cov must be of shape \(\.\.\., 2, 2\)"):
+        stats.multivariate_normal.logpdf(np.zeros(2), np.zeros(2), np.eye(3))
+    with pytest.raises(ShapeError, match="as many numbers"):
+        stats.dirichlet.pdf(np.ones(4), np.ones(2))
+    with pytest.raises(ArgumentError, match="method must be"):
+        stats.rankdata(np.ones(3), "first")
+    with pytest.raises(ArgumentError, match="mode must be"):
+        signal.convolve(np.ones(3), np.ones(2), "all")
+    with pytest.raises(ShapeError, match="two matrices"):
+        signal.convolve2d(np.ones(3), np.ones(2))
+    with pytest.raises(ArgumentError, match="boundary must be"):
+        signal.correlate2d(np.ones((3, 3)), np.ones((2, 2)), boundary="wrap")
+    with pytest.raises(AttributeValueError, match="method must be one of"):
+        image.resize(np.ones((3, 3)), (2, 2), "bicubicc")
+    with pytest.raises(ShapeError, match="must have 2 sizes"):
+        image.resize(np.ones((3, 3)), (2,), "linear")

@@ -1,0 +1,163 @@
+"""Resizing of pictures and other arrays, under the names of `jax.image`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import AttributeValueError, ShapeError
+from tinyxla.numpy.arguments import array_of, inexact_array, shape_of
+from tinyxla.shapes import Shape
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+ArrayLike = Any
+
+
+class ResizeMethod(enum.Enum):
+    """How elements between those of an array are found."""
+
+    NEAREST = "nearest"
+    LINEAR = "linear"
+    LANCZOS3 = "lanczos3"
+    LANCZOS5 = "lanczos5"
+    CUBIC = "cubic"
+
+    @staticmethod
+    def from_string(s: str) -> ResizeMethod:
+        """The method of that name; of linear and cubic also the names bilinear, trilinear, triangle and bicubic."""
+        others = {"bilinear": "linear", "trilinear": "linear", "triangle": "linear", "bicubic": "cubic"}
+        try:
+            return ResizeMethod(others.get(s, s))
+        except ValueError:
+            known = ", ".join(repr(m.value) for m in ResizeMethod)
+            raise AttributeValueError(f"image.resize: method must be one of {known}, but got {s!r}.") from None
+
+
+def _triangle(x: Any) -> Any:
+    return tnp.maximum(0, 1 - x)
+
+
+def _keys_cubic(x: Any) -> Any:
+    """Keys, "Cubic convolution interpolation for digital image processing" (1981), with a = -1/2."""
+    near = ((1.5 * x - 2.5) * x) * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return tnp.where(x >= 2, 0, tnp.where(x >= 1, far, near))
+
+
+def _lanczos(radius: float) -> Callable[[Any], Any]:
+    def kernel(x: Any) -> Any:
+        return tnp.where(x > radius, 0, tnp.sinc(x) * tnp.sinc(x / radius))
+
+    return kernel
+
+
+_KERNELS = {
+    ResizeMethod.LINEAR: _triangle,
+    ResizeMethod.CUBIC: _keys_cubic,
+    ResizeMethod.LANCZOS3: _lanczos(3.0),
+    ResizeMethod.LANCZOS5: _lanczos(5.0),
+}
+
+
+def resize(
+    image: ArrayLike,
+    shape: Sequence[int],
+    method: str | ResizeMethod,
+    antialias: bool = True,
+    precision: Any = None,
+) -> Array:
+    """The array with other sizes: each new element is a weighted mean of those around its place.
+
+    Args:
+        image: any array; integers and booleans are taken as floats, except by the method "nearest".
+        shape: the new sizes, of the same rank. Dimensions of equal size do not change.
+        method: "nearest", "linear", "cubic", "lanczos3" or "lanczos5", or a `ResizeMethod`.
+        antialias: where the array shrinks, widen the kernel by as much, so that all elements take part.
+        precision: accepted for JAX's sake.
+
+    Raises:
+        ShapeError: the rank is another.
+        AttributeValueError: there is no such method.
+
+    >>> resize(np.arange(4.0), (2,), "linear", antialias=False)
+    Array([0.5, 2.5], dtype=float32)
+    """
+    x = array_of(image, "image.resize")
+    sizes = shape_of("image.resize", shape)
+    if len(sizes) != x.ndim:
+        raise ShapeError(f"image.resize: shape must have {x.ndim} sizes, as {Shape.of(x)} has, but got {sizes}.")
+    how = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    changed = [d for d in range(x.ndim) if x.shape[d] != sizes[d]]
+    if how is ResizeMethod.NEAREST:
+        for d in changed:
+            places = np.floor((np.arange(sizes[d]) + 0.5) * x.shape[d] / sizes[d]).astype(np.int32)
+            x = tnp.take(x, places, d)
+        return x
+    x = inexact_array(x, "image.resize")
+    for d in changed:
+        scale = np.float32(sizes[d] / x.shape[d])
+        x = _weighted(x, d, _weights(x.shape[d], sizes[d], scale, 0.0, how, antialias, x.dtype))
+    return x
+
+
+def scale_and_translate(
+    image: ArrayLike,
+    shape: Sequence[int],
+    spatial_dims: Sequence[int],
+    scale: ArrayLike,
+    translation: ArrayLike,
+    method: str | ResizeMethod,
+    antialias: bool = True,
+    precision: Any = None,
+) -> Array:
+    """The array scaled, then moved, along some dimensions, in a frame of the given sizes; zero outside.
+
+    Args:
+        image: an array of floats.
+        shape: the sizes of the result.
+        spatial_dims: the dimensions that change.
+        scale, translation: a factor, and a distance in new elements, for each of these; may be traced.
+        method: as for `resize`, except "nearest".
+        antialias, precision: as for `resize`.
+
+    >>> scale_and_translate(np.arange(3.0), (3,), (0,), np.ones(1), np.ones(1), "linear")
+    Array([0., 0., 1.], dtype=float32)
+    """
+    what = "image.scale_and_translate"
+    x = inexact_array(image, what)
+    sizes = shape_of(what, shape)
+    if len(sizes) != x.ndim:
+        raise ShapeError(f"{what}: shape must have {x.ndim} sizes, as {Shape.of(x)} has, but got {sizes}.")
+    how = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    if how is ResizeMethod.NEAREST:
+        raise AttributeValueError(f"{what}: method must not be 'nearest'; 'linear' is closest to it.")
+    factors, distances = inexact_array(scale, what), inexact_array(translation, what)
+    for k, dimension in enumerate(spatial_dims):
+        d = canonical_axis(dimension, x.ndim, what)
+        x = _weighted(x, d, _weights(x.shape[d], sizes[d], factors[k], distances[k], how, antialias, x.dtype))
+    return x
+
+
+def _weights(
+    size: int, new: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool, dtype: Any
+) -> Array:
+    """The matrix [size, new] of what each element adds to each of the new ones."""
+    places = (tnp.arange(new, dtype=dtype) + 0.5 - translation) / scale - 0.5
+    width = tnp.maximum(1 / scale, 1) if antialias else 1
+    distances = tnp.abs(places - tnp.arange(size, dtype=dtype)[:, None]) / width
+    weights = _KERNELS[method](distances)
+    totals = tnp.sum(weights, 0, keepdims=True)
+    weights = tnp.where(tnp.abs(totals) > 1e-3, weights / tnp.where(totals == 0, 1, totals), 0)
+    return tnp.where((places >= -0.5) & (places <= size - 0.5), weights, 0).astype(dtype)
+
+
+def _weighted(x: Array, d: int, weights: Array) -> Array:
+    return tnp.moveaxis(tnp.tensordot(x, weights, ((d,), (0,))), -1, d)
+
+
+__all__ = ["ResizeMethod", "resize", "scale_and_translate"]

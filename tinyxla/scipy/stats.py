@@ -1,0 +1,673 @@
+"""Probability distributions, under the names of `jax.scipy.stats`.
+
+Each family is an object, whose methods take the numbers at which to evaluate, then the shape parameters of the family,
+`loc` and `scale` (`loc` alone for whole numbers), by place or by name; all these broadcast. What a family has is in its
+definition below: its methods follow from functions of the standard variable, (x - loc) / scale. The formulas are those
+of Johnson, Kotz and Balakrishnan: "Continuous Univariate Distributions" (1994), "Univariate Discrete Distributions"
+(2005).
+
+>>> round(float(norm.logpdf(1.0, loc=1.0, scale=2.0)), 4)
+-1.6121
+>>> gamma.cdf(np.array([0.0, 1.0]), 1.0).round(4)
+Array([0.    , 0.6321], dtype=float32)
+>>> poisson.pmf(np.array([0, 1]), 2.0).round(4)
+Array([0.1353, 0.2707], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.lax import cummax, cummin
+from tinyxla.numpy.arguments import array_of, inexact_array, promoted
+from tinyxla.scipy.linalg import solve_triangular
+from tinyxla.scipy.special import (
+    betainc,
+    betaln,
+    expit,
+    gammainc,
+    gammaincc,
+    gammaln,
+    i0e,
+    log_ndtr,
+    logit,
+    logsumexp,
+    ndtr,
+    ndtri,
+    xlog1py,
+    xlogy,
+)
+from tinyxla.shapes import Shape
+from tinyxla.tracing.array import Array
+
+ArrayLike = Any
+Rule = Callable[..., Any]
+_LOG_2PI = math.log(2 * math.pi)
+
+
+class Family:
+    """What all families share: names of parameters, and the interval in which the standard variable lies."""
+
+    def __init__(self, name: str, parameters: str, within: Any, /, **defaults: float) -> None:
+        """`within` is the interval's ends, or a function from the shape parameters to these."""
+        self.name = f"scipy.stats.{name}"
+        self._within: Rule = within if callable(within) else lambda *_: within
+        names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in ("x", *parameters.split())]
+        optional = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD, default=value) for p, value in defaults.items()]
+        self._signature = Signature([*names, *optional])
+
+    def _arguments(self, args: Any, kwargs: Any) -> list[Array]:
+        """x, the shape parameters and what has defaults, of one floating type."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}: {error}; the arguments are {self._signature}.") from None
+        bound.apply_defaults()
+        return promoted(self.name, *bound.args, to_inexact=True)[0]
+
+
+class Continuous(Family):
+    """Distributions of real numbers, by the logarithm of the density of the standard variable."""
+
+    def __init__(self, name: str, parameters: str, log_density: Rule, within: Any = (-math.inf, math.inf)) -> None:
+        super().__init__(name, parameters, within, loc=0, scale=1)
+        self._log_density = log_density
+
+    def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array], Array]:
+        x, *shapes, loc, scale = self._arguments(args, kwargs)
+        return (x - loc) / scale, shapes, scale
+
+    def logpdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The logarithm of the density; -inf where there is none."""
+        z, shapes, scale = self._standard(args, kwargs)
+        low, high = self._within(*shapes)
+        return tnp.where((z < low) | (z > high), -math.inf, self._log_density(z, *shapes) - tnp.log(scale))
+
+    def pdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The density."""
+        return tnp.exp(self.logpdf(*args, **kwargs))
+
+
+class Cumulative(Continuous):
+    """Distributions of real numbers with a known probability to be below one, and above it."""
+
+    def __init__(
+        self,
+        name: str,
+        parameters: str,
+        log_density: Rule,
+        cdf: Rule,
+        sf: Rule | None = None,
+        within: Any = (-math.inf, math.inf),
+        logcdf: Rule | None = None,
+        logsf: Rule | None = None,
+    ) -> None:
+        super().__init__(name, parameters, log_density, within)
+        self._cdf = cdf
+        self._sf = sf or (lambda z, *shapes: 1 - cdf(z, *shapes))
+        self._logcdf, self._logsf = logcdf, logsf
+
+    def _apply(self, rule: Rule, args: Any, kwargs: Any) -> Array:
+        z, shapes, _ = self._standard(args, kwargs)
+        return rule(tnp.clip(z, *self._within(*shapes)), *shapes)
+
+    def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The probability of a number up to x."""
+        return self._apply(self._cdf, args, kwargs)
+
+    def sf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The probability of a number above x."""
+        return self._apply(self._sf, args, kwargs)
+
+    def logcdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The logarithm of `cdf`."""
+        return self._apply(self._logcdf, args, kwargs) if self._logcdf else tnp.log(self.cdf(*args, **kwargs))
+
+    def logsf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The logarithm of `sf`."""
+        return self._apply(self._logsf, args, kwargs) if self._logsf else tnp.log(self.sf(*args, **kwargs))
+
+
+class Invertible(Cumulative):
+    """Distributions of real numbers with known quantiles."""
+
+    def __init__(
+        self,
+        name: str,
+        parameters: str,
+        log_density: Rule,
+        cdf: Rule,
+        sf: Rule,
+        ppf: Rule,
+        isf: Rule | None = None,
+        **rest: Any,
+    ) -> None:
+        super().__init__(name, parameters, log_density, cdf, sf, **rest)
+        self._ppf = ppf
+        self._isf = isf or (lambda q, *shapes: ppf(1 - q, *shapes))
+
+    def _quantile(self, rule: Rule, args: Any, kwargs: Any) -> Array:
+        q, *shapes, loc, scale = self._arguments(args, kwargs)
+        return tnp.where((q < 0) | (q > 1), math.nan, loc + scale * rule(q, *shapes))
+
+    def ppf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The number up to which the probability is the first argument; NaN if that is not from 0 to 1."""
+        return self._quantile(self._ppf, args, kwargs)
+
+    def isf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The number above which the probability is the first argument; NaN if that is not from 0 to 1."""
+        return self._quantile(self._isf, args, kwargs)
+
+
+class Discrete(Family):
+    """Distributions of whole numbers, by the logarithm of the probability of k, which is x - loc."""
+
+    def __init__(self, name: str, parameters: str, log_mass: Rule, within: Any = (0, math.inf)) -> None:
+        super().__init__(name, parameters, within, loc=0)
+        self._log_mass = log_mass
+
+    def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array]]:
+        x, *shapes, loc = self._arguments(args, kwargs)
+        return x - loc, shapes
+
+    def logpmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The logarithm of the probability of x; -inf for what is no whole number of the family."""
+        k, shapes = self._standard(args, kwargs)
+        low, high = self._within(*shapes)
+        return tnp.where((k < low) | (k > high) | (tnp.floor(k) != k), -math.inf, self._log_mass(k, *shapes))
+
+    def pmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The probability of x."""
+        return tnp.exp(self.logpmf(*args, **kwargs))
+
+
+class CumulativeDiscrete(Discrete):
+    """Distributions of whole numbers with a known probability to be at most one."""
+
+    def __init__(self, name: str, parameters: str, log_mass: Rule, cdf: Rule, within: Any = (0, math.inf)) -> None:
+        super().__init__(name, parameters, log_mass, within)
+        self._cdf = cdf
+
+    def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
+        """The probability of a number up to x."""
+        k, shapes = self._standard(args, kwargs)
+        low, high = self._within(*shapes)
+        inside = self._cdf(tnp.floor(tnp.clip(k, low, high)), *shapes)
+        return tnp.where(k < low, 0.0, tnp.where(k >= high, 1.0, inside))
+
+
+# --- real numbers -----------------------------------------------------------------------------------------------------
+
+_UNIT, _POSITIVE = (0, 1), (0, math.inf)
+
+
+def _normal(z: Any) -> Any:
+    return -0.5 * (z * z + _LOG_2PI)
+
+
+def _gamma(z: Any, a: Any) -> Any:
+    return xlogy(a - 1, z) - z - gammaln(a)
+
+
+def _student(z: Any, df: Any) -> Any:
+    normalizer = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * tnp.log(df * math.pi)
+    return normalizer - (df + 1) / 2 * tnp.log1p(z * z / df)
+
+
+def _below_student(z: Any, df: Any) -> Any:
+    return 0.5 + 0.5 * tnp.sign(z) * (1 - betainc(df / 2, 0.5, df / (df + z * z)))
+
+
+def _log_normal_between(low: Any, high: Any) -> Any:
+    """log(ndtr(high) - ndtr(low)), computed in the tail that is farther from 1."""
+    mirrored = low > 0
+    a, b = tnp.where(mirrored, -high, low), tnp.where(mirrored, -low, high)
+    tail = log_ndtr(b) + tnp.log1p(-tnp.exp(log_ndtr(a) - log_ndtr(b)))
+    return tnp.where(b > 0, tnp.log1p(-ndtr(a) - ndtr(-b)), tail)
+
+
+def _truncated_below(z: Any, a: Any, b: Any) -> Any:
+    return _log_normal_between(a, z) - _log_normal_between(a, b)
+
+
+def _truncated_above(z: Any, a: Any, b: Any) -> Any:
+    return _log_normal_between(z, b) - _log_normal_between(a, b)
+
+
+def _below_generalized_normal(z: Any, beta: Any) -> Any:
+    return 0.5 + 0.5 * tnp.sign(z) * gammainc(1 / beta, tnp.abs(z) ** beta)
+
+
+def _cauchy_quantile(q: Any) -> Any:
+    return tnp.where(q < 0.25, -1 / tnp.tan(math.pi * q), tnp.tan(math.pi * (q - 0.5)))
+
+
+def _laplace_quantile(q: Any) -> Any:
+    return tnp.where(q < 0.5, tnp.log(2 * q), -tnp.log(2 * (1 - q)))
+
+
+def _wrapped_cauchy(z: Any, c: Any) -> Any:
+    return tnp.log1p(-c * c) - _LOG_2PI - tnp.log1p(c * c - 2 * c * tnp.cos(z))
+
+
+norm = Invertible(
+    "norm",
+    "",
+    _normal,
+    cdf=ndtr,
+    sf=lambda z: ndtr(-z),
+    ppf=ndtri,
+    isf=lambda q: -ndtri(q),
+    logcdf=log_ndtr,
+    logsf=lambda z: log_ndtr(-z),
+)
+uniform = Invertible(
+    "uniform",
+    "",
+    lambda z: tnp.zeros_like(z),
+    cdf=lambda z: z,
+    sf=lambda z: 1 - z,
+    ppf=lambda q: q,
+    within=_UNIT,
+)
+expon = Invertible(
+    "expon",
+    "",
+    lambda z: -z,
+    cdf=lambda z: -tnp.expm1(-z),
+    sf=lambda z: tnp.exp(-z),
+    ppf=lambda q: -tnp.log1p(-q),
+    isf=lambda q: -tnp.log(q),
+    within=_POSITIVE,
+    logsf=lambda z: -z,
+)
+cauchy = Invertible(
+    "cauchy",
+    "",
+    lambda z: -math.log(math.pi) - tnp.log1p(z * z),
+    cdf=lambda z: tnp.arctan2(1, -z) / math.pi,
+    sf=lambda z: tnp.arctan2(1, z) / math.pi,
+    ppf=_cauchy_quantile,
+    isf=lambda q: -_cauchy_quantile(q),
+)
+laplace = Invertible(
+    "laplace",
+    "",
+    lambda z: -tnp.abs(z) - math.log(2),
+    cdf=lambda z: tnp.where(z < 0, 0.5 * tnp.exp(z), 1 - 0.5 * tnp.exp(-z)),
+    sf=lambda z: tnp.where(z > 0, 0.5 * tnp.exp(-z), 1 - 0.5 * tnp.exp(z)),
+    ppf=_laplace_quantile,
+    isf=lambda q: -_laplace_quantile(q),
+)
+logistic = Invertible(
+    "logistic",
+    "",
+    lambda z: -tnp.abs(z) - 2 * tnp.log1p(tnp.exp(-tnp.abs(z))),
+    cdf=expit,
+    sf=lambda z: expit(-z),
+    ppf=logit,
+    isf=lambda q: -logit(q),
+    logcdf=lambda z: -tnp.logaddexp(0, -z),
+    logsf=lambda z: -tnp.logaddexp(0, z),
+)
+gumbel_r = Invertible(
+    "gumbel_r",
+    "",
+    lambda z: -z - tnp.exp(-z),
+    cdf=lambda z: tnp.exp(-tnp.exp(-z)),
+    sf=lambda z: -tnp.expm1(-tnp.exp(-z)),
+    ppf=lambda q: -tnp.log(-tnp.log(q)),
+    isf=lambda q: -tnp.log(-tnp.log1p(-q)),
+    logcdf=lambda z: -tnp.exp(-z),
+)
+gumbel_l = Invertible(
+    "gumbel_l",
+    "",
+    lambda z: z - tnp.exp(z),
+    cdf=lambda z: -tnp.expm1(-tnp.exp(z)),
+    sf=lambda z: tnp.exp(-tnp.exp(z)),
+    ppf=lambda q: tnp.log(-tnp.log1p(-q)),
+    isf=lambda q: tnp.log(-tnp.log(q)),
+    logsf=lambda z: -tnp.exp(z),
+)
+pareto = Invertible(
+    "pareto",
+    "b",
+    lambda z, b: tnp.log(b) - (b + 1) * tnp.log(z),
+    cdf=lambda z, b: -tnp.expm1(-b * tnp.log(z)),
+    sf=lambda z, b: z**-b,
+    ppf=lambda q, b: tnp.exp(-tnp.log1p(-q) / b),
+    isf=lambda q, b: q ** (-1 / b),
+    within=(1, math.inf),
+    logsf=lambda z, b: -b * tnp.log(z),
+)
+gamma = Cumulative("gamma", "a", _gamma, lambda z, a: gammainc(a, z), lambda z, a: gammaincc(a, z), within=_POSITIVE)
+chi2 = Cumulative(
+    "chi2",
+    "df",
+    lambda z, df: _gamma(z / 2, df / 2) - math.log(2),
+    cdf=lambda z, df: gammainc(df / 2, z / 2),
+    sf=lambda z, df: gammaincc(df / 2, z / 2),
+    within=_POSITIVE,
+)
+beta = Cumulative(
+    "beta",
+    "a b",
+    lambda z, a, b: xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b),
+    cdf=lambda z, a, b: betainc(a, b, z),
+    sf=lambda z, a, b: betainc(b, a, 1 - z),
+    within=_UNIT,
+)
+t = Cumulative("t", "df", _student, _below_student, lambda z, df: _below_student(-z, df))
+gennorm = Cumulative(
+    "gennorm",
+    "beta",
+    lambda z, beta: tnp.log(beta / 2) - gammaln(1 / beta) - tnp.abs(z) ** beta,
+    cdf=_below_generalized_normal,
+    sf=lambda z, beta: _below_generalized_normal(-z, beta),
+)
+truncnorm = Cumulative(
+    "truncnorm",
+    "a b",
+    lambda z, a, b: _normal(z) - _log_normal_between(a, b),
+    cdf=lambda z, a, b: tnp.exp(_truncated_below(z, a, b)),
+    sf=lambda z, a, b: tnp.exp(_truncated_above(z, a, b)),
+    within=lambda a, b: (a, b),
+    logcdf=_truncated_below,
+    logsf=_truncated_above,
+)
+vonmises = Continuous("vonmises", "kappa", lambda z, kappa: kappa * (tnp.cos(z) - 1) - _LOG_2PI - tnp.log(i0e(kappa)))
+wrapcauchy = Continuous("wrapcauchy", "c", _wrapped_cauchy, (0, 2 * math.pi))
+
+
+# --- whole numbers ----------------------------------------------------------------------------------------------------
+
+
+def _log_choices(n: Any, k: Any) -> Any:
+    """The logarithm of the number of ways to choose k of n."""
+    return -tnp.log1p(n) - betaln(n - k + 1, k + 1)
+
+
+bernoulli = CumulativeDiscrete(
+    "bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p), lambda k, p: 1 - p, within=_UNIT
+)
+binom = CumulativeDiscrete(
+    "binom",
+    "n p",
+    lambda k, n, p: _log_choices(n, k) + xlogy(k, p) + xlog1py(n - k, -p),
+    cdf=lambda k, n, p: betainc(n - k, k + 1, 1 - p),
+    within=lambda n, p: (0, n),
+)
+betabinom = Discrete(
+    "betabinom",
+    "n a b",
+    lambda k, n, a, b: _log_choices(n, k) + betaln(k + a, n - k + b) - betaln(a, b),
+    within=lambda n, a, b: (0, n),
+)
+nbinom = CumulativeDiscrete(
+    "nbinom",
+    "n p",
+    lambda k, n, p: -tnp.log(n + k) - betaln(n, k + 1) + xlogy(n, p) + xlog1py(k, -p),
+    cdf=lambda k, n, p: betainc(n, k + 1, p),
+)
+geom = CumulativeDiscrete(
+    "geom",
+    "p",
+    lambda k, p: xlog1py(k - 1, -p) + tnp.log(p),
+    cdf=lambda k, p: -tnp.expm1(xlog1py(k, -p)),
+    within=(1, math.inf),
+)
+poisson = CumulativeDiscrete(
+    "poisson",
+    "mu",
+    lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
+    cdf=lambda k, mu: gammaincc(k + 1, mu),
+)
+
+
+# --- vectors ----------------------------------------------------------------------------------------------------------
+
+
+class multivariate_normal:
+    """Normal vectors. With `mean` of shape [..., n] and `cov` [..., n, n], positive definite; of each may be a number.
+
+    >>> round(float(multivariate_normal.logpdf(np.zeros(2), np.zeros(2), np.eye(2))), 4)
+    -1.8379
+    """
+
+    @staticmethod
+    def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
+        """The logarithm of the density at vectors of shape [..., n].
+
+        Raises:
+            ShapeError: `cov` is not of shape [..., n, n].
+        """
+        (value, centre, covariance), _ = promoted("scipy.stats.multivariate_normal", x, mean, cov, to_inexact=True)
+        n = centre.shape[-1] if centre.ndim else 1
+        if covariance.ndim == 0:
+            covariance = covariance * tnp.eye(n, dtype=covariance.dtype)
+        if covariance.shape[-2:] != (n, n):
+            raise ShapeError(
+                f"scipy.stats.multivariate_normal: cov must be of shape (..., {n}, {n}) for a mean of shape "
+                f"{centre.shape}, but got {Shape.of(covariance)}."
+            )
+        offset = tnp.atleast_1d(value - centre)
+        factor = tnp.linalg.cholesky(covariance)
+        batch = np.broadcast_shapes(factor.shape[:-2], offset.shape[:-1])
+        white = solve_triangular(
+            tnp.broadcast_to(factor, (*batch, n, n)), tnp.broadcast_to(offset, (*batch, n))[..., None], lower=True
+        )
+        half_log_det = tnp.sum(tnp.log(tnp.diagonal(factor, axis1=-2, axis2=-1)), -1)
+        return -0.5 * (tnp.sum(white[..., 0] ** 2, -1) + n * _LOG_2PI) - half_log_det
+
+    @staticmethod
+    def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
+        """The density at vectors of shape [..., n]."""
+        return tnp.exp(multivariate_normal.logpdf(x, mean, cov))
+
+
+class dirichlet:
+    """Vectors of n positive numbers with sum 1, along the first axis, by n concentrations.
+
+    >>> round(float(dirichlet.pdf(np.array([0.5, 0.5]), np.array([1.0, 1.0]))), 4)
+    1.0
+    """
+
+    @staticmethod
+    def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
+        """The logarithm of the density at x, of shape [n, ...] or, without the last number, [n - 1, ...]."""
+        (value, alphas), _ = promoted("scipy.stats.dirichlet", x, alpha, to_inexact=True)
+        if alphas.ndim != 1 or not value.ndim or value.shape[0] not in (alphas.size, alphas.size - 1):
+            raise ShapeError(
+                f"scipy.stats.dirichlet: x must hold as many numbers along its first axis as the vector alpha, or one "
+                f"less, but got {Shape.of(value)} and {Shape.of(alphas)}."
+            )
+        if value.shape[0] < alphas.size:
+            value = tnp.concatenate([value, 1 - tnp.sum(value, 0, keepdims=True)])
+        exponents = tnp.reshape(alphas - 1, (-1,) + (1,) * (value.ndim - 1))
+        density = tnp.sum(xlogy(exponents, value), 0) + gammaln(tnp.sum(alphas)) - tnp.sum(gammaln(alphas))
+        inside = tnp.all(value >= 0, 0) & (tnp.abs(tnp.sum(value, 0) - 1) < 1e-3)
+        return tnp.where(inside, density, -math.inf)
+
+    @staticmethod
+    def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
+        """The density."""
+        return tnp.exp(dirichlet.logpdf(x, alpha))
+
+
+class multinomial:
+    """Counts of n draws among outcomes with probabilities p, along the last axis.
+
+    >>> round(float(multinomial.pmf(np.array([1, 1]), 2, np.array([0.5, 0.5]))), 4)
+    0.5
+    """
+
+    @staticmethod
+    def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+        """The logarithm of the probability of counts of shape [..., k]."""
+        (value, total, chances), _ = promoted("scipy.stats.multinomial", x, n, p, to_inexact=True)
+        mass = gammaln(total + 1) + tnp.sum(xlogy(value, chances) - gammaln(value + 1), -1)
+        return tnp.where(tnp.sum(value, -1) == total, mass, -math.inf)
+
+    @staticmethod
+    def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+        """The probability."""
+        return tnp.exp(multinomial.logpmf(x, n, p))
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+class ModeResult(NamedTuple):
+    mode: Array
+    count: Array  # pyright: ignore[reportIncompatibleMethodOverride] - as SciPy and JAX name it
+
+
+def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResult:
+    """The most frequent element along an axis (of all, with None), the least of several, and how often it is there.
+
+    >>> mode(np.array([3, 1, 3, 1, 2]))
+    ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
+    """
+    x = array_of(a, "scipy.stats.mode")
+    moved = tnp.moveaxis(x, axis, 0) if axis is not None else tnp.reshape(x, (-1,))
+    ordered = tnp.sort(moved, 0)
+    counts = tnp.cumsum(tnp.ones(ordered.shape, np.int32), 0)
+    first = tnp.concatenate([tnp.ones_like(ordered[:1], bool), ordered[1:] != ordered[:-1]])
+    started = cummax(tnp.where(first, counts, 0), 0)
+    run = counts - started + 1
+    place = tnp.argmax(run, 0, keepdims=True)
+    found = ModeResult(*(tnp.take_along_axis(y, place, 0) for y in (ordered, run)))
+    if keepdims:
+        return ModeResult(*(tnp.moveaxis(y, 0, axis) if axis is not None else y.reshape((1,) * x.ndim) for y in found))
+    return ModeResult(*(tnp.squeeze(y, 0) for y in found))
+
+
+def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) -> Array:
+    """The place of each element in the order of all along an axis, from 1; `method` says which of equal ones get:
+    their "average", "min" or "max" place, each its own with "ordinal", or places without gaps with "dense".
+
+    >>> rankdata(np.array([10, 30, 20, 20]))
+    Array([1. , 4. , 2.5, 2.5], dtype=float32)
+    """
+    if method not in ("average", "min", "max", "dense", "ordinal"):
+        raise ArgumentError(
+            f"scipy.stats.rankdata: method must be 'average', 'min', 'max', 'dense' or 'ordinal', but got {method!r}."
+        )
+    x = array_of(a, "scipy.stats.rankdata")
+    lines = tnp.moveaxis(x, axis, -1) if axis is not None else tnp.reshape(x, (-1,))
+    order = tnp.argsort(lines, -1)
+    ordered = tnp.take_along_axis(lines, order, -1)
+    back = tnp.argsort(order, -1)
+    places = tnp.cumsum(tnp.ones(lines.shape, np.int32), -1)
+    change = ordered[..., 1:] != ordered[..., :-1]
+    ends = tnp.ones_like(ordered[..., :1], bool)
+    first = cummax(tnp.where(tnp.concatenate([ends, change], -1), places, 0), places.ndim - 1)
+    last = tnp.where(tnp.concatenate([change, ends], -1), places, lines.shape[-1])
+    last = cummin(last, last.ndim - 1, reverse=True)
+    dense = tnp.cumsum(tnp.concatenate([ends, change], -1).astype(np.int32), -1)
+    ranks = {"average": (first + last) / 2, "min": first, "max": last, "dense": dense, "ordinal": places}[method]
+    found = tnp.take_along_axis(ranks, back, -1)
+    return tnp.moveaxis(found, -1, axis) if axis is not None else found
+
+
+def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, *, keepdims: bool = False) -> Array:
+    """The standard error of the mean along an axis: the deviation over the root of the count.
+
+    >>> round(float(sem(np.array([1.0, 3.0]))), 4)
+    1.0
+    """
+    x = inexact_array(a, "scipy.stats.sem")
+    count = x.size if axis is None else x.shape[axis]
+    return tnp.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(count)
+
+
+class gaussian_kde:
+    """A density made of equal normal ones around samples (Scott, "Multivariate Density Estimation", 1992).
+
+    Args:
+        dataset: n samples: of shape [n], or [d, n] for vectors of d numbers.
+        bw_method: the width relative to the samples' covariance: "scott" (also None), "silverman", or a number.
+        weights: of shape [n], positive.
+
+    >>> density = gaussian_kde(np.array([0.0, 1.0, 2.0]))
+    >>> density(np.array([1.0])).round(4)
+    Array([0.3182], dtype=float32)
+    """
+
+    def __init__(self, dataset: ArrayLike, bw_method: str | float | None = None, weights: ArrayLike = None) -> None:
+        self.dataset = tnp.atleast_2d(inexact_array(dataset, "scipy.stats.gaussian_kde"))
+        self.d, self.n = self.dataset.shape
+        given = tnp.ones(self.n, self.dataset.dtype) if weights is None else tnp.asarray(weights)
+        self.weights = given / tnp.sum(given)
+        self.neff = 1 / tnp.sum(self.weights**2)
+        if bw_method in (None, "scott"):
+            self.factor: Any = self.neff ** (-1 / (self.d + 4))
+        elif bw_method == "silverman":
+            self.factor = (self.neff * (self.d + 2) / 4) ** (-1 / (self.d + 4))
+        elif isinstance(bw_method, str):
+            raise ArgumentError(
+                f"scipy.stats.gaussian_kde: bw_method must be 'scott', 'silverman' or a number, but got {bw_method!r}."
+            )
+        else:
+            self.factor = bw_method
+        spread = tnp.cov(self.dataset, bias=False, aweights=self.weights)
+        self.covariance = tnp.atleast_2d(spread) * self.factor**2
+
+    def logpdf(self, x: ArrayLike) -> Array:
+        """The logarithm of the density at points of shape [m], or [d, m]."""
+        points = tnp.atleast_2d(inexact_array(x, "scipy.stats.gaussian_kde"))
+        if points.shape[0] != self.d:
+            raise ShapeError(
+                f"scipy.stats.gaussian_kde: points must be of shape ({self.d}, m), like the samples, but got "
+                f"{Shape.of(points)}."
+            )
+        near = multivariate_normal.logpdf(points.T[:, None], self.dataset.T, self.covariance)
+        return logsumexp(near, axis=1, b=self.weights)
+
+    def pdf(self, x: ArrayLike) -> Array:
+        """The density at points of shape [m], or [d, m]."""
+        return tnp.exp(self.logpdf(x))
+
+    __call__ = evaluate = pdf
+
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "betabinom",
+    "binom",
+    "cauchy",
+    "chi2",
+    "dirichlet",
+    "expon",
+    "gamma",
+    "gaussian_kde",
+    "gennorm",
+    "geom",
+    "gumbel_l",
+    "gumbel_r",
+    "laplace",
+    "logistic",
+    "mode",
+    "multinomial",
+    "multivariate_normal",
+    "nbinom",
+    "norm",
+    "pareto",
+    "poisson",
+    "rankdata",
+    "sem",
+    "t",
+    "truncnorm",
+    "uniform",
+    "vonmises",
+    "wrapcauchy",
+]
