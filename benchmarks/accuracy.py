@@ -300,7 +300,8 @@ def _compiled(name: str, operands: Sequence[Values]) -> Values:
 
 
 def _interpreted(name: str, operands: Sequence[Values]) -> Values:
-    return np.asarray(getattr(lax, name)(*_arrays(operands)))
+    arrays = _arrays(operands)
+    return np.asarray(tinyxla.jit(getattr(lax, name)).lower(*arrays).module(*arrays, backend="interpreter")[0])
 
 
 def _arrays(operands: Sequence[Values]) -> list[Any]:
@@ -350,7 +351,8 @@ Written by `python -m benchmarks.accuracy` on {datetime.date.today().isoformat()
 The largest errors of element-wise functions that were found, in units in the last place of the exact result. 0.5 is
 correct rounding, so no figure of a function that rounds is smaller.
 
-- "compiled" is under `jit`, "interpreted" an eager call, which computes with NumPy's functions, "XLA:CPU" is `jax.jit`.
+- "compiled" is under `jit`, "interpreted" by NumPy's functions, as eager calls on small arrays are, and "XLA:CPU" is
+  `jax.jit`.
 - f16 and bf16 are measured at all their numbers, f32 and f64 at {count} numbers spread evenly over all bit patterns,
   {count} where the function does most, and special values; functions of two operands at as many pairs. Exact results
   are those of float64 for f32 and narrower types, and of 80-bit numbers or mpmath for f64.

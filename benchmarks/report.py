@@ -267,8 +267,8 @@ A figure of a group is the geometric mean of its rows.
   that another process left. The least of some samples is shown.
 - The memory is measured in a process for each workload and library: by how much the resident memory during three warm
   calls exceeds that of before the inputs were made, when the library was imported and had run a small matrix product.
-  It counts inputs, results, temporaries and code. The memory of the process is the most it ever needed, for the library
-  and its compiler too.
+  The results of a call are dropped before the next. It counts inputs, results, temporaries and code. The memory of the
+  process is the most it ever needed, for the library and its compiler too.
 - The limit of a row is max(bytes / bandwidth, operations / peak). The bytes are those of the inputs and results, each
   moved once, unless the workload says otherwise; the bandwidth is that of the level of memory which holds them. The
   operations are those on floating-point numbers, where a transcendental function counts as {TRANSCENDENTAL}. It is a

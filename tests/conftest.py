@@ -54,11 +54,19 @@ def _fixed_seeds(seed: int) -> None:
     np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state
 
 
+def pytest_collection_finish() -> None:
+    """The tests themselves, of which there are many, stay to the end; the garbage collector leaves them alone."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _released_programs() -> Iterator[None]:
-    """What a module of tests has compiled, with either package, is not kept for the next."""
+    """What a module of tests has compiled, with either package, is not kept for the next. The garbage collector never
+    looks again at what is left: else collections take most of the time in the end."""
     yield
     for package in ("jax", "tinyxla"):
         if package in sys.modules:
             sys.modules[package].clear_caches()
     gc.collect()
+    gc.freeze()

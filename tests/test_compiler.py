@@ -250,18 +250,32 @@ def _assigned(temporaries: list[tuple[int, int, int]]) -> tuple[dict[int, tuple[
 
 
 @settings(max_examples=300)
-@given(_LIVES)
-def test_temporaries_that_live_together_do_not_overlap(temporaries: list[tuple[int, int, int]]) -> None:
+@given(_LIVES, st.integers(0, 5))
+def test_temporaries_that_live_together_do_not_overlap(temporaries: list[tuple[int, int, int]], hosts: int) -> None:
+    """The first are hosts, in whose memory the others may be."""
     lives, sizes = _assigned(temporaries)
-    offsets, total = buffers.arena_offsets(lives, sizes)
-    assert offsets.keys() == lives.keys()
-    for k, offset in offsets.items():
+    first = [k for k in lives if k < hosts]
+    places, total = buffers.arena_offsets(lives, sizes, first)
+    assert places.keys() == lives.keys() - set(first)
+    for k, (host, offset) in places.items():
         assert offset % buffers.ALIGNMENT == 0
-        assert 0 <= offset <= offset + sizes[k] <= total
-    for j, k in itertools.combinations(offsets, 2):
+        assert 0 <= offset <= offset + sizes[k] <= (total if host is None else sizes[host])
+    places.update({k: (k, 0) for k in first})
+    for j, k in itertools.combinations(places, 2):
         together = lives[j][0] <= lives[k][1] and lives[k][0] <= lives[j][1]
-        apart = offsets[j] + sizes[j] <= offsets[k] or offsets[k] + sizes[k] <= offsets[j]
+        (one, at_j), (other, at_k) = places[j], places[k]
+        apart = one != other or at_j + sizes[j] <= at_k or at_k + sizes[k] <= at_j
         assert apart or not together or not (sizes[j] and sizes[k])
+
+
+def test_temporaries_are_in_a_result_before_it_is_made() -> None:
+    places, total = buffers.arena_offsets(
+        {"result": (3, 9), "early": (0, 2), "late": (2, 4)},
+        dict.fromkeys(("result", "early", "late"), 4096),
+        ["result"],
+    )
+    assert places == {"early": ("result", 0), "late": (None, 0)}
+    assert total == 4096
 
 
 @settings(max_examples=300)
@@ -398,9 +412,9 @@ def _not_reversed(low: Any, x: Instruction, coordinates: Any) -> Any:
     return low.value(x.operands[0], coordinates)
 
 
-def _half_as_far(lives: Any, sizes: Any) -> tuple[dict[Any, int], int]:
-    offsets, total = buffers.arena_offsets(lives, sizes)
-    return {k: offset // 2 // 64 * 64 for k, offset in offsets.items()}, total
+def _half_as_far(*memory: Any) -> tuple[dict[Any, tuple[Any, int]], int]:
+    places, total = buffers.arena_offsets(*memory)
+    return {k: (host, offset // 2 // 64 * 64) for k, (host, offset) in places.items()}, total
 
 
 def test_random_graphs_are_right_unless_something_is_broken() -> None:

@@ -18,7 +18,9 @@ from tinyxla import lax
 from tinyxla.backends.numba import convolution as nests
 from tinyxla.backends.numba.blocks import build_program
 from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.native import has_feature
 from tinyxla.backends.numba.python_printer import print_python
+from tinyxla.compiler import convolutions
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.ops import Sample, elementwise
@@ -30,9 +32,15 @@ from tinyxla.threads import num_threads
 NumPyArray = np.ndarray[Any, Any]
 
 
-def random_sample(random: np.random.Generator, dtype: Any = np.float32, most: int = 3, features: int = 1) -> Sample:
-    """Any number of spatial dimensions up to `most`, with all that a window can have, and groups of either kind;
-    features are multiples of a number."""
+def random_sample(
+    random: np.random.Generator,
+    dtype: Any = np.float32,
+    most: int = 3,
+    features: int = 1,
+    counts: tuple[int, ...] = (1, 1, 2, 3),
+) -> Sample:
+    """Any number of spatial dimensions up to `most`, with all that a window can have, and one of these counts of groups
+    of either kind; features are multiples of a number."""
     rank = int(random.integers(0, most + 1))
     window = tuple(
         WindowDimension(
@@ -47,7 +55,7 @@ def random_sample(random: np.random.Generator, dtype: Any = np.float32, most: in
         for _ in range(rank)
     )
     groups = [1, 1]
-    groups[int(random.integers(0, 2))] = int(random.choice([1, 1, 2, 3]))
+    groups[int(random.integers(0, 2))] = int(random.choice(counts))
     batch = int(random.integers(1, 3)) * groups[1]
     inner, out = (features * int(n) for n in random.integers(1, 3, 2))
     out *= groups[0] * groups[1]
@@ -109,6 +117,51 @@ def test_compiled_by_tiles(generator: np.random.Generator, part: int, monkeypatc
         monkeypatch.setattr(nests, name, most)
     for dtype in (np.float32, np.float64, np.float16):
         op_checks.check_compiled(tinyxla.jit, convolution, random_sample(generator, dtype, features=5))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_compiled_in_groups_of_few_features(
+    generator: np.random.Generator, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns, with places at edges apart even if they are few; and rows of places."""
+    for name, least in (("LEAST_PLACES", 1), ("SHORT", 4)):
+        monkeypatch.setattr(convolutions, name, least)
+    for k in range(6):
+        sample = random_sample(generator, (np.float32, np.float64, np.float16)[k % 3], counts=(3, 5, 17))
+        op_checks.check_compiled(tinyxla.jit, convolution, sample)
+
+
+@pytest.mark.parametrize(
+    "window", [(3, 1, 1, 1), (4, 2, 1, 2), (3, 3, 2, 0), (3, 1, 2, 2, 2), (5, 1, 9, 3), (2, 1, -1, -2)]
+)
+@pytest.mark.parametrize("layout", ["b01f_01io->b01f", "bf01_oi01->f01b"])
+@pytest.mark.parametrize("each", [1, 3])
+def test_each_feature_alone(
+    generator: np.random.Generator, window: tuple[int, ...], layout: str, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Value and both cotangents, with one or several features of the result for each of the input."""
+    monkeypatch.setattr(convolutions, "LEAST_PLACES", 1)
+    labels, sizes = labels_of(layout), ((2, 17, 9, 8), (17 * each, 1, window[0], window[0]))
+    x, y = (
+        generator.normal(size=tuple(n for _, n in sorted(zip(spec, shape, strict=True)))).astype(np.float32)
+        for spec, shape in zip((labels.lhs_spec, labels.rhs_spec), sizes, strict=True)
+    )
+    d = WindowDimension(*window)
+
+    def all_of(module: Any, numbers: Any) -> Any:
+        def call(a: Any, b: Any) -> Any:
+            pads, dilation = ((d.padding_low, d.padding_high),) * 2, (d.window_dilation,) * 2
+            how = {"dimension_numbers": numbers, "rhs_dilation": dilation, "feature_group_count": 17}
+            return module.lax.conv_general_dilated(a, b, (d.stride,) * 2, pads, **how)
+
+        def both(a: Any, b: Any) -> Any:
+            value, pullback = module.vjp(call, a, b)
+            return (value, *pullback(value))
+
+        return module.jit(both)(x, y)
+
+    for a, b in zip(all_of(tinyxla, labels), all_of(jax, jax.lax.ConvDimensionNumbers(*labels)), strict=True):
+        np.testing.assert_allclose(a.numpy(), b, 1e-4, 1e-4 * float(np.abs(b).max()))
 
 
 @pytest.mark.parametrize("labels", ["bf0_oi0->bf0", "b0f_0io->b0f", "b0f_0io->0bf"])
@@ -503,3 +556,67 @@ def test_depthwise(channels: int) -> None:
         expected = jax.jit(jax.value_and_grad(lambda x, y: total(jax, x, y), (0, 1)))(x, y)
         for a, b in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
             np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
+
+
+# --- bf16 and padding -------------------------------------------------------------------------------------------------
+
+
+def _bf16_case(random: np.random.Generator) -> tuple[list[NumPyArray], dict[str, Any]]:
+    """Operands with an even number of input features, or an odd one, in one order of dimensions or the other."""
+    rank, groups = int(random.integers(1, 4)), int(random.choice([1, 1, 2]))
+    inputs, features = int(random.choice([2, 3, 4, 6, 20])), int(random.choice([4, 17, 70])) * groups
+    sizes, window = random.integers(5, 10, rank).tolist(), random.integers(1, 4, rank).tolist()
+    spatial, batch = "DHW"[-rank:], int(random.integers(1, 4))
+    if random.integers(0, 2):
+        numbers = (f"N{spatial}C", f"{spatial}IO", f"N{spatial}C")
+        shapes = [(batch, *sizes, inputs * groups), (*window, inputs, features)]
+    else:
+        numbers = (f"NC{spatial}", f"OI{spatial}", f"NC{spatial}")
+        shapes = [(batch, inputs * groups, *sizes), (features, inputs, *window)]
+    arrays = [random.standard_normal(shape).astype(element_type("bf16").dtype) for shape in shapes]
+    return arrays, {
+        "window_strides": random.integers(1, 3, rank).tolist(),
+        "padding": [tuple(random.integers(0, 3, 2).tolist()) for _ in range(rank)],
+        "rhs_dilation": random.integers(1, 3, rank).tolist(),
+        "dimension_numbers": numbers,
+        "feature_group_count": groups,
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("has_dots", [True, False])
+def test_bf16_is_summed_in_f32_and_rounded_once(monkeypatch: pytest.MonkeyPatch, has_dots: bool, seed: int) -> None:
+    if not has_dots:
+        monkeypatch.setattr("tinyxla.backends.numba.panel_routines.has_feature", lambda name: False)
+    random = np.random.default_rng(seed if has_dots else 100 + seed)  # a program is compiled once
+    operands, how = _bf16_case(random)
+    wide = [x.astype(np.float32) for x in operands]
+    exact = np.asarray(jax.lax.conv_general_dilated(*wide, **how))
+    found = tinyxla.jit(lambda x, y: lax.conv_general_dilated(x, y, preferred_element_type=np.float32, **how))(
+        *operands
+    )
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-4)
+    rounded = tinyxla.jit(lambda x, y: lax.conv_general_dilated(x, y, **how))(*operands)
+    np.testing.assert_allclose(np.asarray(rounded, np.float32), exact, rtol=2.0**-8, atol=1e-4)
+
+
+@pytest.mark.skipif(not has_feature("avx512bf16"), reason="this processor has no products of pairs")
+def test_bf16_operands_are_read_as_they_are() -> None:
+    """No f32 copies of them are made."""
+    x, y = (np.zeros(shape, element_type("bf16").dtype) for shape in ((2, 8, 8, 16), (3, 3, 16, 8)))
+    program = tinyxla.jit(
+        lambda x, y: lax.conv_general_dilated(x, y, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    )
+    assert "f32[2," not in program.lower(x, y).compile().as_text()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.int16, np.complex64, np.bool_, element_type("bf16").dtype])
+def test_padding_with_zeros_copies_rows(dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        rank = int(random.integers(1, 6))
+        sizes = (*random.integers(1, 6, rank - 1).tolist(), int(random.choice([3, 600])))
+        config = [(*random.choice([0, 0, 1, 2], 2).tolist(), 0) for _ in range(rank)]
+        x = (random.standard_normal(sizes) * 9).astype(dtype)
+        found = tinyxla.jit(lambda x, config=config: lax.pad(x, np.zeros((), dtype), config))(x)
+        np.testing.assert_array_equal(found, np.pad(x, [c[:2] for c in config]))

@@ -228,6 +228,21 @@ def test_places_that_are_not_known(places: list[int], mode: str | None) -> None:
         same(recorded(lambda v, i, name=name: getattr(v.at[i], name)(7.0, mode=mode), x, i), expected)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_negative_places_that_are_outside(known: bool) -> None:
+    x, places = values((4,)), np.array([-1, 2, -4, 5])
+    for mode in ("drop", "clip", "fill"):
+        for name in ("get", "add"):
+
+            def run(m: Any, i: Any, mode: str = mode, name: str = name) -> Any:
+                at = m.numpy.asarray(x).at[i]
+                y = () if name == "get" else (np.ones(4, np.float32),)
+                return getattr(at, name)(*y, mode=mode, wrap_negative_indices=False)
+
+            found = run(tx, places) if known else tx.jit(lambda i: run(tx, i))(places)
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(run(jax, places)))
+
+
 def test_nothing_and_from_nothing() -> None:
     empty = np.zeros((0, 3), np.float32)
     none = np.zeros(0, np.int32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -228,3 +230,31 @@ def solved(a: Any, b: Any, **options: Any) -> Any:
 def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_routines_are_found_without_importing_the_package_around_them() -> None:
+    """That would take longer than many programs; an import of it afterwards is as ever."""
+    program = """
+import sys, numpy, tinyxla as tx
+x = numpy.eye(40, dtype=numpy.float32)
+assert (tx.jit(tx.numpy.linalg.cholesky)(x) == x).all()
+assert not [name for name in sys.modules if name.startswith("scipy.linalg")]
+import scipy.linalg.cython_blas, scipy.linalg.cython_lapack
+assert scipy.linalg.cython_lapack.__pyx_capi__ and scipy.linalg.cython_blas.__pyx_capi__
+"""
+    subprocess.run(
+        [sys.executable, "-c", program.replace(".cython_lapack\n", ".cython_lapack, scipy.linalg.cython_blas\n")],
+        check=True,
+    )
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["alone", "two"])
+def test_large_matrices(batch: tuple[int, ...]) -> None:
+    """Those that the threads of the BLAS share, and those that each have one."""
+    x = positive(np.random.default_rng(0), (*batch, 400, 400)) / 400
+    for found, expected in (
+        (tx.jit(jnp.linalg.cholesky)(x), np.linalg.cholesky(x)),
+        (tx.jit(jnp.linalg.eigvalsh)(x), np.linalg.eigvalsh(x)),
+        (tx.jit(jnp.linalg.inv)(x), np.linalg.inv(x)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())

@@ -21,6 +21,7 @@ from tinyxla.backends.numba.llvm_printer import SCRATCH_LIMIT, print_llvm
 from tinyxla.backends.numba.loops import Builder, Kernel, Literal, Operand
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.shapes.element_types import element_types
+from tinyxla.threads import num_threads
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 SIGNED = ["s8", "s16", "s32", "s64"]
@@ -234,6 +235,22 @@ def test_unary_operation(op: str, type: str) -> None:
         assert_close(actual, expected, ulps)
 
 
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("op", ["exponential", "power"])
+def test_scaling_without_an_instruction_for_it(op: str, type: str) -> None:
+    """Processors with shorter vectors multiply by powers of two in two steps: the same bits, down to subnormals."""
+    kernel = elementwise(op, [type] * (1 if op == "exponential" else 2), type)
+    reach = 104.0 if type == "f32" else 746.0
+    x = np.linspace(-reach, reach, 4001).astype(dtype(type))
+    inputs = [x] if op == "exponential" else [np.abs(x), x / 8]
+    found = [np.zeros_like(x) for _ in range(2)]
+    run_native(kernel, [*inputs, found[0]], 0, len(x))
+    text = print_llvm(kernel, "narrow", vector_bytes=32)
+    assert "llvm.ldexp" not in text
+    run_address(native.compile_llvm(text, ["narrow"])["narrow"], [*inputs, found[1]], 0, len(x))
+    assert found[0].tobytes() == found[1].tobytes()
+
+
 @pytest.mark.parametrize(("op", "type"), [(op, type) for op, (_, types, _) in BINARY.items() for type in types])
 def test_binary_operation(op: str, type: str) -> None:
     function, _, ulps = BINARY[op]
@@ -435,6 +452,32 @@ def test_chain_rounds_after_every_operation(type: str) -> None:
     np.testing.assert_array_equal(printed, expected)
     tolerance = 4 * float(ml_dtypes.finfo(x.dtype).eps)
     np.testing.assert_allclose(compiled.astype(np.float64), expected.astype(np.float64), atol=tolerance)
+
+
+@pytest.mark.parametrize("op", ["divide", "remainder"])
+def test_integers_are_divided_in_vectors(op: str) -> None:
+    """Up to 32 bits, and unless the divisor is a constant: LLVM multiplies by that."""
+    for type in INTEGERS:
+        text = print_llvm(elementwise(op, [type, type], type))
+        assert ("fdiv" in text) == (np.dtype(dtype(type)).itemsize < 8), type
+    builder = Builder("seven")
+    x, out = builder.argument("s32"), builder.argument("s32", written=True)
+    with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
+        builder.store(out, i, builder.compute(op, "s32", builder.load(x, i), Literal("s32", 7)))
+    assert "fdiv" not in print_llvm(builder.kernel)
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_an_index_modulo_a_power_of_two(size: int) -> None:
+    builder = Builder("cycle")
+    x, out = builder.argument("f32"), builder.argument("f32", written=True)
+    with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
+        builder.store(out, i, builder.load(x, builder.index("remainder", i, size)))
+    values = np.arange(size, dtype=np.float32) + 1
+    for first in (0, 1, 37):
+        for actual in run_both(builder.kernel, [values], 100, "f32", first, 99):
+            assert not actual[:first].any()
+            np.testing.assert_array_equal(actual[first:99], values[np.arange(first, 99) % size])
 
 
 def test_a_range_of_the_outermost_index() -> None:
@@ -721,6 +764,60 @@ def test_threads_may_compile_at_once(fresh_cache: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(total, kernels)) == [10.0, 11.0, 12.0, 13.0] * 3
     assert change(before) == (4, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_kernels_are_compiled_together(fresh_cache: Path, threads: int) -> None:
+    x = np.arange(5, dtype=np.float32)
+    with num_threads(threads):
+        before = counts()
+        native.provide_llvm("tinyxla_test_nothing", NOTHING, "nothing")
+        addresses = [native.start_kernel(reduction("add", "f32", float(start))) for start in range(20, 28)]
+        again = native.start_kernel(reduction("add", "f32", 20.0))
+        for start, address in enumerate(addresses, 20):
+            output = np.zeros(1, np.float32)
+            run_address(address(), [x, output], 0, 5)
+            assert output[0] == start + 10
+        assert again() == addresses[0]()
+        assert change(before) == (9, 0)
+    assert native.function_address("tinyxla_test_nothing") != 0
+    assert len(list(fresh_cache.glob("*.object"))) == 9
+
+
+def test_the_code_does_not_depend_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[dict[str, bytes]] = []
+    for threads in (1, 4):
+        monkeypatch.setenv("TINYXLA_CACHE_DIR", str(tmp_path / str(threads)))
+        forget(monkeypatch)
+        with num_threads(threads):
+            started = [native.start_kernel(softmax(n)) for n in (3, 33, 300)] + [native.start_kernel(chain("f64"))]
+            assert all(address() for address in started)
+        found.append({path.name: path.read_bytes() for path in (tmp_path / str(threads)).glob("*.object")})
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+def test_a_module_that_cannot_be_loaded_spoils_no_other(fresh_cache: Path) -> None:
+    good = native.start_kernel(reduction("add", "f32", 30.0))
+    with pytest.raises(UnsupportedKernel, match="no_such_function"):
+        native.compile_llvm(CALLS_NOTHING, ["f"])
+    assert good() != 0
+
+
+def test_an_interrupted_compilation_is_made_up_for(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with num_threads(1):
+        addresses = [native.start_kernel(reduction("add", "f32", float(start))) for start in (40, 41)]
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "_object_code", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                addresses[0]()
+        assert native.compile_kernel(reduction("add", "f32", 40.0)) == addresses[0]() != addresses[1]() != 0
+
+
+NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
 def test_canonical_text_tells_kernels_apart() -> None:

@@ -88,6 +88,24 @@ def test_a_matrix_by_its_transpose_is_exactly_symmetric(generator: np.random.Gen
         np.testing.assert_allclose(found, x.T.astype(np.float64) @ x, 0, 1e-5 * np.abs(found).max())
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(20, 2048, 300), (520, 1030, 260), (12, 4100, 1100), (8, 640, 40)])
+def test_right_operands_are_read_in_place_or_copied(generator: np.random.Generator, m: int, n: int, k: int) -> None:
+    """Rows that meet in the cache, many rows of the left one, one that no cache holds, and a small one."""
+    _check(_product(1, 0), _operands(generator, "f32", m, n, k, 1, 0), 1e-5)
+
+
+def test_equal_words_of_different_types(generator: np.random.Generator) -> None:
+    """Floats and integers of one program are copied by the same routine."""
+    operands = [_numbers(generator, name, (60, 40)) for name in ("f32", "s32", "bf16", "s16")]
+
+    def function(*operands: Any) -> list[Any]:
+        return [_product(1, 1)(x, x + 1) for x in operands]
+
+    for x, found in zip(operands, tinyxla.jit(function)(*operands), strict=True):
+        expected = np.asarray(_product(1, 1)(jnp.asarray(x), jnp.asarray(x) + 1)).astype(np.float64)
+        np.testing.assert_allclose(np.asarray(found).astype(np.float64), expected, 0, 2e-2 * np.abs(expected).max())
+
+
 def test_rows_and_columns_do_not_meet() -> None:
     """The last rows and columns are computed with others; what those hold does not matter."""
     x, y = np.ones((37, 20), np.float32), np.ones((20, 45), np.float32)

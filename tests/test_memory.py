@@ -176,6 +176,64 @@ def test_temporaries_are_given_back() -> None:
 # --- calls at the same time -------------------------------------------------------------------------------------------
 
 
+def test_forgetting_gives_memory_back() -> None:
+    tx.jit(lambda x: x + 1)(values(1, LARGE))
+    tx.clear_caches()
+    assert not pool.free_bytes()
+
+
+# --- how much there is ------------------------------------------------------------------------------------------------
+
+
+def temporaries(function: Callable[..., Any], *arguments: Any, donated: tuple[int, ...] = ()) -> int:
+    """The bytes of temporaries of a program whose values are right."""
+    expected = tx.tree_util.tree_leaves(function(*arguments))
+    compiled = tx.jit(function, donate_argnums=donated).lower(*arguments).compile()
+    found = tx.tree_util.tree_leaves(compiled(*tx.tree_util.tree_map(lambda x: tnp.array(np.array(x)), arguments)))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-4 * np.max(np.abs(other)))
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def test_rows_are_written_over_rows() -> None:
+    """A softmax reads its rows three times, and still needs no other memory."""
+    x = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
+    scores = x.nbytes
+    assert temporaries(lambda q, k, v: tx.nn.softmax(q @ k.T) @ v, x[:, :64], x[:, 64:128], x[:, :8]) < 1.5 * scores
+
+
+def test_rows_of_other_rows_are_not() -> None:
+    """What each row reads of the others is needed until the end."""
+    x = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
+    temporaries(lambda x: (y := x @ x) / tnp.sum(y[::-1], 1, keepdims=True) @ x, x)
+    temporaries(lambda x: ((y := x @ x) - tnp.max(y.T, 1, keepdims=True)) @ x, x)
+    temporaries(lambda x: tnp.cumsum((y := x @ x) - y[:, ::-1], 1) @ x, x)
+    temporaries(lambda x: ((y := x @ x)[:, :150] * tnp.sum(y[:, 150:], 1, keepdims=True)) @ x[:150], x)
+
+
+def test_temporaries_are_in_results_that_are_made_later() -> None:
+    """Of three products only the second is elsewhere, and a packed operand."""
+    x = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
+    assert temporaries(lambda x: x @ x @ x @ x, x) < 2.5 * x.nbytes
+
+
+def test_parameters_are_updated_while_gradients_are_computed() -> None:
+    random = np.random.default_rng(0)
+    weights = [random.standard_normal((256, 256)).astype(np.float32) / 16 for _ in range(8)]
+    x = random.standard_normal((16, 256)).astype(np.float32)
+
+    def step(weights: Any, x: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            y = x
+            for w in weights:
+                y = tnp.tanh(y @ w)
+            return tnp.sum(y * y)
+
+        return [w - 0.1 * g for w, g in zip(weights, tx.grad(loss)(weights), strict=True)]
+
+    assert temporaries(step, weights, x, donated=(0,)) < 3 * weights[0].nbytes  # a gradient, a packed operand, the rest
+
+
 def test_calls_from_four_threads_have_temporaries_of_their_own() -> None:
     @tx.jit
     def function(x: Any) -> Any:

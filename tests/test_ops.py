@@ -3,6 +3,7 @@ demands can object at all: ops with one wrong rule are planted, one for each kin
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import jax_oracle
 import numpy as np
 import op_checks
 import pytest
+from guarded_memory import Guard
 
 import tinyxla
 from tinyxla.ops import Op, Sample, elementwise, movement, ops
@@ -71,7 +73,10 @@ def test_derivative(check: Callable[..., Any], name: str, random: np.random.Gene
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_op_compiled(name: str) -> None:
+def test_op_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is called twice, in memory whose end is guarded, and in memory whose start is."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        Guard(monkeypatch)
     for sample in samples_of(name):
         op_checks.check_compiled(tinyxla.jit, ops[name], sample)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -241,6 +242,24 @@ def test_moments() -> None:
     truncated = np.asarray(random.truncated_normal(random.key(5), -0.5, 1.5, (10000,)))
     assert truncated.min() > -0.5
     assert truncated.max() < 1.5
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda jax, k: jax.random.normal(k, (40,)),
+        lambda jax, k: jax.random.randint(k, (40,), 0, 9),
+        lambda jax, k: jax.random.choice(k, jax.numpy.arange(7.0), (40,)),
+        lambda jax, k: jax.random.uniform(jax.random.split(k, 5)[3], (3,)),
+    ],
+)
+def test_many_numbers_by_mapped_keys(draw: Any) -> None:
+    ours, theirs = (package.random.split(package.random.PRNGKey(3), 120) for package in (tinyxla, jax))
+    each, expected = functools.partial(draw, tinyxla), functools.partial(draw, jax)
+    assert_near(tinyxla.vmap(each)(ours), jax.vmap(expected)(theirs), 1e-5)
+    assert_near(tinyxla.vmap(each, 1, 1)(ours.T), jax.vmap(expected, 1, 1)(theirs.T), 1e-5)
+    nested = tinyxla.vmap(tinyxla.vmap(each))(ours.reshape(4, 30, 2))
+    assert_near(nested.reshape(120, -1), jax.vmap(expected)(theirs), 1e-5)
 
 
 def test_under_transformations() -> None:

@@ -291,3 +291,17 @@ def test_updates_vanish() -> None:
 
     kernels = [kernel.name for kernel in tx.jit(f).lower(ROWS).compile().kernels]
     assert "update" not in kernels
+
+
+def test_a_part_of_a_product_with_weights_put_together() -> None:
+    """The part begins in the middle of one piece, and ends in that of another."""
+    first, second, sequence = _arrays((UNITS, 40), (UNITS, 60), (STEPS, 16, UNITS))
+
+    def f(first: Any, second: Any, sequence: Any) -> Any:
+        def step(total: Any, x: Any) -> tuple[Any, Any]:
+            product = jnp.tanh(x + total) @ jnp.concatenate([first, second], 1)
+            return total + 1, product[:, 20:80]
+
+        return lax.scan(step, jnp.float32(0), sequence)[1]
+
+    _check(f, first, second, sequence)

@@ -58,3 +58,31 @@ def test_segments_refuse() -> None:
         tx.ops.segment_max(np.ones(3), np.arange(3), -2)
     with pytest.raises(errors.ConcretizationError, match="without num_segments"):
         tx.jit(tx.ops.segment_sum)(np.ones(3), np.arange(3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint32])
+@pytest.mark.parametrize("width", [(), (3,)])
+def test_many_updates_of_few_places(width: tuple[int, ...], dtype: Any) -> None:
+    random = np.random.default_rng(1)
+    data = random.integers(0, 100, (100_000, *width)).astype(dtype)
+    ids = random.integers(-2, 52, 100_000).astype(np.int32)
+    known = ids[(ids >= 0) & (ids < 50)]
+    for name, ufunc, start in (("add", np.add, 0), ("max", np.maximum, 0), ("min", np.minimum, 100)):
+        expected = np.full((50, *width), start, dtype)
+        ufunc.at(expected, known, data[(ids >= 0) & (ids < 50)])
+
+        @tx.jit
+        def update(x: Any, i: Any, y: Any, name: str = name) -> Any:
+            return getattr(x.at[i], name)(y, mode="drop", wrap_negative_indices=False)
+
+        found = update(np.full((50, *width), start, dtype), ids, data)
+        np.testing.assert_array_equal(np.asarray(found), expected)
+    with tx.num_threads(1):
+        alone = np.asarray(tx.ops.segment_sum(data / 7, ids, 50))
+    np.testing.assert_array_equal(np.asarray(tx.ops.segment_sum(data / 7, ids, 50)), alone)
+
+
+def test_nothing_is_added_to_a_negative_zero() -> None:
+    ids = np.zeros(100_000, np.int32)
+    found = tx.jit(lambda x, i: x.at[i].add(-0.0))(np.full(3, -0.0, np.float32), ids)
+    assert np.signbit(np.asarray(found)).all()

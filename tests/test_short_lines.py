@@ -36,6 +36,32 @@ def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: 
     np.testing.assert_array_equal(tx.jit(tx.numpy.argsort)(x), jnp.argsort(x))
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((70, 33), 1), ((70, 100), 1), ((3, 40, 256), 2), ((33, 70), 0), ((2, 64, 50), 1)]
+)
+@pytest.mark.parametrize("descending", [False, True])
+def test_lines_by_networks(shape: tuple[int, ...], axis: int, descending: bool, generator: np.random.Generator) -> None:
+    for dtype in TYPES:
+        x = values(generator, shape, dtype)
+        found, wanted = (
+            np.asarray(m.jit(lambda x, m=m: m.numpy.sort(x, axis, descending=descending))(x)) for m in (tx, jax)
+        )
+        np.testing.assert_array_equal(found, wanted, strict=True)
+        if dtype.startswith("float") and not descending:  # JAX reverses what is equal, too
+            np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(wanted[wanted == 0]))
+        order = tx.jit(lambda x: tx.numpy.argsort(x, axis, descending=descending))(x)
+        np.testing.assert_array_equal(order, jnp.argsort(x, axis, descending=descending))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
+@pytest.mark.parametrize(("length", "k"), [(1, 1), (7, 7), (100, 5), (300, 32), (4096, 4)])
+def test_first_elements_one_by_one(length: int, k: int, dtype: str, generator: np.random.Generator) -> None:
+    x = values(generator, (5, length), dtype)
+    found, wanted = tx.jit(lambda x: tx.lax.top_k(x, k))(x), jax.lax.top_k(x, k)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs, strict=True)
+
+
 def test_another_array_is_put_in_the_order_of_the_first(generator: np.random.Generator) -> None:
     keys, others = values(generator, (5, 2 * LANES), "int32"), values(generator, (5, 2 * LANES), "float32")
     found = tx.jit(lambda x, y: tx.lax.sort((x, y), dimension=0, num_keys=1))(keys, others)

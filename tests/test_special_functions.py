@@ -40,6 +40,19 @@ def test_functions_of_one_argument(name: str) -> None:
         ours(np.arange(3, dtype=np.int32))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "error"), [(np.float32, 6e-7), (np.float64, 2e-13)]
+)  # SciPy's own error in the second
+def test_complementary_error_function_in_its_tails(dtype: Any, error: float) -> None:
+    x = np.linspace(-7, 9 if dtype == np.float32 else 26, 2001).astype(dtype)
+    with tx.enable_x64():
+        found = np.asarray(tx.jit(lax.erfc)(x))
+        ends = np.asarray(lax.erfc(np.array([0.0, np.inf, -np.inf, np.nan, 60.0], dtype)))
+    np.testing.assert_allclose(found, scipy.special.erfc(x.astype(np.float64)), error)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(ends, np.array([1.0, 0.0, 2.0, np.nan, 0.0], dtype))
+
+
 def test_log_gamma_in_double_precision() -> None:
     x = np.linspace(-3.7, 30, 50)
     with tx.enable_x64():

@@ -284,6 +284,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "Cholesky": (lambda x: tnp.linalg.cholesky(x @ x.T + 300 * tnp.eye(200)), (normal(200, 200),)),
     "solve": (tnp.linalg.solve, (normal(8, 65, 65), normal(8, 65, 7))),
     "QR": (tnp.linalg.qr, (normal(8, 65, 33),)),
+    "FFT with a large prime": (tnp.fft.rfft, (normal(16, 10300),)),
     "FFT": (tnp.fft.fft, (normal(129, 501, dtype=np.complex64),)),
     "convolution": (convolution, (normal(4, 33, 31, 17), normal(3, 3, 17, 33))),
     "convolution backwards": (squared(convolution, 0, 1), (normal(4, 17, 15, 9), normal(3, 3, 9, 17))),
@@ -298,6 +299,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "pooling": (pooled, (normal(8, 33, 31, 17),)),
     "pooling backwards": (squared(pooled), (normal(8, 33, 31, 17),)),
     "random normals": (lambda x: tx.random.normal(tx.random.key(3), x.shape), (normal(300_007),)),
+    "random normals in short rows": (lambda x: x * tx.random.normal(tx.random.key(3), (30_011, 2)), (normal(2),)),
+    "remainders": (lambda x, y: (x % y, x // y), (whole(1 << 30, 100_003), whole(1000, 100_003) - 500)),
     "permutation": (lambda x: tx.random.permutation(tx.random.key(3), x), (normal(50_021),)),
     "categorical": (lambda x: tx.random.categorical(tx.random.key(3), x), (normal(1003, 101),)),
     "lanes of a loop": (tx.vmap(collatz), (whole(1000, 5003) + 1,)),
@@ -360,7 +363,8 @@ def cut_kernels(order: Order) -> Iterator[list[int]]:
     kept: list[Any] = []
     extents: list[int] = []
 
-    def cut(self: Schedule, address: int, slots: Any, extent: int, grain: int = 0, constants: Any = ()) -> None:
+    def cut(self: Schedule, given: Any, slots: Any, extent: int, grain: int = 0, constants: Any = ()) -> None:
+        address = given() if callable(given) else given
         if extent > 1 and grain > 0:
             kernel = _KERNEL(address)
 
@@ -479,6 +483,27 @@ def test_transformations_at_once() -> None:
 
     expected = 1 - np.tanh(0.5) ** 2
     np.testing.assert_allclose(together(6, work), [[expected * k] * 4 for k in range(6)], 1e-5)
+
+
+def test_caches_are_cleared_while_others_make_functions() -> None:
+    kept = [tx.jit(lambda x: x) for _ in range(1000)]
+    finished = threading.Event()
+
+    def make() -> None:
+        while not finished.is_set():
+            tx.jit(lambda x: x)
+
+    maker = threading.Thread(target=make)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    maker.start()
+    try:
+        for _ in range(len(kept)):
+            tx.clear_caches()
+    finally:
+        finished.set()
+        maker.join()
+        sys.setswitchinterval(interval)
 
 
 def test_exceptions_belong_to_the_thread_that_caused_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,31 @@ def test_transposes_that_meet_vanish() -> None:
 
 def test_one_transpose_is_left_where_the_result_is_transposed() -> None:
     assert operations(lambda x: jnp.tanh(x.T) * 2, (7, 4)).count("transpose") == 1
+
+
+SHORT = [(20, 60, 3, 5), (2, 16, 2, 22), (40, 3, 90), (30, 20, 16), (3, 2, 7, 22)]
+
+
+@pytest.mark.parametrize("sizes", SHORT, ids=str)
+def test_short_loops_in_all_orders(sizes: tuple[int, ...]) -> None:
+    """The last loop is one around few elements, or written out, or part of a square."""
+    x = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
+    for order in permutations(range(len(sizes))):
+        turned = x.transpose(order)
+        edges = [(1, 2)] * len(sizes)
+        found = tx.jit(
+            lambda x, order=order, edges=edges: (
+                x.transpose(order) * 2,
+                jnp.pad(x.transpose(order) + 1, edges),
+                jnp.concatenate([x.transpose(order), x.transpose(order) * 3], -1),
+                jnp.stack([x.transpose(order)[..., 0] * k for k in range(10)], -1),
+            )
+        )(x)
+        expected = (
+            turned * 2,
+            np.pad(turned + 1, edges),
+            np.concatenate([turned, turned * 3], -1),
+            np.stack([turned[..., 0] * k for k in range(10)], -1),
+        )
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), other)

@@ -32,9 +32,9 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: An
     texts: list[str] = []
     object_code = native._object_code
 
-    def watched(text: str, is_straight: bool) -> bytes:
+    def watched(text: str, *how: Any) -> Any:
         texts.append(text)
-        return object_code(text, is_straight)
+        return object_code(text, *how)
 
     with monkeypatch.context() as patch:
         patch.setenv("TINYXLA_CACHE_DIR", str(path / str(vectors)))

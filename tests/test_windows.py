@@ -648,3 +648,42 @@ def test_windows_of_one_element_move_data(random: np.random.Generator, seed: int
         compiled = tx.jit(lambda x: pooled(tx, x))
         assert "windows" not in [kernel.name for kernel in compiled.lower(x).compile().kernels]
         np.testing.assert_array_equal(compiled(x).numpy(), jax.jit(lambda x: pooled(jax, x))(x), f"{window} {apart}")
+
+
+KINDS = {
+    "edges": ((3, 20, 9), (WindowDimension(1), WindowDimension(3, 1, 1, 1), WindowDimension(4, 1, 2, 1))),
+    "strided lines": ((4, 9, 40), (WindowDimension(1), WindowDimension(3, 2), WindowDimension(3, 2, 1, 1))),
+    "tiles": ((2, 21, 15, 3), (WindowDimension(1), WindowDimension(7, 7), WindowDimension(7, 7), WindowDimension(1))),
+    "blocks": ((150, 40), (WindowDimension(33, 1, 20, 9), WindowDimension(1))),
+    "strided blocks": ((2, 150, 20), (WindowDimension(1), WindowDimension(50, 3, 7, 60), WindowDimension(1))),
+    "dilated blocks": ((160, 3), (WindowDimension(20, 1, 8, 16, 8), WindowDimension(1))),
+    "steps": ((2, 300), (WindowDimension(1), WindowDimension(77, 2, 40, 30))),
+    "steps over holes": ((90,), (WindowDimension(60, 1, 9, 9, 1, 2),)),
+    "both": ((70, 80), (WindowDimension(21, 1, 10, 10), WindowDimension(35, 1, 10, 10))),
+    "outside": ((5, 4), (WindowDimension(2, 1, 9, 9), WindowDimension(1))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_windows(random: np.random.Generator, kind: str) -> None:
+    """With what follows element by element, which is made where the result is."""
+    shape, window = KINDS[kind]
+    for dtype, op in ((np.int32, "add"), (np.float16, "maximum"), (np.float32, "minimum"), (np.int8, "xor")):
+        x = random.integers(-50, 50, shape).astype(dtype)
+        to_apply, start = reduction.scalar_computation(op, dtype), np.asarray(3, dtype)
+        expected = op_checks.evaluated(
+            ops["reduce-window"], Sample((x, start), {"window": window, "to_apply": to_apply})
+        )
+
+        def function(x: Any, op: str = op, start: Array = start, to_apply: Any = to_apply) -> Any:
+            found = windows.reduce_window(x, tnp.asarray(start), window=window, to_apply=to_apply)
+            return found if op == "xor" else found * 2 + 1
+
+        found = tx.jit(function)(x).numpy()
+        np.testing.assert_array_equal(found, expected[0] if op == "xor" else expected[0] * 2 + 1)
+
+
+def test_an_average_is_one_kernel() -> None:
+    x = np.ones((2, 8, 8, 3), np.float32)
+    made = tx.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1)) / 4).lower(x).compile()
+    assert len(made.kernels) == 1

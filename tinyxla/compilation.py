@@ -23,10 +23,11 @@ from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
+from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
-from tinyxla.tracing.core import Tracer, check_computation, state, unwanted
+from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -136,7 +137,7 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
     """Let `observer(executable)` run in place of each executable, until this is called with None."""
     global _observer
     _observer = observer
-    for function in list(_functions):
+    for function in _all_functions():
         function.forget_executables()
 
 
@@ -160,6 +161,23 @@ def _execute(*operands: Any, to_apply: Computation) -> Any:
 set_execute(_execute)
 
 
+def _compute_large(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    """An op alone, as a program."""
+    program = _alone(op, tuple(map(Shape.of, values)), tuple(attributes.items()))
+    return _execute(*values, to_apply=program)
+
+
+@functools.lru_cache(4096)
+def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any], ...]) -> Computation:
+    graph = GraphTrace(op.name)
+    with graph.run():
+        result = op(*map(graph.parameter, shapes), **dict(attributes))
+        return graph.finish(op.name, result if isinstance(result, tuple) else (result,), isinstance(result, tuple))
+
+
+set_compute_large(_compute_large)
+
+
 class Jitted:
     """A compiled function: what `jit` gives."""
 
@@ -180,7 +198,7 @@ class Jitted:
         self._donated_names = donated_names
         self._programs: dict[Any, Program] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for calls with arrays, and nothing else, as arguments
-        _functions.add(self)
+        _functions[id(self)] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.staging is None and not (kwargs or self._static or self._static_names or state.axes or config.special):
@@ -319,12 +337,17 @@ class Jitted:
         self._by_signatures.clear()
 
 
-_functions: weakref.WeakSet[Jitted] = weakref.WeakSet()
+_functions: weakref.WeakValueDictionary[int, Jitted] = weakref.WeakValueDictionary()
+
+
+def _all_functions() -> list[Jitted]:
+    """Copied at once: an iterator of weak references would fail when another thread makes a function meanwhile."""
+    return [function for reference in _functions.valuerefs() if (function := reference()) is not None]
 
 
 def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
-    for function in list(_functions):
+    for function in _all_functions():
         function.clear_cache()
 
 
@@ -647,5 +670,6 @@ def clear_caches() -> None:
     """Forget all compiled programs and kernels of this process. (The cache on disk stays.)"""
     _forget_programs()
     _compiled.cache_clear()
+    _alone.cache_clear()
     clear_transformed()
     forget_kernels()

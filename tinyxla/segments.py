@@ -7,12 +7,14 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, integer_of
+from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
+@replayed
 def segment_sum(
     data: Any,
     segment_ids: Any,
@@ -45,6 +47,7 @@ def segment_sum(
     return _reduced("add", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
 
 
+@replayed
 def segment_prod(
     data: Any,
     segment_ids: Any,
@@ -58,6 +61,7 @@ def segment_prod(
     return _reduced("multiply", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
 
 
+@replayed
 def segment_max(
     data: Any,
     segment_ids: Any,
@@ -71,6 +75,7 @@ def segment_max(
     return _reduced("max", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
 
 
+@replayed
 def segment_min(
     data: Any,
     segment_ids: Any,
@@ -105,9 +110,10 @@ def _reduced(
     empty = tnp.full((count, *values.shape[1:]), _without_elements(method, values), values.dtype)
     wide = ids.astype(int) if element_type(ids.dtype).bits < 32 else ids
     clips = str(mode) == "clip" or getattr(mode, "name", "") == "CLIP"
-    places = tnp.clip(wide, 0, count - 1) if clips else tnp.where(wide < 0, count, wide)
+    places = tnp.clip(wide, 0, count - 1) if clips else wide
     update = getattr(empty.at[places], method)
-    return update(values, indices_are_sorted=indices_are_sorted, unique_indices=unique, mode=mode or "drop")
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique, "wrap_negative_indices": False}
+    return update(values, mode=mode or "drop", **options)
 
 
 def _without_elements(method: str, x: Array) -> Any:

@@ -121,7 +121,7 @@ def split_by_ln_2(x: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
     shifted = x.fma(LOG2_E, form.round_to_integer)
     n = shifted - form.round_to_integer
     ln2_high, ln2_low = LN_2[form.type]
-    return shifted.bits(), n.fma(-ln2_low, n.fma(-ln2_high, x))
+    return shifted.bits() - form.round_to_integer_bits, n.fma(-ln2_low, n.fma(-ln2_high, x))
 
 
 def exp_of_remainder(r: Scalar, form: FloatFormat) -> Scalar:
@@ -130,18 +130,12 @@ def exp_of_remainder(r: Scalar, form: FloatFormat) -> Scalar:
 
 
 def exp(x: Scalar) -> Scalar:
-    """e to the x."""
+    """e to the x. Beyond where that is zero or infinite, x does not matter; NaN is neither below nor above."""
     form = format_of(x)
-    n, r = split_by_ln_2(x, form)
-    # The exponent is added to the bits of the polynomial's value. A result that may be subnormal is made too large by
-    # 2^raised first, and rounded once, by the multiplication that takes 2^raised out again.
-    raised = 2 * form.mantissa_bits
-    tiny = x < -(form.bias - 1.5) / LOG2_E
-    exponent = tiny.where(n + raised, n)
-    y = (exp_of_remainder(r, form).bits() + (exponent << form.mantissa_bits)).bitcast(form.type)
-    y = tiny.where(y * 2.0**-raised, y)
-    y = (x < EXP_UNDERFLOW[form.type]).where(0.0, y)
-    return (x <= EXP_OVERFLOW[form.type]).where(y, x * form.largest)
+    lowest, highest = EXP_UNDERFLOW[form.type] - 1.0, EXP_OVERFLOW[form.type] + 1.0
+    raised = (x < lowest).where(lowest, x)
+    n, r = split_by_ln_2((raised > highest).where(highest, raised), form)
+    return exp_of_remainder(r, form).ldexp(n)
 
 
 def expm1(x: Scalar) -> Scalar:

@@ -41,6 +41,10 @@ class FloatFormat:
     def round_to_integer(self) -> float:
         return 1.5 * 2.0**self.mantissa_bits
 
+    @property
+    def round_to_integer_bits(self) -> int:
+        return (self.bias + self.mantissa_bits << self.mantissa_bits) + (1 << self.mantissa_bits - 1)
+
 
 F32 = FloatFormat("f32", "s32", "u32", 32, 23, 127, 2.0**-126, (2 - 2.0**-23) * 2.0**127)
 F64 = FloatFormat("f64", "s64", "u64", 64, 52, 1023, 2.0**-1022, (2 - 2.0**-52) * 2.0**1023)

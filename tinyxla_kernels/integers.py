@@ -50,6 +50,29 @@ def remainder(x: Scalar, y: Scalar) -> Scalar:
     return zero.where(x, x % divisor)
 
 
+def divide_in_vectors(x: Scalar, y: Scalar) -> Scalar:
+    """`divide` of up to 32 bits without the processors' division of integers, which does not come in vectors."""
+    return y.equal(0).where(-1, _quotient_by_floats(x, y))
+
+
+def remainder_in_vectors(x: Scalar, y: Scalar) -> Scalar:
+    """`remainder` of up to 32 bits likewise."""
+    return y.equal(0).where(x, x - _quotient_by_floats(x, y) * y)
+
+
+def _quotient_by_floats(x: Scalar, y: Scalar) -> Scalar:
+    """x / y truncated; anything for y = 0. The reciprocal of a y that does not change is taken once for a loop."""
+    # (|x| + 1/2) / |y| is at least 1 / (2 |y|) away from every integer, and two roundings carry it less far as long as
+    # |x| + 1/2 is below a quarter of what the mantissa counts to.
+    wide = "f32" if width_of(x.type) <= 16 else "f64"
+    dividend = x.to(wide)
+    half = constant(dividend, 0.5)
+    quotient = (dividend + (half.copysign(dividend) if is_signed(x.type) else half)) * (1.0 / y.to(wide))
+    if not is_signed(x.type):
+        return quotient.to(x.type)
+    return y.equal(-1).where(-x, quotient.to(x.type))  # the smallest integer's would not fit
+
+
 def power(x: Scalar, y: Scalar) -> Scalar:
     """x to the y, wrapping. For y < 0 the quotient 1 / x^-y truncated: 0 but for x = 1 and x = -1; and 0 for x = 0."""
     result = (y & 1).not_equal(0).where(x, 1)

@@ -248,6 +248,11 @@ class NumpyScalar:
             raise TypeError(f"{self.type} and {type} differ in width: a bitcast keeps the width.")
         return NumpyScalar(self.array.view(DTYPES[type]))
 
+    def ldexp(self, exponent: Scalar) -> NumpyScalar:
+        integers = cast("NumpyScalar", exponent).array.astype(f"i{self.array.dtype.itemsize}")
+        with np.errstate(all="ignore"):
+            return NumpyScalar(np.ldexp(self.array, integers))
+
     def count_leading_zeros(self) -> NumpyScalar:
         self._require("iu", "Counting zeros")
         filled = self.bits().array.copy()

@@ -11,7 +11,7 @@ from tinyxla_kernels.exponentials import (
     exponent_and_fraction,
     split_by_ln_2,
 )
-from tinyxla_kernels.float_formats import format_of, polynomial, power_of_two
+from tinyxla_kernels.float_formats import F32, F64, format_of, polynomial
 from tinyxla_kernels.scalar import Scalar
 
 # m^(-1/3) for 1 <= m <= 8, 2^-7.0: coefficients of 12 bits serve every format.
@@ -32,6 +32,30 @@ ATANH = {
         0.06288484931639071,
     ),
 }
+# log2(1 + f) / f for |f| <= 1/3, 2^-33.2
+LOG2 = (
+    1.442695040747532,
+    -0.7213475196235027,
+    0.4808984377709891,
+    -0.36067396879449887,
+    0.2885295925587822,
+    -0.24043415787355552,
+    0.2064541677455359,
+    -0.180795783920754,
+    0.15432695914334546,
+    -0.13755400807634088,
+    0.1760767143782332,
+    -0.16580011012390447,
+)
+# (2^r - 1) / r for |r| <= 1/2, 2^-28.5 of 2^r
+EXP2 = (
+    0.6931472149672477,
+    0.24022652782819873,
+    0.05550310551613111,
+    0.009617692991540056,
+    0.0013406643955897312,
+    0.0001559467483114662,
+)
 # A third as the number nearest to it and what is missing.
 THIRD = {"f32": (0.3333333432674408, -9.934107758624577e-09), "f64": (0.3333333333333333, 1.850371707708594e-17)}
 
@@ -113,10 +137,25 @@ def log_in_two_parts(x: Scalar) -> tuple[Scalar, Scalar]:
     return high, log_low - (high - log)
 
 
-def pow(x: Scalar, y: Scalar) -> Scalar:
-    """x to the y, with the special values of IEEE 754, section 9.2.1."""
-    form = format_of(x)
-    base = x.abs()
+def _power_in_f64(base: Scalar, y: Scalar) -> Scalar:
+    """base^y for f32 numbers with base >= 0: 2^(y log2(base)) in f64, whose range and precision make all careful steps
+    needless. Only what is zero or infinite anyway is beyond 2^160."""
+    tiny = base < F32.smallest_normal
+    exponent, fraction = exponent_and_fraction(tiny.where(base * 2.0**24, base).bits(), F32)
+    f = fraction.to("f64")
+    log = f.fma(polynomial(f, LOG2), tiny.where(exponent - 24, exponent).to("f64"))
+    product = y.to("f64") * base.equal(0.0).where(-math.inf, (base < math.inf).where(log, base.to("f64")))
+    bounded = (product > 160.0).where(160.0, (product < -160.0).where(-160.0, product))
+    shifted = bounded + F64.round_to_integer
+    r = (bounded - (shifted - F64.round_to_integer)).to("f32")
+    return r.fma(polynomial(r, EXP2), 1.0).ldexp(shifted.bits().to("u32"))
+
+
+def _power(base: Scalar, y: Scalar) -> Scalar:
+    """base^y for base >= 0."""
+    form = format_of(base)
+    if form.type == "f32":
+        return _power_in_f64(base, y)
     log, log_low = log_in_two_parts(base)
     log = base.equal(0.0).where(-math.inf, (base < math.inf).where(log, base))
     # Far out of the range of exp the result is 0 or infinity whatever the lower part is, which may be NaN there.
@@ -125,10 +164,14 @@ def pow(x: Scalar, y: Scalar) -> Scalar:
     bounded = (product > reach).where(reach, (product < -reach).where(-reach, product))
     product_low = y.fma(log, -product) + y * log_low
     n, r = split_by_ln_2(bounded, form)
-    half_n = (n.bitcast(form.signed) >> 1).bits()
-    y_value = exp_of_remainder(r + bounded.equal(product).where(product_low, 0.0), form)
-    magnitude = y_value * power_of_two(half_n, form) * power_of_two(n - half_n, form)
+    return exp_of_remainder(r + bounded.equal(product).where(product_low, 0.0), form).ldexp(n)
 
+
+def pow(x: Scalar, y: Scalar) -> Scalar:
+    """x to the y, with the special values of IEEE 754, section 9.2.1."""
+    form = format_of(x)
+    base = x.abs()
+    magnitude = _power(base, y)
     half_y = y * 0.5
     whole = y.rint().equal(y)
     odd = whole & half_y.rint().not_equal(half_y)

@@ -92,6 +92,11 @@ class Scalar(Protocol):
         """The same bits as another type of the same width."""
         ...
 
+    def ldexp(self, exponent: Scalar) -> Scalar:
+        """self times 2 to an integer (of the unsigned type of the float's width, in two's complement; up to twice the
+        format's own exponents), rounded once."""
+        ...
+
     def count_leading_zeros(self) -> Scalar: ...  # of the full width
     def population_count(self) -> Scalar: ...
 

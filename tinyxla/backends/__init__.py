@@ -64,8 +64,8 @@ def compile_module(module: Module, backend: str | None = None, donated: Sequence
 
 
 def forget_kernels() -> None:
-    """Forget the kernels that were compiled in this process. (The cache on disk stays.)"""
-    for name in ("native", "numbers"):  # if a module is not loaded, there are none
+    """Forget the kernels that were compiled in this process, and memory kept for results. (The cache on disk stays.)"""
+    for name in ("native", "numbers", "memory"):  # if a module is not loaded, there are none
         module = sys.modules.get(f"tinyxla.backends.numba.{name}")
         if module is not None:
             module.forget()

@@ -173,7 +173,7 @@ class BufferInfo:
         shape: as text.
         bytes: its size.
         place: "argument 0", "result 0", "constant", "arena" or, of what is chosen while the program runs, "pointer".
-        offset: in the arena; None elsewhere.
+        offset: in the arena, or in a result's memory before that is made; None elsewhere.
         life: the first and the last step that touch it; None for what lives all the time.
         aliases: names of other values that are in the same memory, because they are made in place.
     """

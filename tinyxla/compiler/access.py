@@ -149,6 +149,10 @@ def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Off
             if len(into) == len(out) == 1:
                 found[into[0]] = offsets[out[0]]
         yield x.operands[0], tuple(found)
+    elif op is indexing.gather:
+        batch, _ = indexing.batch_and_window(offsets, a.offset_dims)
+        entry = (None,) * (x.operands[1].array_shape.rank - len(batch))
+        yield x.operands[1], (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
     elif op.name in elementwise.NAMES:
         for o in x.operands:
             yield o, offsets

@@ -6,7 +6,12 @@ of loop indices:
   are neither strides nor distances: a transposed convolution, and the gradient of one with strides, keep theirs, and
   no product with a hole is computed (`is_simple` says how far the input is padded then);
 - a window that is reversed becomes a `reverse` of the kernel;
-- narrow types are widened to what products of them are summed in;
+- narrow types are widened to what products of them are summed in, except bf16 with an even number of input features,
+  which are then last, two of them in a word;
+- groups of few features are put side by side as the last dimension, where vectors are made of them: for each feature of
+  the result one of the input, which is repeated where it has several. Of a few such columns, places are made vectors.
+  Where nothing has to be moved for that, padding stays: places that differ in which elements of the window are in the
+  array are computed apart (`parts`);
 - few features of the result are sums of products of each element with the whole kernel: a matrix product, and then sums
   of parts of it that lie apart as the window's elements do, which are loops over places;
 - windows of one element, and those that have one place only, are matrix products; so are others that do not overlap, of
@@ -20,12 +25,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import contraction, convolution, elementwise, movement
+from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution
 from tinyxla.shapes import WindowDimension, element_type
 from tinyxla.shapes.window import dilated
@@ -34,6 +40,8 @@ Ints = tuple[int, ...]
 
 FEW = 4  # features or terms
 SHORT = 16  # iterations of a loop
+MOST_PARTS = 32  # of places
+LEAST_PLACES = 64  # of a part, on the average
 PRODUCTS = ("f32", "f64")  # types of which the backend makes products
 
 
@@ -62,16 +70,33 @@ class _Convolution:
             zero = emit(movement.constant, literal=Literal(np.zeros((), self.result.dtype)))
             return emit(movement.broadcast, zero, sizes=self.result.dimensions, dimensions=())
         wide = element_type(contraction.accumulator(kind.dtype))
-        self.lhs, self.rhs = (self._converted(x, wide) for x in (self.lhs, self.rhs))
-        self.dims = self.dims._replace(preferred_element_type=None, operand_precision=())
+        is_paired = self._is_paired()
+        if not is_paired:
+            self.lhs, self.rhs = (self._converted(x, wide) for x in (self.lhs, self.rhs))
+        self.dims = self.dims._replace(preferred_element_type=wide if is_paired else None, operand_precision=())
         self._turn()
         holes = self._holes_of_the_result()
-        self._pad()
-        if self._is_product():
+        columns = None if is_paired else self._columns()
+        if not columns:
+            self._pad()
+        if columns is not None:
+            found = self._in_columns() if columns else self._in_rows()
+        elif self._is_product():
             found = self._product()
+        elif is_paired:
+            found = self._in_pairs()
         else:
             found = self._by_elements() if self._has_few_features() else self._plain()
         return self._converted(self._padded(found, holes), kind)
+
+    def _is_paired(self) -> bool:
+        """Whether operands stay bf16, and are read two features of the input at a time."""
+        spec, sizes, groups = self.dims.dim_labels.rhs_spec, self.rhs.array_shape.dimensions, self.dims.groups
+        features, inputs = (sizes[d] for d in spec[:2])
+        has_few = features // groups < FEW or math.prod(sizes) // features < FEW or inputs % 2 == 1
+        types = {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
+        has_holes = any(w.base_dilation > 1 for w in self.dims.window)
+        return types == {"bf16"} and self.result.element_type.name in ("bf16", "f32") and not has_few and not has_holes
 
     def _converted(self, x: Instruction, kind: object) -> Instruction:
         if x.array_shape.element_type is kind:
@@ -180,6 +205,7 @@ class _Convolution:
             tuple(map(right.index, terms)),
             tuple(map(left.index, groups)),
             tuple(map(right.index, groups)),
+            self.dims.preferred_element_type,
         )
         product = emit(contraction.dot, lhs, rhs, **dims._asdict())
         found = [*groups, *(n for n in left if n not in right), *(n for n in right if n not in left)]
@@ -237,6 +263,87 @@ class _Convolution:
         for d, size in zip(labels.out_spec, sizes, strict=True):
             found[d] = size
         return tuple(found)
+
+    # --- groups of few features
+
+    def _columns(self) -> bool | None:
+        """Whether they should become columns (True), or rows of places (False)."""
+        (lhs, rhs, out), kind, groups = self.dims.dim_labels, self.result.element_type.name, self.dims.groups
+        features = self._size(self.rhs, rhs[0])
+        terms, inputs = math.prod(self.rhs.array_shape.dimensions) // features, self._size(self.rhs, rhs[1])
+        few = features // groups < FEW or terms < FEW or (inputs < FEW and features // groups < SHORT)
+        positions, last = self._positions(), len(lhs) - 1
+        moves = any(w.size > 1 and n > 1 for w, n in zip(self.dims.window, positions, strict=True))
+        if kind not in PRODUCTS or groups == 1 or not few or not moves:
+            return None
+        in_rows = [k for k in range(2, last + 1) if lhs[k] == out[k] == last and positions[k - 2] >= SHORT]
+        strides = any(w.stride * w.base_dilation > 1 for w in self.dims.window)
+        if in_rows and not strides and terms <= SHORT:
+            return None
+        if features >= SHORT:
+            return True
+        by_places = self.dims.batch_group_count == 1 and lhs[1] == last and max(positions) >= SHORT
+        return False if by_places else None
+
+    def _in_columns(self) -> Instruction:
+        """With an input feature for each of the result, and all features last."""
+        emit, (_, rhs, out) = self.rewriter.emit, self.dims.dim_labels
+        features, rank = self._size(self.rhs, rhs[0]), len(out)
+        is_so = is_by_columns(self._made())
+        if not is_so:
+            self._put_features_last(features)
+        made = self._made()
+        along = zip(self.dims.window, self.dims.dim_labels.lhs_spec[2:], self._positions(), strict=True)
+        edges = math.prod(len(parts(w, self._size(self.lhs, d), n)) for w, d, n in along)
+        if not is_simple(made) or edges > MOST_PARTS or edges * LEAST_PLACES > self.result.size // features:
+            if self.lhs.op is movement.transpose:  # which is quick by itself
+                self.lhs = emit(calls.get_tuple_element, emit(barrier.opt_barrier, self.lhs), index=0)
+            self._pad()
+        found = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
+        if is_so:
+            return found
+        found = emit(movement.reshape, found, sizes=(*found.array_shape.dimensions[: rank - 1], features))
+        return self._ordered(found, rank - 1, out)
+
+    def _made(self) -> Instruction:
+        return Instruction(convolution.convolution, (self.lhs, self.rhs), self.dims, self.result)
+
+    def _put_features_last(self, features: int) -> None:
+        """An input feature for each of the result: of those that have the same one, it is repeated; of several in a
+        group a dimension of the window is made, which comes before the features."""
+        emit, (a, b, _), groups = self.rewriter.emit, self.dims.dim_labels, self.dims.groups
+        rank, group = len(a), a[0] if self.dims.batch_group_count > 1 else a[1]
+        inputs = self._size(self.rhs, b[1])
+        rhs = emit(movement.transpose, self.rhs, permutation=(*b[2:], b[1], b[0]))
+        self.rhs = emit(movement.reshape, rhs, sizes=(*rhs.array_shape.dimensions[:-1], 1, features))
+        sizes = self.lhs.array_shape.dimensions
+        sizes = (*sizes[:group], groups, sizes[group] // groups, *sizes[group + 1 :])
+        lhs = emit(movement.reshape, self.lhs, sizes=sizes)
+        batch, inner, *places = (d + (d >= group) for d in a)  # of the dimension that is parted, the second part
+        self.lhs = emit(movement.transpose, lhs, permutation=(batch, *places, inner, group))
+        if features > groups:
+            of_which = np.arange(features, dtype=np.int32) // (features // groups)
+            indices = emit(movement.constant, literal=Literal(of_which))
+            whole = (*self.lhs.array_shape.dimensions[:-1], 1)
+            repeated = indexing.Gather(tuple(range(rank)), (rank,), (rank,), 1, whole)
+            self.lhs = emit(indexing.gather, self.lhs, indices, **repeated._asdict())
+        spec = (0, rank, *range(1, rank))
+        labels = ConvDimensionNumbers(spec, (rank, rank - 1, *range(rank - 1)), spec)
+        self.dims = Convolution((*self.dims.window, WindowDimension(inputs)), labels, feature_group_count=features)
+
+    def _in_rows(self) -> Instruction:
+        """With the places last."""
+        emit, (a, b, out) = self.rewriter.emit, self.dims.dim_labels
+        lhs, rhs = (emit(movement.transpose, x, permutation=s) for x, s in ((self.lhs, a), (self.rhs, b)))
+        spec = tuple(range(len(a)))
+        dims = self.dims._replace(dim_labels=ConvDimensionNumbers(spec, spec, spec))
+        return self._ordered(emit(convolution.convolution, lhs, rhs, **dims._asdict()), 1, out)
+
+    def _ordered(self, x: Instruction, feature: int, spec: Ints) -> Instruction:
+        """A result with the batch first and the features there, in the order that is wanted."""
+        names = [0, *range(2, x.array_shape.rank)]
+        names.insert(feature, 1)
+        return self.rewriter.emit(movement.transpose, x, permutation=tuple(names.index(k) for k in np.argsort(spec)))
 
     # --- products of elements
 
@@ -308,6 +415,18 @@ class _Convolution:
         back = np.argsort(_order(labels.out_spec[1], last))
         return emit(movement.transpose, found, permutation=tuple(map(int, back)))
 
+    def _in_pairs(self) -> Instruction:
+        """With all features last, and in the kernel those of the input before them."""
+        emit, (a, b, c) = self.rewriter.emit, self.dims.dim_labels
+        last = len(a) - 1
+        lhs = emit(movement.transpose, self.lhs, permutation=_order(a[1], last))
+        rhs = emit(movement.transpose, self.rhs, permutation=(*b[2:], b[1], b[0]))
+        labels = ConvDimensionNumbers(_with_last(a, 1), (last, last - 1, *range(last - 1)), _with_last(c, 1))
+        dims = self.dims._replace(dim_labels=labels)
+        found = emit(convolution.convolution, lhs, rhs, **dims._asdict())
+        back = np.argsort(_order(c[1], last))
+        return emit(movement.transpose, found, permutation=tuple(map(int, back)))
+
     def _by_terms(self) -> Instruction:
         """Of few features, with the kernel's features first and all else in the input's order: sums run along both."""
         labels = self.dims.dim_labels
@@ -330,22 +449,80 @@ def _with_last(spec: Ints, k: int) -> Ints:
     return tuple(map(order.index, spec))
 
 
+class Part(NamedTuple):
+    """Places along a dimension whose windows have the same elements in the array: the first, how far they are apart,
+    and how many; and these elements of the window."""
+
+    place: int
+    apart: int
+    places: int
+    element: int
+    further: int
+    elements: int
+
+
+def parts(w: WindowDimension, size: int, positions: int) -> list[Part]:
+    """Those of a dimension: by the residue where the input has holes, by the edges where it is padded."""
+    found: list[Part] = []
+    if w.base_dilation > 1:
+        for residue in range(min(w.base_dilation, positions)):
+            first = (w.padding_low - residue) % w.base_dilation  # of the elements, the one that meets the input
+            elements = max(0, -(-(w.size - first) // w.base_dilation))
+            places = -(-(positions - residue) // w.base_dilation)
+            found.append(Part(residue, w.base_dilation, places, first, w.base_dilation, elements))
+        return found
+    place = 0
+    while place < positions:
+        before = w.padding_low - place * w.stride
+        first = min(max(-(-before // w.window_dilation), 0), w.size)
+        end = max(first, min((size - 1 + before) // w.window_dilation + 1, w.size))
+        inside = (size - 1 - (w.size - 1) * w.window_dilation + w.padding_low) // w.stride + 1  # to here, from here on
+        places = min(inside, positions) - place if (first, end) == (0, w.size) else 1
+        if found and (found[-1].element, found[-1].elements) == (first, end - first):
+            found[-1] = found[-1]._replace(places=found[-1].places + places)
+        else:
+            found.append(Part(place, 1, places, first, 1, end - first))
+        place += places
+    return found
+
+
+def is_by_columns(x: Instruction) -> bool:
+    """Whether each feature of the result is made of one of the input, and all features are last."""
+    dims: Convolution = x.attributes
+    lhs, rhs = (o.array_shape for o in x.operands)
+    group = dims.dim_labels.lhs_spec[0 if dims.batch_group_count > 1 else 1]
+    last = {group, dims.dim_labels.rhs_spec[0], dims.dim_labels.out_spec[1]} == {lhs.rank - 1}
+    alone = lhs.dimensions[group] == rhs.dimensions[dims.dim_labels.rhs_spec[0]] == dims.groups
+    return last and alone and dims.groups > FEW and x.array_shape.element_type.name in PRODUCTS
+
+
 def is_simple(x: Instruction) -> bool:
     """Whether a convolution is what the pass makes. In an input with holes the first place of the window begins at an
     element or in holes after it, and the last ends before the last element's successor."""
     dims: Convolution = x.attributes
-    if dims.preferred_element_type is not None or any(w.window_reversal for w in dims.window):
+    if dims.preferred_element_type is not None and not is_paired(x):
+        return False
+    if any(w.window_reversal for w in dims.window):
         return False
     for w, d in zip(dims.window, dims.dim_labels.lhs_spec[2:], strict=True):
         size, apart = x.operands[0].array_shape.dimensions[d], w.base_dilation
         if apart == 1:
-            if (w.padding_low, w.padding_high) != (0, 0):
+            if (w.padding_low, w.padding_high) != (0, 0) and not is_by_columns(x):
                 return False
             continue
         end = w.positions(size) + w.size - 1 - w.padding_low
         if w.stride > 1 or w.window_dilation > 1 or not -apart < w.padding_low <= 0 or end > size * apart:
             return False
     return True
+
+
+def is_paired(x: Instruction) -> bool:
+    """Whether operands are bf16 in the order that pairs need, and the result is f32."""
+    labels, last = x.attributes.dim_labels, x.operands[0].array_shape.rank - 1
+    in_order = labels.lhs_spec[1] == labels.rhs_spec[0] == labels.out_spec[1] == last == labels.rhs_spec[1] + 1
+    types = tuple(y.array_shape.element_type.name for y in (*x.operands, x))
+    is_even = x.operands[1].array_shape.dimensions[labels.rhs_spec[1]] % 2 == 0
+    return in_order and is_even and types == ("bf16", "bf16", "f32") and is_product(x)
 
 
 def is_product(x: Instruction) -> bool:

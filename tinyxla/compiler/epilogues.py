@@ -1,5 +1,6 @@
-"""Epilogues: what is made of a convolution's result element by element, and of nothing that comes after it, is made
-where the result is, tile by tile; so the result itself is never written to memory. A bias and an activation are this.
+"""Epilogues: what is made of the result of a convolution or of windows element by element, and of nothing that comes
+after it, is made where the result is; so the result itself is never written to memory. A bias and an activation are
+this, and the division of an average.
 """
 
 from __future__ import annotations
@@ -9,22 +10,30 @@ from dataclasses import replace
 from tinyxla.compiler.access import normal
 from tinyxla.compiler.convolutions import is_product
 from tinyxla.compiler.fusion import Fusion, HostCall, Plan, Step, base, buffer_of, is_leaf, walk
+from tinyxla.compiler.windows import is_large
 from tinyxla.hlo import Instruction
-from tinyxla.ops import convolution
+from tinyxla.ops import convolution, windows
 
 
 def with_epilogues(plan: Plan) -> Plan:
-    """The plan in which such nests belong to convolutions, and are no steps of their own."""
+    """The plan in which such nests belong to others, and are no steps of their own."""
     steps = list(plan.steps)
     after: dict[Instruction, Fusion] = {}
     for step in plan.steps:
         x = step.root if isinstance(step, HostCall) else None
-        if x is not None and x.op is convolution.convolution and is_product(x) and x.attributes.groups == 1:
+        if x is not None and _has_epilogue(x):
             found = _epilogue(x, steps, plan)
             if found is not None:
                 after[x] = found
                 steps.remove(found)
     return replace(plan, steps=steps, after=after) if after else plan
+
+
+def _has_epilogue(x: Instruction) -> bool:
+    if x.op is windows.reduce_window:
+        sizes = x.operands[0].array_shape.dimensions
+        return len(x.operands) == 2 and x.array_shape.size > 1 and not is_large(x.attributes.window, sizes)
+    return x.op is convolution.convolution and is_product(x) and x.attributes.groups == 1
 
 
 def _epilogue(x: Instruction, steps: list[Step], plan: Plan) -> Fusion | None:

@@ -40,6 +40,11 @@ COSTLY_VIEWS = 2  # places at which what is costly is computed: both parts of a 
 WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensions
 WRITING = 2  # readings of an array that take as long as writing one
 FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
+LONG_SLICE = 256  # elements that are worth storing what they are read from
+WORK = {"divide": 2, "sqrt": 2, "rsqrt": 2}  # of what is not simple, in simple operations
+COSTLY_WORK = 8  # of what is costly
+STORING = 16  # simple operations that take as long as writing an element and reading it
+ONE_MORE_NEST = 1 << 15  # and as long as another loop nest
 
 _MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
 _COSTLY = frozenset(
@@ -261,6 +266,31 @@ def _read_again(x: Instruction, operand: Instruction, views: Iterable[tuple[Inst
     return len(computed) > FEW_OPERATIONS or any(map(is_costly, computed))
 
 
+def _repeated(x: Instruction, operand: Instruction, views: Iterable[tuple[Instruction, int]]) -> bool:
+    """Whether a broadcast computes the elements of its operand so often that it is better stored. What the last
+    dimensions do not matter to is computed outside of the loops over these."""
+    size = operand.array_shape.size
+    if x.op is not movement.broadcast or size < 2:
+        return False
+    last = max(to for d, to in enumerate(x.attributes.dimensions) if operand.array_shape.dimensions[d] > 1)
+    again = math.prod(x.array_shape.dimensions[: last + 1]) // size - 1
+    computed = {y for y, _ in views}
+    work = again * sum(
+        min(y.array_shape.size, size) * (COSTLY_WORK if is_costly(y) else WORK.get(y.op.name, 0))
+        for y in computed
+        if y.array_shape.size > 1
+    )
+    return work >= max(ONE_MORE_NEST, STORING * size)
+
+
+def _slides_over_edges(x: Instruction, operand: Instruction) -> bool:
+    """Whether much is read from anywhere in what is put together, so that each element asks where it is."""
+    sizes = x.array_shape.size, operand.array_shape.size if isinstance(operand.shape, Shape) else 0
+    put_together = operand.op is movement.concatenate or operand.op is movement.pad
+    anywhere = x.op is indexing.dynamic_slice or x.op is indexing.gather
+    return anywhere and put_together and sizes[0] >= max(LONG_SLICE, sizes[1] // 2)
+
+
 def _first_stored(computation: Computation) -> set[Instruction]:
     stored: set[Instruction] = set()
     depth: dict[Instruction, int] = {}
@@ -268,7 +298,7 @@ def _first_stored(computation: Computation) -> set[Instruction]:
 
     def store(x: Instruction) -> None:
         x = buffer_of(x)
-        if not is_leaf(x):
+        if not is_leaf(x) and x.op is not movement.constant:  # which has memory from the start, where it needs any
             stored.add(x)
 
     for x in computation.outputs:
@@ -290,6 +320,8 @@ def _first_stored(computation: Computation) -> set[Instruction]:
                 seen = views.get(operand, ())
                 if x.op.name in _MOVEMENT and (_most(seen) >= MOST_VIEWS or _read_again(x, operand, seen)):
                     store(operand)
+                if _slides_over_edges(x, operand) or _repeated(x, operand, seen):
+                    store(operand)
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
             for costly, times in Counter(y for y, _ in views[x] if y not in stored and is_costly(y)).items():
@@ -301,8 +333,6 @@ def _first_stored(computation: Computation) -> set[Instruction]:
         else:
             stored.add(x) if isinstance(x.shape, Shape) else None
             for k, operand in enumerate(x.operands):
-                if operand.op is movement.constant:  # whose memory, where it needs any, is there from the start
-                    continue
                 if not _takes_places(x, operand) and not _computes(x, k, stored):
                     store(operand)
     return stored

@@ -14,6 +14,7 @@ from tinyxla.compiler.invariants import hoist
 from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
 from tinyxla.compiler.rewriting import Rewriter, Visit, is_unshared, rewrite
 from tinyxla.compiler.rows import compute_together
+from tinyxla.compiler.short_rows import join_short_rows
 from tinyxla.compiler.simplification import scalar_value, simplify
 from tinyxla.compiler.small import Small, is_large, smallest
 from tinyxla.compiler.sorts import canonicalize_sorts
@@ -309,6 +310,7 @@ PASSES: list[tuple[str, Pass]] = [
     ("canonicalize-ragged-dots", canonicalize_ragged_dots),
     ("canonicalize-dots", canonicalize_dots),
     ("canonicalize-sorts", canonicalize_sorts),
+    ("join-short-rows", join_short_rows),
     ("prune", prune),
     ("simplify-again", simplify),
     ("prepare-computations", prepare_computations),

@@ -12,10 +12,11 @@ A product with rows of both kinds put together is parted for that: (x h) (U; V) 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from tinyxla.compiler.invariants import with_constants
@@ -26,7 +27,7 @@ from tinyxla.ops import calls, contraction, elementwise, indexing, movement, ops
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import batched, effects, needed, run, subgraph, with_parameters
-from tinyxla.transforms.invariants import counting, is_movement, literal_of, unchanged
+from tinyxla.transforms.invariants import computed, counting, literal_of, unchanged
 from tinyxla.transforms.while_reverse import allocated, at, integer, put
 
 _FEWEST_STEPS = 4
@@ -101,6 +102,10 @@ class _Counter(NamedTuple):
     start: int
     step: int
 
+    def lowest(self, count: int) -> int:
+        """The least that it is in so many steps."""
+        return min(self.start, self.start + (count - 1) * self.step)
+
 
 class Kinds:
     """What a step computes from values that stay the `same`, and from these and counters (`rows`): all of that is known
@@ -159,7 +164,7 @@ class Kinds:
         number, *others = map(self.number, starts)
         if number is None or abs(number.step) != 1 or any(n != (0, 0) for n in others):
             return None
-        first = min(number.start, number.start + (self.count - 1) * number.step)
+        first = number.lowest(self.count)
         return first if 0 <= first <= whole.dimensions[0] - self.count else None
 
     def _holds(self, x: Instruction) -> bool | None:
@@ -194,7 +199,7 @@ class _Loop:
             self._choose_results()
             self._choose_before()
 
-    @cached_property
+    @functools.cached_property
     def main(self) -> Instruction | None:
         """The counter that numbers the rows."""
         found = (
@@ -317,7 +322,7 @@ class _Loop:
             if x not in left or x is self.body.root or self.kinds.is_known(x):
                 continue
             for o in x.operands:
-                found.update((y, None) for y in _computed(o) if y in heavy)
+                found.update((y, None) for y in computed(o) if y in heavy)
                 if x.op is contraction.dot and o in self.kinds.same and o.operands:
                     found[o] = None
         room = max(_SMALL_STACK, 2 * sum(map(_bytes, self.operands)))
@@ -344,9 +349,7 @@ class _Loop:
             assert self.main is not None
             own, made, kept = values[:count], values[count:first_stack], values[first_stack:]
             known: _Rows = dict(zip(self.body.parameters, own, strict=True))
-            number = self.kinds.numbers[self.main]
-            lowest = min(number.start, number.start + (self.count - 1) * number.step)
-            place = elementwise.sub(known[self.main], integer(lowest))
+            place = elementwise.sub(known[self.main], integer(self.kinds.numbers[self.main].lowest(self.count)))
             known |= {x: at(y, place) if x in self.kinds.rows else y for x, y in zip(self.before, made, strict=True)}
             outputs = list(self.body.outputs)
             for k in self.dropped:
@@ -465,17 +468,14 @@ class _Loop:
         return self.kinds.first_row(x.operands[0].array_shape, x.array_shape, x.operands[1:])
 
     def _sliced(self, x: Instruction, first: int, whole: Any) -> Any:
-        sizes = whole.shape
-        starts, limits = (first, *[0] * (len(sizes) - 1)), (first + self.count, *sizes[1:])
-        rows = movement.slice_(whole, start_indices=starts, limit_indices=limits, strides=(1,) * len(sizes))
-        return self._ordered(movement.reshape_to(rows, (self.count, 1, *sizes[1:])), x.operands[1])
+        rows = movement.slice_axis(whole, 0, first, first + self.count)
+        return self._ordered(movement.reshape_to(rows, (self.count, 1, *whole.shape[1:])), x.operands[1])
 
     def _counted(self, x: Instruction) -> Any:
         number, shape = self.kinds.numbers[x], Shape(x.array_shape.element_type, (self.count,))
-        lowest = min(number.start, number.start + (self.count - 1) * number.step)
         upwards = movement.iota(shape=shape, iota_dimension=0)
         scaled = elementwise.mul(upwards, movement.full(abs(number.step), shape.dtype, (self.count,)))
-        return elementwise.add(scaled, movement.full(lowest, shape.dtype, (self.count,)))
+        return elementwise.add(scaled, movement.full(number.lowest(self.count), shape.dtype, (self.count,)))
 
     def _ordered(self, rows: Any, number: Instruction) -> Any:
         """Rows by what this counter is, from low to high, by the main counter, or the other way round."""
@@ -505,13 +505,6 @@ def _is_outer(x: Instruction) -> bool:
     return sorted(dimensions) == list(range(x.shape.rank)) and all(o.attributes.dimensions for o in x.operands)
 
 
-def _computed(x: Instruction) -> Iterable[Instruction]:
-    """What x is moved from."""
-    if not is_movement(x):
-        return (x,)
-    return (y for o in x.operands for y in _computed(o))
-
-
 def _walked(x: Instruction, further: Callable[[Instruction], Iterable[Instruction]]) -> list[Instruction]:
     """An instruction and what can be reached from it, each once."""
     found: dict[Instruction, None] = {}
@@ -534,8 +527,8 @@ def _parted(kinds: Kinds) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if _is_heavy(x):
             for side in (0, 1):
-                if (lengths := _lengths(kinds, x, side)) is not None:
-                    return _sum_of_parts(rewriter, x, operands, side, lengths)
+                if runs := _runs(kinds, x, side):
+                    return _sum_of_parts(rewriter, x, operands, side, runs)
         if x.op is elementwise.add:
             return _added_last(kinds, rewriter, x, operands)
         if x.op is elementwise.mul and _is_outer(x):
@@ -565,51 +558,34 @@ def _as_product(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction,
     return rewriter.emit(movement.transpose, product, permutation=movement.inverse_permutation(tuple(dimensions)))
 
 
-def _lengths(kinds: Kinds, x: Instruction, side: int) -> list[int] | None:
-    """How long the pieces of a factor are that are known before the loop, and the others, in turn; if it is of both."""
+def _runs(kinds: Kinds, x: Instruction, side: int) -> list[list[int]]:
+    """The numbers of the pieces of a factor that are known before the loop, and of the others, in turn; if it has
+    both."""
     whole, other, contracting = x.operands[side], x.operands[1 - side], x.attributes.contracting(side)
     if whole.op is not movement.concatenate or other not in kinds.same or x.attributes.batch(0):
-        return None
-    if contracting != (whole.attributes.dimension,):
-        return None
-    lengths: list[int] = []
-    before: bool | None = None
-    for piece in whole.operands:
-        size, is_known = piece.array_shape.dimensions[contracting[0]], kinds.is_known(piece)
-        if is_known is before:
-            lengths[-1] += size
-        else:
-            lengths.append(size)
-        before = is_known
-    return lengths if len(lengths) > 1 else None
+        return []
+    numbered = itertools.groupby(enumerate(whole.operands), lambda item: kinds.is_known(item[1]))
+    runs = [[k for k, _ in items] for _, items in numbered]
+    return runs if contracting == (whole.attributes.dimension,) and len(runs) > 1 else []
 
 
 def _sum_of_parts(
-    rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], side: int, lengths: list[int]
+    rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], side: int, runs: list[list[int]]
 ) -> Instruction:
-    total: Instruction | None = None
-    place = 0
-    for length in lengths:
-        factors = [
-            _slice_of(rewriter, o, x.attributes.contracting(k)[0], place, length) for k, o in enumerate(operands)
-        ]
-        product = rewriter.emit(contraction.dot, *factors, **x.attributes._asdict())
-        total = product if total is None else rewriter.emit(elementwise.add, total, product)
+    products: list[Instruction] = []
+    place, (dimension,), (others,) = 0, x.attributes.contracting(side), x.attributes.contracting(1 - side)
+    for numbers in runs:
+        pieces = [operands[side].operands[k] for k in numbers]
+        part = pieces[0] if len(pieces) == 1 else rewriter.emit(movement.concatenate, *pieces, dimension=dimension)
+        length = part.array_shape.dimensions[dimension]
+        factors = (part, _slice_of(rewriter, operands[1 - side], others, place, length))
+        products.append(rewriter.emit(contraction.dot, *(factors[:: 1 - 2 * side]), **x.attributes._asdict()))
         place += length
-    assert total is not None
-    return total
+    return functools.reduce(lambda a, b: rewriter.emit(elementwise.add, a, b), products)
 
 
 def _slice_of(rewriter: Rewriter, x: Instruction, dimension: int, start: int, length: int) -> Instruction:
-    """Some of the elements along a dimension; of things put together, those that are meant."""
-    if x.op is movement.concatenate and x.attributes.dimension == dimension:
-        pieces: list[Instruction] = []
-        place = 0
-        for piece in x.operands:
-            if start <= place < start + length:
-                pieces.append(piece)
-            place += piece.array_shape.dimensions[dimension]
-        return pieces[0] if len(pieces) == 1 else rewriter.emit(movement.concatenate, *pieces, dimension=dimension)
+    """Some of the elements along a dimension."""
     sizes = x.array_shape.dimensions
     starts = tuple(start if d == dimension else 0 for d in range(len(sizes)))
     limits = tuple(start + length if d == dimension else size for d, size in enumerate(sizes))

@@ -1,6 +1,7 @@
 """Sorts made simple, as a pass from graph to graph: plain orders become sorts by one key along the last dimension that
 take at most one other array along. All others - several keys, complex ones, several arrays, other dimensions - become
-sorts of the elements' places, by the last key first, and gathers of what they are the places of."""
+sorts of the elements' places, by the last key first, and gathers of what they are the places of. Many short lines stay
+where they are: they are sorted side by side."""
 
 from __future__ import annotations
 
@@ -8,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.compiler.fusion import supported
 from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, indexing, movement, sorting
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
+
+SHORT_ACROSS = 64  # elements of lines across memory, each of which is on a page of its own
+SHORT, MANY = 256, 64  # elements of lines that are sorted side by side, and how many of these there must be
 
 
 def canonicalize_sorts(computation: Computation) -> Computation:
@@ -33,7 +38,19 @@ def canonicalize_sorts(computation: Computation) -> Computation:
 def _is_simple(x: Instruction, order: sorting.Order) -> bool:
     key = x.operands[0].array_shape
     plain = order.keys == 1 and len(x.operands) <= 2 and key.element_type.kind != "complex"
-    return key.size == 0 or (plain and x.attributes.dimensions == (key.rank - 1,))
+    (axis,) = x.attributes.dimensions
+    stays = axis == key.rank - 1 or (key.dimensions[axis] <= SHORT_ACROSS and is_side_by_side(x))
+    return key.size == 0 or (plain and stays)
+
+
+def is_side_by_side(x: Instruction) -> bool:
+    """Whether a sort is one of many short lines by one key, so small that it goes into a word with a place."""
+    order, key = sorting.order_of(x.attributes.to_apply), x.operands[0].array_shape
+    length = key.dimensions[x.attributes.dimensions[0]]
+    many = 2 <= length <= SHORT and key.size // length >= MANY
+    kind = key.element_type
+    simple = order is not None and order.keys == 1 and len(x.operands) <= 2
+    return many and simple and kind.kind != "complex" and kind.bits <= 32 and supported(key)
 
 
 def _sorted(arrays: tuple[Any, ...], axis: int, order: sorting.Order) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ named tuples that belong to the op, so equal attributes are equal and hash alike
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -117,15 +118,24 @@ class Instruction:
     @property
     def has_side_effect(self) -> bool:
         """Whether it must run even if nothing needs its result, and as often as it is there."""
-        if not self.attributes:
+        if not _may_have_side_effect(type(self.attributes)):
             return False
         if getattr(self.attributes, "custom_call_has_side_effect", False):
             return True
-        return any(x.has_side_effect for called in self.computations() for x in called.instructions)
+        return any(called.has_side_effect for called in self.computations())
 
     def __repr__(self) -> str:
         operands = ", ".join(f"{x.op.name}:{x.shape}" for x in self.operands)
         return f"<{self.op.name}({operands}) -> {self.shape}>"
+
+
+@functools.cache
+def _may_have_side_effect(attributes: type) -> bool:
+    """Whether attributes of a type may refer to computations, or say that there is an effect."""
+    types = map(str, getattr(attributes, "__annotations__", {"": "Any"}).values())
+    return hasattr(attributes, "custom_call_has_side_effect") or any(
+        "Computation" in x or "Any" in x or "object" in x for x in types
+    )
 
 
 def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
@@ -161,6 +171,14 @@ class Computation:
     _key: tuple[Any, ...] | None = field(default=None, repr=False)
     _hash: int | None = field(default=None, repr=False)
     _axis_names: frozenset[Hashable] | None = field(default=None, repr=False)
+    _has_side_effect: bool | None = field(default=None, repr=False)
+
+    @property
+    def has_side_effect(self) -> bool:
+        """Whether one of its instructions must run even if nothing needs its result."""
+        if self._has_side_effect is None:
+            self._has_side_effect = any(x.has_side_effect for x in self.instructions)
+        return self._has_side_effect
 
     @property
     def axis_names(self) -> frozenset[Hashable]:

@@ -13,6 +13,7 @@ from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp
 from tinyxla.numpy.arguments import array_of, inexact_array
 from tinyxla.ops import elementwise
+from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -172,6 +173,7 @@ def soft_sign(x: ArrayLike) -> Array:
     return value / (tnp.abs(value) + 1.0)
 
 
+@replayed
 def silu(x: ArrayLike) -> Array:
     """x times sigmoid(x), also known as swish.
 
@@ -205,6 +207,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     return (value + tnp.sqrt(tnp.square(value) + b)) / 2.0
 
 
+@replayed
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """x times the normal distribution function at x, or (`approximate`) a formula with tanh close to it.
 
@@ -258,6 +261,7 @@ def tanh(x: ArrayLike) -> Array:
     return elementwise.tanh(inexact_array(x, "nn.tanh"))
 
 
+@replayed
 def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:
     """For each integer a vector that is 1 there and else 0; all zeros for integers outside 0 ... num_classes - 1.
 

@@ -7,11 +7,13 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.numpy.arguments import Axis, inexact_array
+from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
 ArrayLike = Any
 
 
+@replayed
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """exp(x) divided by its sum along one or more axes.
 
@@ -30,6 +32,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     return weights / tnp.sum(weights, axis=axis, keepdims=True)
 
 
+@replayed
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of softmax(x): x minus the logarithm of the sum of exp(x).
 
@@ -51,6 +54,7 @@ def _largest(x: Array, axis: Axis, where: ArrayLike | None) -> Array:
     return stop_gradient(tnp.max(considered, axis=axis, keepdims=True))
 
 
+@replayed
 def logsumexp(
     a: ArrayLike,
     axis: Axis = None,
@@ -105,6 +109,7 @@ def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, 
     return logsumexp(value, axis=axis, where=where, keepdims=keepdims) - tnp.log(count)
 
 
+@replayed
 def standardize(
     x: ArrayLike,
     axis: Axis = -1,

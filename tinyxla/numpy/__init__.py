@@ -200,6 +200,7 @@ from tinyxla.numpy.manipulation import (
     vsplit,
     vstack,
 )
+from tinyxla.numpy.namespace_info import NamespaceInfo as __array_namespace_info__
 from tinyxla.numpy.places import (
     argwhere,
     diag_indices,
@@ -446,10 +447,12 @@ bool = bool_
 
 set_namespace(sys.modules[__name__])
 protocols.set_functions(globals())
+protocols.give_methods(globals())
 protocols.set_functions({f"linalg.{name}": function for name, function in vars(linalg).items()})
 protocols.set_functions({f"fft.{name}": function for name, function in vars(fft).items()})
 
 __all__ = [
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",

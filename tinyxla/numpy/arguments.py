@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -16,7 +18,8 @@ from tinyxla.ops import integers
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import LARGE, state
+from tinyxla.tracing.device import CPU
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -36,8 +39,28 @@ SCALARS = (bool, int, float, complex)
 
 
 def eager(*values: Any) -> bool:
-    """Whether operations on these values are computed at once, and nothing has to be checked of them."""
-    return state.staging is None and not config.special and all(isinstance(x, ConcreteArray) for x in values)
+    """Whether NumPy computes operations on these values at once: small arrays, of which nothing has to be checked."""
+    if state.staging is not None or config.special:
+        return False
+    return all(isinstance(x, ConcreteArray) and x.size < LARGE for x in values)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def with_device(function: _Function) -> _Function:
+    """The function with a keyword `device`, which may name the one there is: the CPU."""
+
+    @functools.wraps(function)
+    def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is not None and device != CPU:
+            raise ArgumentError(f"{function.__name__}: device must be None or 'cpu', but got {device!r}.")
+        return function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    device = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), device])  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -65,7 +88,7 @@ def cast(value: Any, dtype: np.dtype[Any], weak: bool | None = None) -> Array:
         return ConcreteArray(checked_scalar(value, dtype), bool(weak))
     if value.dtype != dtype:
         kept = value.weak_type if weak is None else weak
-        if type(value) is ConcreteArray and state.staging is None:
+        if type(value) is ConcreteArray and state.staging is None and value.size < LARGE:
             return ConcreteArray(converted(value.numpy(), dtype), kept)
         if dtype.kind == "b" and value.dtype.kind == "c":  # the op drops imaginary parts
             value = ops.ne(value, ops.zeros_like(value))

@@ -16,6 +16,7 @@ from tinyxla.errors import DTypeError
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, cast, like, operand, promoted, type_of
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
+from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
@@ -351,6 +352,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """x, but `min` where it is below that, and `max` where it is above."""
     x = array_of(x, "clip")
@@ -411,6 +413,7 @@ def iscomplex(x: ArrayLike, /) -> Array:
     return not_equal(imag(x), 0)
 
 
+@replayed
 def isclose(
     x: ArrayLike, y: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:

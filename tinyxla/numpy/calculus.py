@@ -171,6 +171,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
 # --- polynomials ------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule."""
     (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
@@ -237,6 +238,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 # --- products of sequences --------------------------------------------------------------------------------------------
 
 
+@replayed
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None) -> Array:
     """The discrete convolution of two vectors.
 
@@ -246,6 +248,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
     return _correlated("convolve", x, flip(y), mode).with_weak_type(weak)
 
 
+@replayed
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None) -> Array:
     """The cross-correlation of two vectors, the second conjugated; modes as for `convolve`."""
     (x, y), (_, weak) = promoted("correlate", array_of(a, "correlate"), array_of(v, "correlate"), to_inexact=True)
@@ -321,6 +324,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     return movement.reshape_to(_part(wide, 0, 0, count), shape)
 
 
+@replayed
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Angles along an axis without jumps of more than half a period."""
     x = inexact_array(array_of(p, "unwrap"), "unwrap")

@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
+from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -57,6 +58,7 @@ def _fit(what: str, x: Any, i: int, y: Any, j: int) -> None:
         )
 
 
+@replayed
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The sum over the last axis of a and the last but one of b (the only one of a vector).
 
@@ -101,6 +103,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     return _dot(x, y, contract, (shared, shared), preferred_element_type).with_weak_type(weak)
 
 
+@replayed
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The dot product of the flattened arrays, the first conjugated."""
     return dot(ravel(arith.conjugate(a)), ravel(b), preferred_element_type=preferred_element_type)
@@ -134,6 +137,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return squeeze(matmul(expand_dims(arith.conjugate(x), -2), y), -2).with_weak_type(weak)
 
 
+@replayed
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The sum over the last axes of both."""
     x, y, weak = _pair("inner", a, b)
@@ -143,6 +147,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
     return _dot(x, y, ((x.ndim - 1,), (y.ndim - 1,)), preferred=preferred_element_type).with_weak_type(weak)
 
 
+@replayed
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a with one of b, both flattened."""
     x, y, weak = _pair("outer", ravel(a), ravel(b))
@@ -171,6 +176,7 @@ def tensordot(
     return _dot(x, y, (left, right), preferred=preferred_element_type).with_weak_type(weak)
 
 
+@replayed
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: each element of a times the whole of b."""
     x, y, weak = _pair("kron", a, b)
@@ -183,6 +189,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return movement.reshape_to(product, sizes).with_weak_type(weak)
 
 
+@replayed
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
@@ -220,6 +227,7 @@ def _with_third(v: Any) -> Any:
 # --- einsum -----------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def einsum(
     subscripts: Any,
     /,

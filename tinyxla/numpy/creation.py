@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -23,9 +23,11 @@ from tinyxla.numpy.arguments import (
     shape_of,
     type_of,
     value_of,
+    with_device,
 )
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size, state
@@ -42,6 +44,7 @@ from tinyxla.tracing.promotion import (
 # --- from data --------------------------------------------------------------------------------------------------------
 
 
+@with_device
 def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str | None = "K", ndmin: int = 0) -> Array:
     """An array of numbers, arrays, or nested lists of them.
 
@@ -64,6 +67,7 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
     return found
 
 
+@with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
     """An array of numbers, arrays, or nested lists of them; see `array`."""
     return array(a, dtype)
@@ -141,9 +145,17 @@ def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
     return np.stack(rows).astype(dtype, copy=False) if rows else np.zeros((0,), dtype)
 
 
-def from_dlpack(x: Any) -> Array:
-    """An array of anything that speaks DLPack on the CPU."""
-    return array(np.from_dlpack(x), np.from_dlpack(x).dtype)
+@with_device
+def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
+    """An array of anything that speaks DLPack on the CPU; arrays do not change, so it is always a copy.
+
+    Raises:
+        AttributeValueError: `copy` is False.
+    """
+    if copy is False:
+        raise AttributeValueError("from_dlpack: copy must be None or True, but got False; arrays do not share memory.")
+    value = np.from_dlpack(x)
+    return array(value, value.dtype)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
@@ -169,6 +181,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 # --- one value --------------------------------------------------------------------------------------------------------
 
 
+@with_device
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     """An array with one value everywhere (or a value that broadcasts to the shape)."""
     sizes = shape_of("full", shape)
@@ -181,21 +194,25 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
 
 
+@with_device
 def zeros(shape: Any, dtype: Any = None) -> Array:
     """Zeros."""
     return full(shape, 0, default_float() if dtype is None else dtype)
 
 
+@with_device
 def ones(shape: Any, dtype: Any = None) -> Array:
     """Ones."""
     return full(shape, 1, default_float() if dtype is None else dtype)
 
 
+@with_device
 def empty(shape: Any, dtype: Any = None) -> Array:
     """Zeros: there is no array with undefined elements."""
     return zeros(shape, dtype)
 
 
+@with_device
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """One value everywhere, in the shape and type of another array."""
     found, weak = _template(a)
@@ -211,16 +228,19 @@ def _template(a: Any) -> tuple[np.dtype[Any], bool]:
     return type_of(operand(a, "full_like"))
 
 
+@with_device
 def zeros_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Zeros in the shape and type of another array."""
     return full_like(a, 0, dtype, shape)
 
 
+@with_device
 def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Ones in the shape and type of another array."""
     return full_like(a, 1, dtype, shape)
 
 
+@with_device
 def empty_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Zeros in the shape and type of another array."""
     return full_like(a, 0, dtype, shape)
@@ -240,6 +260,7 @@ def _static(what: str, value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
+@with_device
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: Any = None) -> Array:
     """start, start + step, ... below stop; `arange(stop)` counts from 0."""
     given = [x for x in (start, stop, step) if x is not None]
@@ -269,6 +290,8 @@ def _kind(x: Any) -> tuple[np.dtype[Any], bool]:
     return type_of(operand(x, "arange"))
 
 
+@with_device
+@replayed
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -308,6 +331,7 @@ def linspace(
     return (result, distance) if retstep else result
 
 
+@replayed
 def logspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -322,6 +346,7 @@ def logspace(
     return result if dtype is None else cast(result, python_dtype(dtype), False)
 
 
+@replayed
 def geomspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Array:
@@ -332,6 +357,7 @@ def geomspace(
     return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
 
 
+@with_device
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
     rows = integer_of("eye", "N", N)
@@ -344,6 +370,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     return cast(_diagonal_mask((rows, columns), k, "EQ"), found)
 
 
+@with_device
 def identity(n: int, dtype: Any = None) -> Array:
     """The identity matrix."""
     return eye(n, dtype=dtype)
@@ -375,11 +402,13 @@ def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
     return ops.select(spread, x, movement.full(0, x.dtype, x.shape)).with_weak_type(x.weak_type)
 
 
+@replayed
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The elements on and below the k-th diagonal, zeros above."""
     return _triangle("tril", m, k, "LE")
 
 
+@replayed
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The elements on and above the k-th diagonal, zeros below."""
     return _triangle("triu", m, k, "GE")

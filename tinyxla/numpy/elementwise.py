@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tinyxla.compilation import jit
 from tinyxla.hlo import Computation
 from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, operand, type_of
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.core import LARGE, state, trace
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
 
 Function = Callable[..., Any]  # of arrays of one type and shape, made of element-wise ops
@@ -116,6 +117,7 @@ def unary(name: str, function: Function, text: str, *, to_inexact: bool = False,
     Results are weakly typed if the operand is, unless `strong`.
     """
     plans: dict[Any, _Plan] = {}
+    large = jit(lambda x: slow(x, None))
 
     def slow(x: ArrayLike, key: Any) -> Array:
         x = operand(x, name)
@@ -132,6 +134,8 @@ def unary(name: str, function: Function, text: str, *, to_inexact: bool = False,
         key = None
         if type(x) is ConcreteArray and state.staging is None and not config.special:
             value = x.numpy()
+            if value.size >= LARGE and not config.disable_jit:
+                return large(x)
             key = (value.dtype, x.weak_type, config.enable_x64)
             plan = plans.get(key)
             if plan is not None:
@@ -156,6 +160,7 @@ def binary(
     typed if the common type of the operands is, unless `strong`.
     """
     plans: dict[Any, _Plan] = {}
+    large = {kept: jit(lambda x, y: slow(x, y, None), static_argnums=kept) for kept in ((), (0,), (1,))}
 
     def slow(x: ArrayLike, y: ArrayLike, key: Any) -> Array:
         x, y = operand(x, name), operand(y, name)
@@ -184,6 +189,8 @@ def binary(
             elif other is ConcreteArray and kind in _PYTHON:
                 a, b = x, y.numpy()
                 key = (kind, b.dtype, y.weak_type, config.enable_x64)
+            if max(getattr(a, "size", 1), getattr(b, "size", 1)) >= LARGE and not config.disable_jit:
+                return large[(0,) if type(a) is int else (1,) if type(b) is int else ()](x, y)
             plan = plans.get(key)
             if plan is not None:
                 try:

@@ -10,7 +10,16 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, cast, inexact_array, integer_of
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    canonical_axes,
+    cast,
+    inexact_array,
+    integer_of,
+    with_device,
+)
 from tinyxla.numpy.creation import arange
 from tinyxla.numpy.manipulation import moveaxis, roll
 from tinyxla.numpy.operations import fourier, movement
@@ -236,6 +245,7 @@ def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
 # --- frequencies ------------------------------------------------------------------------------------------------------
 
 
+@with_device
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `fft`, in cycles per unit of the sample spacing d.
 
@@ -249,6 +259,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     return arith.true_divide(roll(arith.subtract(numbers, count // 2), -(count // 2)), arith.multiply(d, count))
 
 
+@with_device
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `rfft`.
 

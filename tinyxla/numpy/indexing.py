@@ -77,8 +77,8 @@ def _write_spans(x: Any, spans: Sequence[Span], part: Any) -> Any:
 # --- places given by arrays -------------------------------------------------------------------------------------------
 
 
-def _places(x: Any, layout: Layout, mode: str | None) -> list[Any]:
-    """The picked places as arrays of one integer type; negative ones count from the end."""
+def _places(x: Any, layout: Layout, mode: str | None, wraps: bool = True) -> list[Any]:
+    """The picked places as arrays of one integer type; negative ones count from the end, if it `wraps` them."""
     wide = any(
         x.shape[d] > np.iinfo(np.int32).max or (p.places.dtype.itemsize == 8 and not p.known)
         for d, p in zip(layout.axes, layout.picked, strict=True)
@@ -89,20 +89,22 @@ def _places(x: Any, layout: Layout, mode: str | None) -> list[Any]:
         size = x.shape[d]
         if p.known:
             places = p.places.astype(np.int64)
-            if mode is None and places.size and not (-size <= places.min() and places.max() < size):
+            if mode is None and places.size and not (-size * wraps <= places.min() and places.max() < size):
                 worst = places.max() if places.max() >= size else places.min()
                 in_range(int(worst), size, d, x.shape)
-            places = places % max(size, 1) if mode == "wrap" else np.where(places < 0, places + size, places)
+            places = places % max(size, 1) if mode == "wrap" else np.where((places < 0) & wraps, places + size, places)
             limit = np.iinfo(dtype)
             found.append(ConcreteArray(np.clip(places, limit.min, limit.max).astype(dtype)))
         else:
-            found.append(_wrapped(cast(p.places, dtype, False), size, mode))
+            found.append(_wrapped(cast(p.places, dtype, False), size, mode, wraps))
     return found
 
 
-def _wrapped(places: Any, size: int, mode: str | None) -> Any:
+def _wrapped(places: Any, size: int, mode: str | None, wraps: bool = True) -> Any:
     if mode == "wrap":
         return arith.remainder(places, max(size, 1))
+    if not wraps:
+        return places
     negative = ops.lt(places, like(0, places))
     return ops.select(negative, ops.add(places, like(size, places)), places)
 
@@ -146,8 +148,8 @@ def check_mode(what: str, mode: Any) -> str | None:
     return text
 
 
-def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any) -> Any:
-    places = _places(x, layout, mode)
+def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any, wraps: bool) -> Any:
+    places = _places(x, layout, mode, wraps)
     x = _read_spans(x, layout.spans)
     sizes = [x.shape[d] for d in layout.axes]
     fill = _fill_value(x.dtype) if fill_value is None else fill_value
@@ -199,6 +201,11 @@ def _fill_value(dtype: np.dtype[Any]) -> Any:
 _BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
+def _is_known(entry: Any) -> bool:
+    """Whether NumPy may look it up: an integer, a slice and the like, or an array of integers or bools."""
+    return entry.dtype.kind in "iub" if type(entry) is ConcreteArray else type(entry) in _BASIC
+
+
 def take_index(x: Array, index: Any) -> Array:
     """`x[index]`."""
     if type(x) is ConcreteArray and state.staging is None:
@@ -206,6 +213,8 @@ def take_index(x: Array, index: Any) -> Array:
             known = index
         elif type(index) is ConcreteArray and index.dtype.kind in "iub":
             known = index.numpy()
+        elif type(index) is tuple and all(map(_is_known, index)):
+            known = tuple(e.numpy() if type(e) is ConcreteArray else e for e in index)
         else:
             return read(x, index, None, None)
         try:
@@ -215,16 +224,16 @@ def take_index(x: Array, index: Any) -> Array:
     return read(x, index, None, None)
 
 
-def read(x: Array, index: Any, mode: str | None, fill_value: Any) -> Array:
+def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = True) -> Array:
     weak = x.weak_type
     y, entries = entries_of(x, index)
     if mode is not None:
         entries = _strays_as_arrays(y, entries)
     if any(isinstance(e, Picked) for e in entries):
         layout = layout_of(y, entries)
-        if eager(y) and mode is None and all(p.known for p in layout.picked):
+        if eager(y) and mode is None and wraps and all(p.known for p in layout.picked):
             return _numpy_read(y, entries, layout, weak)
-        return _gather(y, layout, mode, fill_value).with_weak_type(weak)
+        return _gather(y, layout, mode, fill_value, wraps).with_weak_type(weak)
     spans, shape = spans_of(y, entries)
     return movement.reshape_to(_read_spans(y, spans), shape).with_weak_type(weak)
 
@@ -293,6 +302,7 @@ class Update:
             the nearest place, and updates there are left out.
         unique_indices: a promise that no element is named twice, which makes gradients cheaper.
         indices_are_sorted: a promise that places ascend.
+        wrap_negative_indices: whether negative places in arrays count from the end; else they are outside.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -320,7 +330,7 @@ class Update:
     ) -> Array:
         """The elements."""
         found = check_mode("at[].get", mode)
-        return read(self._array, self._index, "fill" if found == "drop" else found, fill_value)
+        return read(self._array, self._index, "fill" if found == "drop" else found, fill_value, wrap_negative_indices)
 
     def set(self, values: ArrayLike, **options: Any) -> Array:
         """The elements replaced."""
@@ -415,7 +425,7 @@ def _fitting(what: str, y: Any, shape: Ints) -> Any:
 def _scatter(
     x: Any, layout: Layout, y: Any, computation: Computation, mode: str | None, options: dict[str, Any]
 ) -> Any:
-    places = _places(x, layout, mode)
+    places = _places(x, layout, mode, bool(options.get("wrap_negative_indices", True)))
     if mode == "clip":
         places = [_clip(p, max(x.shape[d] - 1, 0)) for d, p in zip(layout.axes, places, strict=True)]
     vectors, vector_dim = _vectors(places, layout.batch)

@@ -34,6 +34,7 @@ from tinyxla.numpy.operations import factorizations, linear_algebra, ops, system
 from tinyxla.numpy.reductions import max, min, prod, sum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import log, sqrt
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 
@@ -81,6 +82,7 @@ def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return where(none, like(0, total), sqrt(where(none, like(1, total), total)))
 
 
+@replayed
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """The norm of vectors or matrices.
 
@@ -226,6 +228,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     return contractions.vecdot(x1, x2, axis=axis)
 
 
+@replayed
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: Any = 2) -> Array:
     """The sum over axes of both; see `tinyxla.numpy.tensordot`."""
     return contractions.tensordot(x1, x2, axes)
@@ -397,6 +400,7 @@ def system(what: str, a: ArrayLike, b: ArrayLike) -> tuple[Any, Any, bool]:
     return x, y, vector
 
 
+@replayed
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solutions x of a x = b, by factors L U of a.
 
@@ -414,6 +418,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return squeeze(found, -1) if vector else found
 
 
+@replayed
 def inv(a: ArrayLike) -> Array:
     """The inverses of square matrices.
 

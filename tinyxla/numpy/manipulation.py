@@ -31,6 +31,7 @@ from tinyxla.numpy.indexing import Update, read
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
 from tinyxla.numpy.reductions import sum as total
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -242,6 +243,7 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
     return found
 
 
+@replayed
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape along a new axis."""
     parts = _parts("stack", arrays, dtype)
@@ -309,6 +311,7 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
     return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairwise(bounds)]
 
 
+@replayed
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Parts of an array along an axis: so many equal ones, or cut before these indices."""
     return _divided("split", ary, indices_or_sections, axis, True)
@@ -350,6 +353,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 # --- repeating, turning -----------------------------------------------------------------------------------------------
 
 
+@replayed
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """The array repeated as a whole, so many times along each axis."""
     x = array_of(A, "tile")
@@ -366,6 +370,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     return movement.reshape_to(wide, tuple(c * n for c, n in zip(counts, sizes, strict=True)))
 
 
+@replayed
 def repeat(
     a: ArrayLike,
     repeats: Any,
@@ -455,6 +460,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return swapaxes(flip(x, second), first, second) if turns == 1 else flip(swapaxes(x, first, second), second)
 
 
+@replayed
 def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     """The elements moved by `shift` along axes; what leaves at the end comes in at the start.
 
@@ -539,11 +545,13 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     return diag(ravel(v), k)
 
 
+@replayed
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
     """The sum of the elements on a diagonal."""
     return total(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
+@replayed
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
@@ -565,6 +573,7 @@ def diff(
     return x
 
 
+@replayed
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """The differences of neighbours of the flattened array, with elements before and after."""
     found = diff(ravel(ary))

@@ -53,7 +53,9 @@ def _nonzero_of_size(mask: Any, size: int, fill_value: Any) -> tuple[Array, ...]
     for d, fill in zip(range(mask.ndim), fills, strict=True):
         places = movement.iota(shape=Shape(element_type(dtype), mask.shape), iota_dimension=d)
         zeros: Any = movement.full(0, dtype, (size,))
-        found = Update(zeros, slot).set(movement.reshape_to(places, (mask.size,)), mode="drop")
+        found = Update(zeros, slot).set(
+            movement.reshape_to(places, (mask.size,)), mode="drop", wrap_negative_indices=False
+        )
         results.append(ops.select(filled, found, movement.full(0 if fill is None else int(fill), dtype, (size,))))
     return tuple(results)
 

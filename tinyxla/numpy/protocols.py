@@ -7,11 +7,12 @@ order in memory, the safety of casts) are dropped, and so is what has its defaul
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ _REDUCTIONS = {
     "logical_and": "all",
     "logical_or": "any",
     "logaddexp": "special.logsumexp",
+}
+_UPDATES = {  # what updated copies can do
+    **{name: name for name in ("add", "subtract", "multiply", "divide", "power")},
+    "maximum": "max",
+    "minimum": "min",
 }
 _MONOIDS = ("add", "multiply", "maximum", "minimum")
 _WITHOUT_MEANING = ("order", "subok", "casting", "device", "like")  # about memory, not about values
@@ -63,6 +69,8 @@ def set_functions(functions: dict[str, Any]) -> None:
 
 
 def _function(name: str, said: str) -> Callable[..., Any]:
+    if name.startswith("special."):
+        _load_special()
     found = _functions.get(name)
     if found is None:
         advice = _ADVICE.get(name, "write it with the functions there")
@@ -71,6 +79,12 @@ def _function(name: str, said: str) -> Callable[..., Any]:
             f"{said} has no counterpart in {module}: {advice}; or convert a concrete array with numpy.asarray."
         )
     return found
+
+
+def _load_special() -> None:
+    """Let the functions of `tinyxla.scipy` say that they are there: it is loaded by the first use."""
+    if "special.erf" not in _functions:
+        importlib.import_module("tinyxla.scipy")
 
 
 def _arrays(value: Any) -> Iterator[Array]:
@@ -114,6 +128,7 @@ def _named(ufunc: np.ufunc) -> tuple[str, str]:
     if getattr(np, name, None) is ufunc:
         return name, f"numpy.{name}"
     if getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
+        _load_special()
         known = {"psi": "digamma"}.get(name, name)
         return f"special.{known}" if f"special.{known}" in _functions else known, f"scipy.special.{name}"
     return "", name
@@ -192,6 +207,36 @@ def _reduce_at(
         for i, j in zip(starts, [*starts[1:], len(x)], strict=True)
     ]
     return _functions["stack"](parts, axis)
+
+
+def give_methods(functions: dict[str, Any]) -> None:
+    """Give functions of two arrays the methods that NumPy's ufuncs of their names have, as in JAX: `reduce`,
+    `accumulate`, `reduceat`, `outer`, and `at`, which makes an updated copy."""
+    for name, function in functions.items():
+        ufunc = getattr(np, name, None)
+        if isinstance(ufunc, np.ufunc) and (ufunc.nin, ufunc.nout) == (2, 1):
+            for method in ("reduce", "accumulate", "reduceat", "outer"):
+                setattr(function, method, _method(ufunc, method))
+            function.at = partial(_at, f"{name}.at", _UPDATES.get(ufunc.__name__))
+
+
+def _method(ufunc: np.ufunc, method: str) -> Callable[..., Any]:
+    def call(*inputs: Any, **options: Any) -> Any:
+        asarray = _functions["asarray"]
+        count = 2 if method == "outer" else 1
+        arrays = [x if isinstance(x, Array) else asarray(x) for x in inputs[:count]]
+        return apply_ufunc(ufunc, method, (*arrays, *inputs[count:]), options)
+
+    call.__name__ = call.__qualname__ = f"{ufunc.__name__}.{method}"
+    return call
+
+
+def _at(said: str, update: str | None, a: Any, indices: Any, b: Any, *, inplace: bool = False) -> Any:
+    if inplace:
+        raise ArgumentError(f"{said}: arrays are immutable; pass inplace=False and use the result.")
+    if update is None:
+        raise ArgumentError(f"{said} has no counterpart; x.at[indices] can {', '.join(_UPDATES.values())}.")
+    return getattr(_functions["asarray"](a).at[indices], update)(b)
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

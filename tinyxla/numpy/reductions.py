@@ -33,9 +33,11 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.operations import movement, ops, reduction, windows
 from tinyxla.numpy.transcendental import sqrt
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import default_int, promote_types
 
 
@@ -200,6 +202,7 @@ def min(
 amax, amin = max, min
 
 
+@replayed
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest."""
     return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
@@ -245,6 +248,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     return all(arith.equal(x, y))
 
 
+@replayed
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
@@ -269,6 +273,7 @@ def _mean_type(x: Array, dtype: Any) -> np.dtype[Any]:
     return inexact((x.dtype, False))[0]
 
 
+@replayed
 def mean(
     a: ArrayLike,
     axis: Axis = None,
@@ -287,6 +292,7 @@ def mean(
     return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where)), wanted, False)
 
 
+@replayed
 def var(
     a: ArrayLike,
     axis: Axis = None,
@@ -315,6 +321,7 @@ def var(
     return cast(result, np.dtype(element_type(wanted).dtype.type(0).real.dtype), False)
 
 
+@replayed
 def std(
     a: ArrayLike,
     axis: Axis = None,
@@ -330,6 +337,7 @@ def std(
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, correction=correction))
 
 
+@replayed
 def average(
     a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
@@ -368,7 +376,7 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
         x = arith.logical_or(arith.equal(x, extreme), arith.isnan(x))
         direction = "GT"
     index = default_int()
-    if eager(x):
+    if isinstance(x, ConcreteArray) and state.staging is None:
         function = np.argmax if direction == "GT" else np.argmin
         result: Any = ConcreteArray(np.asarray(function(np.asarray(value_of(x)), along)).astype(index))
     else:
@@ -413,11 +421,13 @@ def _without_nan(a: ArrayLike, what: str, value: Any) -> tuple[Array, Array]:
     return ops.select(bad, like(value, x), x), bad
 
 
+@replayed
 def nansum(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any) -> Array:
     """The sum of what is not NaN."""
     return sum(_without_nan(a, "nansum", 0)[0], axis, dtype, keepdims=keepdims, **options)
 
 
+@replayed
 def nanprod(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any) -> Array:
     """The product of what is not NaN."""
     return prod(_without_nan(a, "nanprod", 1)[0], axis, dtype, keepdims=keepdims, **options)
@@ -434,28 +444,33 @@ def _nan_extremum(what: str, op: str, a: ArrayLike, axis: Axis, keepdims: bool, 
     return result if options.get("initial") is not None else ops.select(nothing, like(np.nan, result), result)
 
 
+@replayed
 def nanmax(a: ArrayLike, axis: Axis = None, keepdims: bool = False, **options: Any) -> Array:
     """The largest element that is not NaN."""
     return _nan_extremum("nanmax", "maximum", a, axis, keepdims, options)
 
 
+@replayed
 def nanmin(a: ArrayLike, axis: Axis = None, keepdims: bool = False, **options: Any) -> Array:
     """The smallest element that is not NaN."""
     return _nan_extremum("nanmin", "minimum", a, axis, keepdims, options)
 
 
+@replayed
 def nanmean(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """The mean of what is not NaN."""
     x = array_of(a, "nanmean")
     return mean(x, axis, dtype, keepdims=keepdims, where=arith.invert(arith.isnan(x)))
 
 
+@replayed
 def nanvar(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """The variance of what is not NaN."""
     x, bad = _without_nan(a, "nanvar", 0)
     return var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=arith.invert(bad))
 
 
+@replayed
 def nanstd(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """The standard deviation of what is not NaN."""
     return sqrt(nanvar(a, axis, dtype, ddof, keepdims))
@@ -493,11 +508,13 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
     return cast(windows.cumulative_monoid(_wide(cast(x, wanted, False)), along, op), wanted)
 
 
+@replayed
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The sums of the elements so far, along an axis (of the flattened array if None)."""
     return _cumulative("cumsum", "add", a, axis, dtype)
 
 
+@replayed
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The products of the elements so far, along an axis (of the flattened array if None)."""
     return _cumulative("cumprod", "multiply", a, axis, dtype)

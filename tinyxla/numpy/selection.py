@@ -24,6 +24,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.places import nonzero
+from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -58,7 +59,8 @@ def take(
         found = "fill"
     if found == "clip":
         chosen = arith.maximum(chosen, 0)  # here, as in NumPy, negative places do not count from the end
-    return read(x, (slice(None),) * along + (chosen,), found, fill_value)
+    index = (slice(None),) * along + (chosen,)
+    return x[index] if found is None else read(x, index, found, fill_value)
 
 
 def take_along_axis(
@@ -202,6 +204,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: N
 # --- by conditions ----------------------------------------------------------------------------------------------------
 
 
+@replayed
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,

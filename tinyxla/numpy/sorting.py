@@ -30,6 +30,7 @@ from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, mov
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, max, min
 from tinyxla.numpy.selection import take, take_along_axis, where
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -51,6 +52,7 @@ def _axis_of(what: str, x: Any, axis: int | None) -> tuple[Any, int]:
     return x, canonical_axis(axis, x.ndim, what)
 
 
+@replayed
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -71,6 +73,7 @@ def sort(
     return _sorted([x], along, 1, descending)
 
 
+@replayed
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -116,6 +119,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 # --- searching --------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str | None = None
 ) -> Array:
@@ -158,6 +162,7 @@ def _before(x: Any, y: Any) -> Any:
     return ops.or_(ops.lt(x, y), ops.and_(ops.eq(x, x), ops.ne(y, y)))
 
 
+@replayed
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin of each value, between edges that ascend or descend."""
     edges = array_of(bins, "digitize")
@@ -173,6 +178,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     return where(ascending, searchsorted(edges, x, side), down)
 
 
+@replayed
 def interp(
     x: ArrayLike,
     xp: ArrayLike,
@@ -206,6 +212,7 @@ def interp(
 # --- quantiles --------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
@@ -216,6 +223,7 @@ def median(
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@replayed
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -252,6 +260,7 @@ def nanmedian(
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
+@replayed
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -352,6 +361,7 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
 # --- counting ---------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """How often each integer from 0 on occurs, or the sum of its weights.
 
@@ -371,7 +381,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
     if length == 0:
         return zeros
     places = arith.maximum(values, 0) if values.dtype.kind != "b" else cast(values, default_int())
-    return Update(zeros, places).add(counted, mode="drop")
+    return Update(zeros, places).add(counted, mode="drop", wrap_negative_indices=False)
 
 
 def histogram_bin_edges(
@@ -397,6 +407,7 @@ def histogram_bin_edges(
     return linspace(low, high, count + 1, dtype=x.dtype)
 
 
+@replayed
 def histogram(
     a: ArrayLike,
     bins: ArrayLike = 10,
@@ -411,10 +422,9 @@ def histogram(
     count = edges.shape[0] - 1
     place = arith.subtract(searchsorted(edges, x, "right"), 1)
     place = where(arith.equal(x, edges[-1]), count - 1, place)
-    inside = arith.logical_and(arith.greater_equal(place, 0), arith.less(place, count))
     counted = like(1, x) if weights is None else cast(ravel(array_of(weights, "histogram")), x.dtype)
     zeros: Any = movement.full(0, x.dtype, (count,))
-    found = Update(zeros, where(inside, place, count)).add(counted, mode="drop")
+    found = Update(zeros, place).add(counted, mode="drop", wrap_negative_indices=False)
     if density:
         total = arith.multiply(found.sum(), diff(edges))
         found = arith.true_divide(found, total)

@@ -15,9 +15,12 @@ from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Linear, Op, Sample, Value
 from tinyxla.shapes import AnyShape, Shape, element_type
+from tinyxla.threads import get_num_threads
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
+
+_LARGE = 1 << 15  # elements from which on threads share the signals
 
 
 class Fft(NamedTuple):
@@ -76,7 +79,8 @@ def _fft_evaluate(x: Array, *, fft_type: str, fft_length: Ints) -> Array:
         "RFFT": scipy.fft.rfftn,
         "IRFFT": scipy.fft.irfftn,
     }
-    return functions[fft_type](x, s=fft_length, axes=tuple(range(-len(fft_length), 0)), workers=1)
+    workers = get_num_threads() if result.size >= _LARGE else 1
+    return functions[fft_type](x, s=fft_length, axes=tuple(range(-len(fft_length), 0)), workers=workers)
 
 
 def _fft_transpose(g: Value, x: Value, *, fft_type: str, fft_length: Ints) -> tuple[Value]:

@@ -174,12 +174,12 @@ def _sort_evaluate(
 def _plain_sort(x: Array, axis: int) -> Array:
     """By NumPy's fastest sort, which does not keep the order of equal elements. Of those that are equal and yet differ,
     zeros and NaNs, there are as many in a sorted line as before: they go there in their order."""
-    lines = np.ascontiguousarray(np.moveaxis(_sortable(x), axis, -1))
+    lines = np.ascontiguousarray(_sortable(x).swapaxes(axis, -1))
     found = np.sort(lines, -1)
     if found.dtype.kind == "f":
         found[found == 0] = lines[lines == 0]
         found[found != found] = lines[lines != lines]
-    return np.moveaxis(found, -1, axis).astype(x.dtype, copy=False)
+    return found.swapaxes(axis, -1).astype(x.dtype, copy=False)
 
 
 def _sortable(x: Array) -> Array:

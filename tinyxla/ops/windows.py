@@ -174,6 +174,9 @@ def _fold(how: _Calls, *operands: Any, window: Window, to_apply: Computation) ->
     return tuple(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
 
 
+in_steps = partial(_fold, _ON_VALUES)  # reduce-window as about log(size) operations on whole arrays
+
+
 def _fold_along(
     how: _Calls, arrays: list[Any], d: int, w: WindowDimension, to_apply: Computation
 ) -> tuple[list[Any], Array]:
@@ -183,12 +186,12 @@ def _fold_along(
     direction = cumulative_direction(w, size)
     if direction and how is _ON_VALUES:
         return _prefixes(how, arrays, d, direction, to_apply), np.ones(size, np.bool_)
-    neutral = _neutral(arrays[0].dtype, to_apply)
+    empty = neutral(arrays[0].dtype, to_apply)
     edges = (w.padding_low, w.padding_high, w.base_dilation - 1)
     config = tuple(edges if k == d else (0, 0, 0) for k in range(arrays[0].ndim))
 
     def padded(x: Any) -> Any:
-        fill = np.zeros((), x.dtype) if neutral is None else neutral
+        fill = np.zeros((), x.dtype) if empty is None else empty
         return how.op(movement.pad, x, how.constant(fill), padding_config=config)
 
     mask = movement.pad.evaluate(np.ones(size, np.bool_), np.asarray(False), padding_config=(edges,))
@@ -198,11 +201,11 @@ def _fold_along(
     while True:
         if w.size & length:
             shift = done * w.window_dilation
-            whole = power if whole is None else _joined(how, whole, power, d, shift, to_apply, neutral is None)
+            whole = power if whole is None else _joined(how, whole, power, d, shift, to_apply, empty is None)
             done += length
         if done == w.size:
             break
-        power = _joined(how, power, power, d, length * w.window_dilation, to_apply, neutral is None)
+        power = _joined(how, power, power, d, length * w.window_dilation, to_apply, empty is None)
         length *= 2
     assert whole is not None
     limit = (w.positions(size) - 1) * w.stride + 1
@@ -246,7 +249,7 @@ def _part(how: _Calls, x: Any, axis: int, start: int, limit: int, stride: int = 
     return how.op(movement.slice_, x, start_indices=starts, limit_indices=limits, strides=strides)
 
 
-def _neutral(dtype: Any, to_apply: Computation) -> Array | None:
+def neutral(dtype: Any, to_apply: Computation) -> Array | None:
     """The neutral element of a monoid, if the type has it."""
     op = reduction.monoid(to_apply)
     if op is None:
@@ -538,7 +541,7 @@ def _extremum_vjp(
     start = movement.full(0, g.dtype)
     if all((w.window_dilation, w.base_dilation) == (1, 1) for w in window):
         return select_and_scatter(x, rest, start, window=window, select=select, scatter=scatter), to_initial
-    return _select_and_scatter(_ON_VALUES, x, rest, start, window=window, select=select, scatter=scatter), to_initial
+    return by_index(x, rest, start, window=window, select=select, scatter=scatter), to_initial
 
 
 def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Derivative:
@@ -560,7 +563,7 @@ def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Deri
             return Rules(_cumulative_jvp, _cumulative_vjp)
         if len(operands) == 4 and to_apply == affine_composition(dtypes[1].dtype):
             return Rules(_recurrence_jvp, _recurrence_vjp)
-    return Decomposition(partial(_fold, _ON_VALUES))
+    return Decomposition(in_steps)
 
 
 def _reduce_window_batch(
@@ -574,7 +577,7 @@ def _reduce_window_batch(
         result = reduce_window(*arrays, *initial, window=wider, to_apply=to_apply)
     else:
         initial = [movement.align_axis(x, a, 0, size) for x, a in zip(initial, initial_axes, strict=True)]
-        result = _fold(_ON_VALUES, *arrays, *initial, window=wider, to_apply=to_apply)
+        result = in_steps(*arrays, *initial, window=wider, to_apply=to_apply)
     return result, (0,) * len(arrays) if isinstance(result, tuple) else 0
 
 
@@ -742,11 +745,14 @@ def _select_and_scatter(
     return how.op(movement.reshape, result, sizes=x.shape)
 
 
+by_index = partial(_select_and_scatter, _ON_VALUES)  # as a reduce-window that gives indices, and a scatter
+
+
 def _select_and_scatter_batch(
     size: int, operands: tuple[Value, ...], axes: Axes, *, window: Window, select: Computation, scatter: Computation
 ) -> tuple[Value, int]:
     x, source = (movement.align_axis(v, a, 0, size) for v, a in zip(operands[:2], axes[:2], strict=True))
-    apply = select_and_scatter if axes[2] is None else partial(_select_and_scatter, _ON_VALUES)
+    apply = select_and_scatter if axes[2] is None else by_index
     return apply(x, source, operands[2], window=(_STILL, *window), select=select, scatter=scatter), 0
 
 
@@ -782,7 +788,7 @@ select_and_scatter = Op(
     attributes=SelectAndScatter,
     shape=_select_and_scatter_shape,
     evaluate=partial(_select_and_scatter, _ON_ARRAYS),
-    derivative=Decomposition(partial(_select_and_scatter, _ON_VALUES)),
+    derivative=Decomposition(by_index),
     batch=_select_and_scatter_batch,
     samples=_select_and_scatter_samples,
 )

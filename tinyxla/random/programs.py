@@ -15,9 +15,11 @@ from typing import Any, TypeGuard, TypeVar
 import numpy as np
 
 from tinyxla.compilation import Jitted, jit
+from tinyxla.replays import replayed
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import state
 from tinyxla.tracing.options import config
+from tinyxla.transforms.batch import BatchTracer
 
 MANY = 1 << 12  # numbers
 MANY_BY_LOOPS = 1 << 6  # where each is drawn by a loop of its own
@@ -39,7 +41,7 @@ def drawn(function: _Function, many: int = MANY, elements: str = "") -> _Functio
         given = signature.bind(*args, **kwargs).arguments
         key = next(iter(given.values()), None)
         held = {name: value for name, value in given.items() if _is_value(name, value, elements)}
-        if not isinstance(key, ConcreteArray) or _size(given, held, elements) < many:
+        if _keys(key) * _size(given, held, elements) < many:
             return function(*args, **kwargs)
         try:
             which = tuple(held.items())
@@ -50,7 +52,7 @@ def drawn(function: _Function, many: int = MANY, elements: str = "") -> _Functio
             program = programs[which] = jit(_with(function, held))
         return program({name: value for name, value in given.items() if name not in held})
 
-    return call  # type: ignore[return-value]
+    return replayed(call, many)  # type: ignore[return-value]
 
 
 def _with(function: Callable[..., Any], held: dict[str, Any]) -> Callable[..., Any]:
@@ -69,8 +71,16 @@ def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, (int, np.integer))
 
 
+def _keys(key: Any) -> int:
+    """How many keys a function draws by at once, under `vmap`; 0 if that is not known."""
+    mapped = isinstance(key, BatchTracer)
+    while isinstance(key, BatchTracer):
+        key = key.value
+    return 0 if not isinstance(key, ConcreteArray) else key.size // 2 if mapped else 1
+
+
 def _size(given: dict[str, Any], held: dict[str, Any], elements: str) -> int:
     """How many numbers are asked for: at least as many as are given."""
     shape, count = given.get("shape"), held.get(elements, 1)
-    sizes = [int(count), *(np.size(value) for name, value in given.items() if name not in held)]
+    sizes = [int(count), *(getattr(value, "size", 1) for name, value in given.items() if name not in held)]
     return max(*sizes, math.prod(shape) if isinstance(shape, tuple) else shape if _is_integer(shape) else 1)

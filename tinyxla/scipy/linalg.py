@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla import lax
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, promoted
@@ -139,6 +140,43 @@ def eigh(a: ArrayLike, lower: bool = True, eigvals_only: bool = False) -> Any:
     return found.eigenvalues if eigvals_only else tuple(found)
 
 
+# The order of a Padé approximant of exp, and the norm up to which it is exact to rounding, by the bytes of the type
+_PADE = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
+
+
+def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
+    """The exponential of matrices, of shape [..., n, n]: a Padé approximant of A / 2^s, squared s times.
+
+    It is NaN if more than `max_squarings` would be needed. Source: N. Higham, "The Scaling and Squaring Method for the
+    Matrix Exponential Revisited", SIAM Journal on Matrix Analysis 26 (2005).
+
+    >>> expm(np.array([[0.0, 1.0], [0.0, 0.0]]))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32)
+    """
+    x: Any = matrices("scipy.linalg.expm", A, square=True)
+    order, reach = _PADE[np.finfo(x.dtype).bits // 8]
+    terms = [1.0]
+    for k in range(1, order + 1):
+        terms.append(terms[-1] * (order - k + 1) / (k * (2 * order - k + 1)))
+
+    def of_one(a: Any) -> Any:
+        needed = tnp.ceil(tnp.log2(tnp.linalg.norm(lax.stop_gradient(a), 1) / reach))
+        squarings = tnp.where(needed > 0, needed, 0).astype(np.int32)
+        small = a / tnp.exp2(squarings).astype(a.dtype)
+        one, square = tnp.eye(a.shape[-1], dtype=a.dtype), small @ small
+        even: Any = terms[-2] * one
+        odd: Any = terms[-1] * one
+        for k in range(order - 3, -1, -2):
+            even, odd = even @ square + terms[k] * one, odd @ square + terms[k + 1] * one
+        odd = small @ odd
+        found = solve_triangular(even - odd, even + odd) if upper_triangular else solve(even - odd, even + odd)
+        found = lax.fori_loop(0, tnp.minimum(squarings, max_squarings), lambda _, e: e @ e, found)
+        return tnp.where(squarings > max_squarings, tnp.nan, found)
+
+    return tnp.vectorize(of_one, signature="(n,n)->(n,n)")(x)
+
+
 def block_diag(*arrs: ArrayLike) -> Array:
     """A matrix with the given ones along its diagonal, and zeros.
 
@@ -160,6 +198,37 @@ def block_diag(*arrs: ArrayLike) -> Array:
     return tnp.concatenate(rows, 0)
 
 
+def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
+    """Matrices with the first column c and the first row r (without its first element), equal along the diagonals.
+
+    Without r it is the conjugate of c, so that the matrix is Hermitian. Vectors are those along the last axis.
+
+    >>> toeplitz(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
+    Array([[1., 3.],
+           [2., 1.]], dtype=float32)
+    """
+    (column, row), _ = promoted("scipy.linalg.toeplitz", c, tnp.conj(array_of(c, "toeplitz")) if r is None else r)
+    column, row = tnp.atleast_1d(column), tnp.atleast_1d(row)
+    diagonals = tnp.concatenate([tnp.flip(row[..., 1:], -1), column], -1)
+    n, m = column.shape[-1], row.shape[-1]
+    return diagonals[..., np.arange(n)[:, None] - np.arange(m) + (m - 1)]
+
+
+def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
+    """A matrix U with orthonormal rows or columns and a positive semidefinite P, of a = U P, or a = P U ("left").
+
+    >>> polar(np.array([[0.0, 2.0], [3.0, 0.0]]))[1].round(4)
+    Array([[3., 0.],
+           [0., 2.]], dtype=float32)
+    """
+    if side not in ("right", "left"):
+        raise ArgumentError(f"scipy.linalg.polar: side must be 'right' or 'left', but got {side!r}.")
+    left, values, right = tnp.linalg.svd(matrices("scipy.linalg.polar", a), full_matrices=False)
+    adjoint = tnp.conj(tnp.matrix_transpose(right if side == "right" else left))
+    scaled = (adjoint * values[..., None, :]) @ right if side == "right" else (left * values[..., None, :]) @ adjoint
+    return left @ right, scaled
+
+
 __all__ = [
     "block_diag",
     "cho_factor",
@@ -167,12 +236,15 @@ __all__ = [
     "cholesky",
     "det",
     "eigh",
+    "expm",
     "inv",
     "lu",
     "lu_factor",
     "lu_solve",
+    "polar",
     "qr",
     "solve",
     "solve_triangular",
     "svd",
+    "toeplitz",
 ]

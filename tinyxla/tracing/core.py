@@ -31,7 +31,7 @@ from tinyxla.errors import (
     user_line,
 )
 from tinyxla.hlo import Computation, Instruction, Literal, Operation, axis_names
-from tinyxla.ops import Op, calls, movement
+from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.options import config
@@ -326,13 +326,40 @@ def innermost(operands: Sequence[Any]) -> Trace | None:
     return trace
 
 
+LARGE = 1 << 16  # elements, from which on an op of these is compiled: that is several times as fast as NumPy
+_COMPILED = elementwise.NAMES | {
+    "concatenate",
+    "convolution",
+    "dot",
+    "fft",
+    "gather",
+    "pad",
+    "reduce",
+    "reduce-window",
+    "scatter",
+    "select-and-scatter",
+    "sort",
+    "topk",
+}
+_compute_large: Callable[[Op, Sequence[Any], dict[str, Any]], Any]
+
+
+def set_compute_large(function: Callable[[Op, Sequence[Any], dict[str, Any]], Any]) -> None:
+    """Say how an op on large arrays is compiled and computed, which is a matter of other layers."""
+    global _compute_large
+    _compute_large = function
+
+
 def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An op on concrete arrays."""
     values = [x.numpy() for x in operands]
     check_once(op, values, attributes)
     try:
-        with np.errstate(all="ignore"):
-            result = op.evaluate(*values, **attributes)
+        if op.name in _COMPILED and max([x.size for x in values]) >= LARGE and not config.special:
+            result = _compute_large(op, values, attributes)
+        else:
+            with np.errstate(all="ignore"):
+                result = op.evaluate(*values, **attributes)
     except SizeError:
         raise
     except MemoryError as error:

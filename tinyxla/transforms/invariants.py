@@ -53,7 +53,7 @@ def hoisted(step: Computation, same: Mask) -> Hoisted | None:
         if x not in fixed:
             for o in x.operands:
                 if o in fixed:
-                    found.update((y, None) for y in _computed(o) if _is_worth(y))
+                    found.update((y, None) for y in computed(o) if _is_worth(y))
     if not found:
         return None
     before = subgraph(f"{step.name}_before", step.parameters, list(found))
@@ -76,11 +76,11 @@ def _stays(x: Instruction) -> bool:
     return x.op.name in _OF_ITS_PLACE or x.has_side_effect or any(map(_stays, inside))
 
 
-def _computed(x: Instruction) -> list[Instruction]:
+def computed(x: Instruction) -> list[Instruction]:
     """What an instruction is moved from."""
     if x.op is movement.parameter:
         return []
-    return [y for o in x.operands for y in _computed(o)] if is_movement(x) else [x]
+    return [y for o in x.operands for y in computed(o)] if is_movement(x) else [x]
 
 
 def _is_worth(x: Instruction) -> bool:

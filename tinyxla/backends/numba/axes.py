@@ -9,12 +9,11 @@ from itertools import pairwise
 from tinyxla.backends.numba.loops import Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
 from tinyxla.compiler.access import Place, compared, dims_of, edges, shifted
-from tinyxla.compiler.fusion import base, is_costly, is_leaf, walk
+from tinyxla.compiler.fusion import COSTLY_WORK, base, is_costly, is_leaf, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
-COSTLY_WORK = 8  # of an exponential, say, in simple operations
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,18 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 from string import Template
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-import scipy.linalg.cython_blas as cython_blas  # pyright: ignore[reportMissingTypeStubs]
-import scipy.linalg.cython_lapack as cython_lapack  # pyright: ignore[reportMissingTypeStubs]
+import scipy
 
-from tinyxla.backends.numba import gathered
 from tinyxla.backends.numba.llvm_printer import multiplier_name, routine_name
-from tinyxla.backends.numba.native import compile_llvm, provide_function
+from tinyxla.backends.numba.native import compile_llvm, function_address, provide_function
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.runtime import Schedule
@@ -257,13 +259,14 @@ def _routine(type: ElementType, name: str) -> int:
 
 @functools.cache
 def routine(name: str) -> int:
-    """The address of a routine of the BLAS, of LAPACK or of `gathered`, or of `enter_blas` or `leave_blas`."""
+    """The address of a routine of the BLAS, of LAPACK or of this library, which was provided before."""
     if name in _GATES:
         return _gates()[name]
-    if name.startswith(gathered.PREFIX):
-        return gathered.routine(name)
-    capsules = cython_blas.__pyx_capi__ if name in cython_blas.__pyx_capi__ else cython_lapack.__pyx_capi__
-    capsule = capsules[name]
+    provided = function_address(routine_name(name))
+    if provided:
+        return provided
+    capsules = _extension("cython_blas").__pyx_capi__
+    capsule = capsules[name] if name in capsules else _extension("cython_lapack").__pyx_capi__[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -271,6 +274,19 @@ def routine(name: str) -> int:
     address = pointer_of(capsule, name_of(capsule))
     assert address is not None
     return address
+
+
+@functools.cache
+def _extension(name: str) -> ModuleType:
+    """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
+    full = "scipy.linalg." + name
+    spec = PathFinder.find_spec(full, [str(Path(path) / "linalg") for path in scipy.__path__])
+    if full in sys.modules or spec is None or spec.loader is None:
+        return import_module(full)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules.pop(full, None)  # it puts itself there; an import of the package must find it in its own way
+    return module
 
 
 class _Guard:
@@ -323,7 +339,7 @@ def _guard() -> _Guard | None:
 
 def _libraries() -> list[ctypes.CDLL]:
     """The shared libraries that may hold OpenBLAS: a symbol of one is also looked for in those it was linked with."""
-    module = Path(str(cython_blas.__file__))
+    module = Path(str(_extension("cython_blas").__file__))
     paths = [module]
     if sys.platform == "win32":  # but not on Windows
         paths = sorted((module.parents[2] / "scipy.libs").glob("*openblas*.dll"))

@@ -10,7 +10,7 @@ goes to two buffers in turn; and what it updates in place is copied once, before
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyxla.backends.numba.axes import CHUNK
@@ -20,6 +20,7 @@ from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Use
 from tinyxla.backends.numba.nests import lower
 from tinyxla.backends.numba.own_nests import own_nest
 from tinyxla.backends.numba.products import operand_order
+from tinyxla.backends.numba.streams import streamed
 from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
 from tinyxla.compiler.epilogues import with_epilogues
 from tinyxla.compiler.fusion import buffer_of, results_of
@@ -177,6 +178,10 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
     for k, result in enumerate(block.results):
         if isinstance(homes[result], Pointer):
             _copy_result(block, k)
+    for step, *_ in all_steps(block):
+        if isinstance(step.work, LoweredKernel):
+            shapes = [shape_of(x) for x in step.work.arguments]
+            step.work = streamed(step.work, [x.size * x.dtype.itemsize for x in shapes])
     return block, homes
 
 
@@ -187,6 +192,7 @@ def _build(computation: Computation, homes: Homes) -> Block:
     for step in block.plan.steps:
         block.steps += _steps(step, block.plan, users, homes)
     block.results = [buffer_of(x) for x in optimized.outputs]
+    _free_early(block, homes)
     return block
 
 
@@ -251,6 +257,33 @@ def _copy_result(block: Block, k: int) -> None:
     copy = Partial(shape_of(block.results[k]))
     block.steps.append(copy_step(block.results[k], copy))
     block.results[k] = copy
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def _free_early(block: Block, homes: Homes) -> None:
+    """Let kernels that are the last to read more than they make run as soon as they can: updates of parameters, say,
+    which programs often do after they have computed all gradients."""
+    touched = [({homes[x] for x in step.reads}, {homes[x] for x in step.writes}) for step in block.steps]
+    last = {home: k for k, (reads, writes) in enumerate(touched) for home in reads | writes}
+    results = {homes[x] for x in block.results}
+    for k, step in enumerate(block.steps):
+        reads, writes = touched[k]
+        freed = {x for x in reads - writes - results if last[x] == k and _is_own(x, homes)}
+        if not isinstance(step.work, LoweredKernel) or _bytes(freed) <= _bytes(writes - results):
+            continue
+        sizes = {shape_of(x).size for x in writes}
+        over = {x for x in reads if shape_of(x).size in sizes and not _is_own(x, homes)}  # if it is donated
+        alone, at = writes | freed | over, k
+        while at and not (touched[at - 1][1] & (reads | alone) or touched[at - 1][0] & alone):
+            at -= 1
+        block.steps.insert(at, block.steps.pop(k))
+        touched.insert(at, touched.pop(k))
+
+
+def _bytes(storages: Iterable[Storage]) -> int:
+    return sum(shape_of(x).size * shape_of(x).dtype.itemsize for x in storages)
 
 
 # --- updates in place -------------------------------------------------------------------------------------------------
@@ -365,7 +398,8 @@ def _write_in_place(block: Block, homes: Homes) -> None:
             made = homes[target]
             if first[made] != number or not _is_own(made, homes):
                 continue
-            for source in step.reads:
+            of_donated = made in kept  # a result is better over a parameter than over a temporary
+            for source in sorted(step.reads, key=lambda x: (homes[x] in homes.donated) is not of_donated):
                 home = homes[source]
                 if last[home] == number and home not in kept and _is_own(home, homes):
                     merged = _merged(step, source, target, homes)

@@ -2,7 +2,8 @@
 
 After the pass `canonicalize_convolutions` every index into the input, the kernel and the result is a sum of multiples
 of loop indices; where the input has holes, that is so for each residue of the result's index by the distance of
-elements. So a convolution is a list of `_Axis`, each with its step in each of the three arrays, or several of them:
+elements, and where it is padded, for places whose windows have the same elements in it. So a convolution is a list of
+`_Axis`, each with its step in each of the three arrays, or several of them:
 
     result[...] += input[...] * kernel[...]    over all axes
 
@@ -21,22 +22,28 @@ terms are cut into pieces that are added up in the end.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tinyxla.backends.numba import nests
-from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.gathered import NUMBERS, provide_list, provide_product
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
-from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Users, zero
+from tinyxla.backends.numba.axes import CHUNK, finished
+from tinyxla.backends.numba.gathered import LISTED, NUMBERS, provide_list, provide_product
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
+from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, lines
+from tinyxla.backends.numba.panel_routines import arithmetic as arithmetic_of
+from tinyxla.backends.numba.panels import Numbers, give
 from tinyxla.backends.numba.reductions import sum_of_pieces
-from tinyxla.compiler.convolutions import FEW, PRODUCTS, is_product, is_simple
+from tinyxla.compiler.convolutions import FEW, PRODUCTS, Part, is_paired, is_product, is_simple
+from tinyxla.compiler.convolutions import parts as parts_of
 from tinyxla.compiler.fusion import Fusion, Plan, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops.convolution import Convolution
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 
 _MOST_PLACES = 192  # of a tile
 _LEAST_PLACES = 64  # of a tile, unless there are fewer
@@ -67,28 +74,27 @@ def _strides(sizes: Sequence[int]) -> list[int]:
 
 class _Axes:
     """The axes of a convolution by kind, each kind from the outermost in memory to the innermost: of the result, or of
-    the kernel for terms; and where they begin in each array. Of the result's places, those with these residues."""
+    the kernel for terms; and where they begin in each array. Of the result's places, those of these parts."""
 
-    def __init__(self, x: Instruction, residues: Sequence[int]) -> None:
+    def __init__(self, x: Instruction, parts: Sequence[Part], lhs: Sequence[int], rhs: Sequence[int]) -> None:
         dims: Convolution = x.attributes
-        lhs, rhs, out = (o.array_shape.dimensions for o in (*x.operands, x))
+        out = x.array_shape.dimensions
         s, t, u = map(_strides, (lhs, rhs, out))
         a, b, c = dims.dim_labels
         groups = dims.groups
-        features, terms, batch = rhs[b[0]] // groups, rhs[b[1]], out[c[0]]
+        features, terms, batch = out[c[1]] // groups, rhs[b[1]], out[c[0]]
         step = s[a[0]] * batch if dims.batch_group_count > 1 else s[a[1]] * terms
         self.group = _Axis(groups, step, t[b[0]] * features, u[c[1]] * features)
         self.feature = _Axis(features, 0, t[b[0]], u[c[1]])
         self.start: dict[str, int] = dict.fromkeys(("lhs", "rhs", "out"), 0)
         places, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
-        for w, residue, i, j, k in zip(dims.window, residues, a[2:], b[2:], c[2:], strict=True):
-            apart = w.base_dilation
-            first = (w.padding_low - residue) % apart  # of the window's elements, the one that meets the input
-            self.start["lhs"] += (residue + first - w.padding_low) // apart * s[i]
-            self.start["rhs"] += first * t[j]
-            self.start["out"] += residue * u[k]
-            places.append(_Axis(-(-(out[k] - residue) // apart), s[i] * w.stride, 0, u[k] * apart))
-            inner.append(_Axis(max(0, -(-(rhs[j] - first) // apart)), s[i] * w.window_dilation, t[j] * apart, 0))
+        for w, part, i, j, k in zip(dims.window, parts, a[2:], b[2:], c[2:], strict=True):
+            first = part.place * w.stride + part.element * w.window_dilation - w.padding_low
+            self.start["lhs"] += first // w.base_dilation * s[i]
+            self.start["rhs"] += part.element * t[j]
+            self.start["out"] += part.place * u[k]
+            places.append(_Axis(part.places, s[i] * w.stride, 0, u[k] * part.apart))
+            inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.further, 0))
         group, one = self.group, (1, 1, 1)
         self.is_by_columns = features == 1 and groups > FEW and (group.lhs, group.rhs, group.out) == one
         if self.is_by_columns:
@@ -120,22 +126,68 @@ def supports(x: Instruction) -> bool:
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    sizes = (x.array_shape.dimensions[d] for d in x.attributes.dim_labels.out_spec[2:])
-    holes = (range(min(w.base_dilation, size)) for w, size in zip(x.attributes.window, sizes, strict=True))
-    parts = [_Axes(x, residues) for residues in itertools.product(*holes)]
+    sizes, (lhs, _, out) = x.operands[0].array_shape.dimensions, x.attributes.dim_labels
+    along = zip(x.attributes.window, lhs[2:], out[2:], strict=True)
+    whole = itertools.product(*(parts_of(w, sizes[i], x.array_shape.dimensions[k]) for w, i, k in along))
+    arithmetic, kernels = Arithmetic(x.array_shape.element_type.name), list[LoweredKernel]()
+    arrays = [_Array(o, o.array_shape.dimensions) for o in x.operands]
+    if is_paired(x):
+        arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1) or arithmetic
+        for k, array in enumerate(arrays):
+            if k or arithmetic.step == 1:
+                arrays[k], copy = _copied(array, arithmetic, x)
+                kernels.append(copy)
+            else:
+                arrays[k] = _Array(array.storage, (*array.sizes[:-1], array.sizes[-1] // 2))
+    parts = [_Axes(x, some, *(array.sizes for array in arrays)) for some in whole]
     type = x.array_shape.element_type.name
     products = [
-        _Products(x, axes, plan)
+        _Products(x, axes, plan, arithmetic, [array.storage for array in arrays])
         for axes in parts
         if (is_product(x) or (axes.is_by_columns and type in PRODUCTS)) and _count(axes.terms)
     ]
     after = plan.after.get(x)
     together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
-    kernels: list[LoweredKernel] = []
     for product in products:
         kernels += product.lower(after if together else None)
     kernels += [_direct(x, axes, plan) for axes in parts if all(axes is not product.axes for product in products)]
     return kernels if after is None or together else [*kernels, *nests.lower(after, plan, users)]
+
+
+class _Array(NamedTuple):
+    """An operand as it is multiplied: the sizes tell how far apart elements are, or pairs of them."""
+
+    storage: Storage
+    sizes: tuple[int, ...]
+
+
+@functools.cache
+def _copy(kind: Arithmetic) -> Kernel:
+    """Rows of bf16 as what is multiplied: pairs from each two of them, or wider elements."""
+    b = Numbers("pairs", "lines columns pitch length")
+    n, sizes = b.number, b.scratch(INDEX, len(COPY))
+    source, to = b.argument("bf16"), b.argument(kind.held, True)
+    routine = lines("bf16", kind, kind.step == 2)
+    with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
+        start, stop = b.piece(piece, n["length"], n["lines"])
+        rows = b.index("subtract", stop, start)
+        terms = b.times(rows, kind.step)
+        give(b, sizes, COPY, steps=n["columns"], row=n["columns"], rows=rows, pitch=n["pitch"], terms=terms)
+        into, place = b.times(start, n["pitch"], kind.step), b.times(start, n["columns"], kind.step)
+        b.call(routine, (to, into), (source, place), (sizes, 0))
+    return b.kernel
+
+
+def _copied(array: _Array, kind: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
+    """An operand as pairs of rows, or as wider elements, in rows of whole vectors."""
+    *outer, columns = array.sizes
+    outer[-1] //= kind.step
+    count, pitch = math.prod(outer), -(-columns // kind.lanes) * kind.lanes
+    found = Partial(Shape(element_type(kind.held), (*outer, pitch * kind.step)))
+    length = _evenly(count, max(1, CHUNK // pitch))
+    numbers = (count, columns, pitch, length)
+    kernel = LoweredKernel(_copy(kind), [array.storage, found], -(-count // length), 1, [x], numbers)
+    return _Array(found, (*outer, pitch)), kernel
 
 
 def _offset(low: Lowering, axes: Sequence[_Axis], indices: Sequence[Index], array: str) -> Index:
@@ -156,8 +208,10 @@ class _Products:
     """Tiles of places by features, the sums for which run over tiles of terms. What comes from sizes are numbers that
     the kernel is given, so that most convolutions have the same one."""
 
-    def __init__(self, x: Instruction, axes: _Axes, plan: Plan) -> None:
-        self.x, self.axes, self.plan = x, axes, plan
+    def __init__(
+        self, x: Instruction, axes: _Axes, plan: Plan, arithmetic: Arithmetic, operands: Sequence[Storage]
+    ) -> None:
+        self.x, self.axes, self.plan, self.operands = x, axes, plan, operands
         self.kind = x.array_shape.element_type
         groups, places, terms = axes.group.size, _count(axes.places), _count(axes.terms)
         parts = max(1, _UNITS // groups)
@@ -168,6 +222,8 @@ class _Products:
         self.blocks = -(-axes.feature.size // self.width)
         parts = -(-parts // self.blocks)
         self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
+        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size))
+        self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
         self.depth = _evenly(terms, _MOST_TERMS)
         self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
         self.units = groups * self.blocks * self.tiles
@@ -191,14 +247,14 @@ class _Products:
         roots = after.roots if after is not None else []
         self.low = low = Lowering("convolution", self.plan, [x, *roots])
         b = low.builder
-        lhs, rhs = (low.buffer(o) for o in x.operands)
+        lhs, rhs = map(low.buffer, self.operands)
         partial = Partial(Shape(self.kind, (self.pieces, x.array_shape.size)))
         if after is not None:
             out = b.scratch(self.kind.name, self.height * self.width)
         else:
             out = low.buffer(x if self.pieces == 1 else partial, True)
-        routine = provide_product(self.kind.name, min(self.width, axes.feature.size), axes.is_by_columns)
-        numbers = b.scratch(INDEX, NUMBERS)
+        routine = provide_product(self.multiply, axes.is_by_columns)
+        numbers = b.scratch(INDEX, len(NUMBERS))
         places, terms = (self.number(_count(some)) for some in (axes.places, axes.terms))
         height, depth, length, tiles, pieces = map(
             self.number, (self.height, self.depth, self.length, self.tiles, self.pieces)
@@ -245,7 +301,7 @@ class _Products:
                 )
             if after is not None:
                 self._finish(after, out, results, rows, columns)
-        work = self.height * self.length * (1 + self.width // 16)
+        work = self.height * self.length * (1 + self.width // 16) * (1 + axes.is_by_columns)
         found = finished(low, self.units * self.pieces, work, [x, *roots])
         found.numbers = tuple(self.words)
         return [found] if self.pieces == 1 else [found, sum_of_pieces(partial, x, self.plan)]
@@ -266,7 +322,7 @@ class _Products:
     def _places(self, axes: list[_Axis], array: str, start: Index, first: Index, count: Index, most: int) -> Buffer:
         """Memory with the places in an array of so many elements along the axes."""
         b = self.low.builder
-        into, given = b.scratch(INDEX, most), b.scratch(INDEX, 4 + 3 * max(_USUAL_RANK, len(axes)))
+        into, given = b.scratch(INDEX, most + LISTED), b.scratch(INDEX, 4 + 3 * max(_USUAL_RANK, len(axes)))
         sizes = [(self.number(axis.size), self.number(getattr(axis, array)), 0) for axis in _filled(axes)]
         _put(self.low, given, (start, first, count, len(sizes), *itertools.chain(*sizes)))
         b.call(provide_list(), (into, 0), (given, 0))

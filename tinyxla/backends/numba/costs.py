@@ -32,12 +32,13 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.loops import Buffer as Memory
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
+from tinyxla.backends.numba.streams import ROUTINE
 from tinyxla.backends.report import NEAR, Cost
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
 _POINTS = 1024
-_COPIES = ("panels",)  # kernels that only copy, in the order in which another one reads
-_FILLED = ("panels", "product", "convolution")  # kernels whose routines write without reading what was there
+_COPIES = ("panels", "pairs", "pad")  # kernels that only copy, in the order in which another one reads
+_FILLED = (*_COPIES, "product", "convolution")  # kernels whose routines write without reading what was there
 _UNBOUNDED = 1 << 60  # a loop that ends when its body says so
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -233,11 +234,11 @@ class _Counting:
         """A native routine: it goes over all that it is given, and does what the graph's operation costs."""
         for buffer, _ in x.places:
             size = self._whole.get(buffer.name, 0)
-            if not buffer.written or self._name not in _FILLED:
+            if not buffer.written or not (self._name in _FILLED or x.routine == ROUTINE):
                 self.loads.append(_Access(buffer.name, "read", None, size))
             if buffer.written:
                 self.stores.append(_Access(buffer.name, "written", None, size))
-        while self._roots and self._name not in _COPIES and not x.routine.startswith("transpose"):
+        while self._roots and self._name not in _COPIES and not x.routine.startswith(("transpose", ROUTINE)):
             self.operations += operations_of(self._roots.pop())[0]
 
 

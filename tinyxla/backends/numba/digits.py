@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,8 @@ PIECE = 1 << 14  # elements of a line that are worth the work of a thread
 MOST_PIECES = 16
 FEW_LINES = 8  # with fewer, threads share a line
 GROUPS = 64  # of a line, whose first elements bound those that are wanted
+MOST_ROUNDS, SHORT, IN_ROUNDS = 32, 1 << 12, 1 << 14  # elements found one by one; of a line; looked at in all rounds
+_LAST = Literal("u64", (1 << 64) - 1)
 BLOCK = 64  # elements that are passed over together where none is wanted
 
 
@@ -50,7 +52,7 @@ def supports(x: Instruction) -> bool:
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     order = sorting.order_of(x.attributes.to_apply)
     assert order is not None, "it is supported"
-    keys = _Keys(x.operands[0].array_shape.element_type.name, order.descending, False)
+    keys = Keys(x.operands[0].array_shape.element_type.name, order.descending, False)
     return _Sort(x, plan, keys, x.operands, results_by_number(x, users)).kernels()
 
 
@@ -64,7 +66,7 @@ def results_by_number(x: Instruction, users: Users) -> list[Storage | None]:
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-class _Keys(NamedTuple):
+class Keys(NamedTuple):
     """Unsigned integers in the order of the elements of a type. In a `total` order each element has its own; else -0 is
     as 0, and all NaNs are one, the last."""
 
@@ -184,7 +186,7 @@ class _Sort:
         self,
         x: Instruction,
         plan: Plan,
-        keys: _Keys,
+        keys: Keys,
         sources: Sequence[Instruction],
         results: Sequence[Storage | None],
     ) -> None:
@@ -410,10 +412,14 @@ def lower_top(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     shape = operand.array_shape
     number = Shape(element_type(np.int32), shape.dimensions)
     places = Instruction(movement.iota, (), movement.Iota(number, shape.rank - 1), number)
-    keys = _Keys(shape.element_type.name, largest, True)
+    keys = Keys(shape.element_type.name, largest, True)
     sort = _Sort(x, plan, keys, (operand, places), results_by_number(x, users))
     groups = max(GROUPS, 1 << (4 * k - 1).bit_length())
-    if sort.length < 8 * groups or not k * sort.lines:
+    if not k * sort.lines:
+        return []
+    if k <= MOST_ROUNDS and sort.length <= SHORT and k * sort.length <= IN_ROUNDS and keys.bits <= 32:
+        return [_rounds(sort)]
+    if sort.length < 8 * groups:
         return sort.kernels()
     counts = Partial(Shape(element_type(INDEX), (sort.lines,)))
     return [
@@ -423,6 +429,36 @@ def lower_top(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         sort.order(counts),
         sort.elements(1),
     ]
+
+
+def _rounds(sort: _Sort) -> LoweredKernel:
+    """The elements one after the other: each is the least of those after the one before it, keys and places together
+    being numbers of which no two are equal."""
+    routine = _Routine(sort, "rounds")
+    low, b, wide = routine.low, routine.builder, "u64"
+    length, keep = routine.number(sort.length), routine.number(sort.keep)
+    source, results = low.buffer(sort.sources[0]), [r and low.buffer(r, True) for r in sort.results]
+    some, half = b.scratch(wide, SHORT), Literal(wide, 32)
+    with low.loop(b.kernel.first, b.kernel.last) as (line, _):
+        base, to = b.index("multiply", line, length), b.index("multiply", line, keep)
+        with low.loop(0, length) as (i, _):
+            key = b.compute("convert", wide, sort.keys.key(low, b.load(source, b.index("add", base, i))))
+            above = b.compute("shift-left", wide, key, half)
+            b.store(some, i, b.compute("or", wide, above, b.compute("convert", wide, _operand(i))))
+        with low.loop(0, keep, [Literal(wide, 0)], sequential=True) as (turn, rounds):
+            from_here = rounds.carried[0].inside
+            with low.loop(0, length, [_LAST]) as (i, least):
+                value = b.load(some, i)
+                left = b.compute("select", wide, _compare(low, "GE", value, from_here, "UNSIGNED"), value, _LAST)
+                least.carried[0].updated = b.compute("minimum", wide, least.carried[0].inside, left)
+            found: Any = least.carried[0].result
+            key = b.compute("convert", sort.keys.type, b.compute("shift-right-logical", wide, found, half))
+            values = [sort.keys.of(low, key), b.compute("convert", "s32", found)]
+            for result, value in zip(results, values, strict=True):
+                if result is not None:
+                    b.store(result, b.index("add", to, turn), value)
+            rounds.carried[0].updated = b.compute("add", wide, found, Literal(wide, 1))
+    return routine.finished(sort.lines, sort.keep * sort.length)
 
 
 def _firsts(sort: _Sort, groups: int) -> LoweredKernel:

@@ -25,7 +25,7 @@ from tinyxla.backends.numba.blocks import (
 from tinyxla.backends.numba.loops import Kernel
 from tinyxla.backends.numba.lowering import LoweredKernel, Storage
 from tinyxla.backends.numba.memory import pool, with_own_memory
-from tinyxla.backends.numba.native import assembly, compile_kernel, kernel_text
+from tinyxla.backends.numba.native import assembly, kernel_text, start_kernel
 from tinyxla.backends.numba.numbers import general
 from tinyxla.backends.numba.products import product_step
 from tinyxla.backends.numba.python_printer import print_python
@@ -99,10 +99,14 @@ class CompiledModule:
         self._fixed = len(self.slots)  # from here on, slots do not depend on arguments and results
         lives = self.lives()
         self._constants = [np.ascontiguousarray(x.attributes.literal.value) for x in lives.constants]
-        spans = {x: span for x, span in lives.spans.items() if x not in self.slots}
-        offsets, self._arena_bytes = arena_offsets(spans, {x: _bytes(shape_of(x)) for x in spans})
-        self._offsets = offsets
-        for x in [*lives.constants, *offsets, *lives.pointers]:
+        spans = {x: span for x, span in lives.spans.items() if x not in parameters}
+        sizes = {x: _bytes(shape_of(x)) for x in spans}
+        hosts = [x for x in spans if x in self.slots and sizes[x] > _SMALL]
+        spans = {x: span for x, span in spans.items() if x in hosts or x not in self.slots}
+        places, self._arena_bytes = arena_offsets(spans, sizes, hosts)
+        self._offsets = {x: offset for x, (host, offset) in places.items() if host is None}
+        self._guests = {x: (host, offset) for x, (host, offset) in places.items() if host is not None}
+        for x in [*lives.constants, *self._offsets, *self._guests, *lives.pointers]:
             self.slots[x] = len(self.slots)
         self._constant_addresses = [x.ctypes.data for x in self._constants]
         self._template: tuple[int, Any] = (-1, None)
@@ -128,6 +132,9 @@ class CompiledModule:
         self._host_calls: list[_HostCall] = []
         self._callback = _callback(self._host_calls)
         schedule = Schedule()
+        for x, (host, offset) in self._guests.items():
+            schedule.move(self.slots[x], self.slots[host])
+            schedule.add(self.slots[x], offset)
         self._emit(self.block, schedule)
         self._schedule = schedule.finish()
         self._schedule_address = self._schedule.ctypes.data
@@ -154,7 +161,7 @@ class CompiledModule:
             kernel, words = work.kernel, list(work.numbers)
             if not words:
                 kernel, words = general(kernel, once=work.extent == repeats == 1)
-            schedule.kernel(compile_kernel(kernel, work.lasts), slots, work.extent, work.grain, words)
+            schedule.kernel(start_kernel(kernel, work.lasts), slots, work.extent, work.grain, words)
 
     def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()
@@ -261,10 +268,13 @@ class CompiledModule:
         return lives
 
     def place(self, x: Storage) -> tuple[str, int | None]:
-        """Where a memory is, and if that is the arena, its offset there."""
-        number = self.slots[x]
+        """Where a memory is, and its offset there: in the arena, or in a result's memory before that is made."""
         if x in self._offsets:
             return "arena", self._offsets[x]
+        if x in self._guests:
+            host, offset = self._guests[x]
+            return self.place(host)[0], offset
+        number = self.slots[x]
         if number >= self._fixed:
             return "pointer" if isinstance(x, Pointer) else "constant", None
         count = len(self.computation.parameters)

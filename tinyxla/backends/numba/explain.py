@@ -10,6 +10,7 @@ from tinyxla.backends.numba.axes import COSTLY_WORK
 from tinyxla.backends.numba.blocks import Block, Loop, Pointer, Step, all_steps, shape_of
 from tinyxla.backends.numba.costs import kernel_cost
 from tinyxla.backends.numba.lowering import LoweredKernel, Storage
+from tinyxla.backends.numba.own_nests import own_nest
 from tinyxla.backends.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.fusion import base, is_reduction, walk
@@ -125,6 +126,6 @@ def _step(
 def _computed(roots: Sequence[Instruction], block: Block) -> list[Instruction]:
     """What a kernel computes, in the order of the program."""
     found = {base(root) for root in roots}
-    nests = [x for x in roots if isinstance(base(x).shape, Shape) or is_reduction(base(x))]
+    nests = [x for x in roots if (isinstance(base(x).shape, Shape) or is_reduction(base(x))) and not own_nest(base(x))]
     found |= {x for x, _, from_memory in walk(nests, block.plan.stored) if not from_memory}
     return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]

@@ -396,93 +396,119 @@ def _driver(
     part: str, kind: str, types: tuple[str, str], turns: tuple[bool, bool], is_column: bool, radices: tuple[int, ...]
 ) -> Kernel:
     """Reads blocks of lanes, transforms them and writes them; `turns` says where lanes are rows of the memory."""
-    b = panels.Numbers("fourier", _NUMBERS)
-    n = b.number
-    source, target = b.argument(types[0]), b.argument(types[1], True)
-    roots, plan, scale = b.argument(part), b.argument("s64"), b.argument(part)
-    more = [b.argument(part), b.argument(part)] if is_column else []
-    elements, room = _elements(part)
-    lanes = b.scratch(part, 4 * elements)
-    square = b.scratch(kind, room) if any(turns) else None
-    height = panel_routines.tile_rows()
-    turn = panel_routines.turn(128 if kind == "c128" else 64) if square is not None else ""
-    split, join = routines.split(part), routines.join(part, is_column)
-    words = [2 if type == part else 1 for type in types]
-    moved, copied = b.scratch(INDEX, len(routines.LANES)), b.scratch(INDEX, len(panel_routines.COPY))
-    passes = b.scratch(INDEX, len(routines.TRANSFORM))
+    return _Driver(part, kind, types, turns, is_column).kernel(radices)
 
-    def chunks(whole: Index, length: Index) -> Index:
+
+class _Driver:
+    """One such kernel: what it is given, its lanes, and the square in which rows are turned into lanes and back."""
+
+    def __init__(self, part: str, kind: str, types: tuple[str, str], turns: tuple[bool, bool], is_column: bool) -> None:
+        self.part, self.kind, self.types, self.turns, self.is_column = part, kind, types, turns, is_column
+        self.b = b = panels.Numbers("fourier", _NUMBERS)
+        self.source, self.target = b.argument(types[0]), b.argument(types[1], True)
+        self.roots, self.plan, self.scale = b.argument(part), b.argument("s64"), b.argument(part)
+        self.more = [b.argument(part), b.argument(part)] if is_column else []
+        elements, room = _elements(part)
+        self.lanes = b.scratch(part, 4 * elements)
+        self.square = b.scratch(kind, room) if any(turns) else self.lanes
+        self.turn = panel_routines.turn(128 if kind == "c128" else 64) if any(turns) else ""
+        self.split, self.join = routines.split(part), routines.join(part, is_column)
+        self.words = [2 if type == part else 1 for type in types]
+        self.moved, self.copied = b.scratch(INDEX, len(routines.LANES)), b.scratch(INDEX, len(panel_routines.COPY))
+        self.passes = b.scratch(INDEX, len(routines.TRANSFORM))
+
+    def kernel(self, radices: tuple[int, ...]) -> Kernel:
+        b, n = self.b, self.b.number
+        with b.loop(b.kernel.first, b.kernel.last) as (index, _):
+            outer, middle, block = b.split(index, n["middle"], n["blocks"])
+            first = b.times(block, n["width"])
+            count = b.index("minimum", b.index("subtract", n["lanes"], first), n["width"])
+            begin, end = (
+                b.sum(b.times(outer, n[f"{x}0"]), b.times(middle, n[f"{x}1"]), b.times(first, n[f"{x}_lane"]))
+                for x in ("source", "target")
+            )
+            if self.turns[0]:
+                self._read_turned(begin, count)
+            else:
+                self._lanes(n["n"], n["from_step"], count)
+                source = (self.source, b.times(begin, self.words[0]))
+                b.call(self.split, self._at("in_re"), self._at("in_im"), source, (self.moved, 0))
+            if radices:
+                panels.give(b, self.passes, routines.TRANSFORM, **{name: n[name] for name in routines.TRANSFORM})
+                transform = routines.transform(self.part, radices)
+                b.call(transform, (self.lanes, 0), (self.roots, 0), (self.plan, 0), (self.passes, 0))
+            if self.turns[1]:
+                self._write_turned(end, count)
+            else:
+                column = b.sum(b.times(middle, n["by_middle"]), b.times(block, n["by_block"]))
+                target = (self.target, b.times(end, self.words[1]))
+                more = [(self.more[0], b.times(column, n["n"], 2)), (self.more[1], 0)] if self.is_column else []
+                self._lanes(n["n"], n["to_step"], count)
+                b.call(
+                    self.join,
+                    *(self._at("out_re"), self._at("out_im"), target, (self.scale, 0), *more, (self.moved, 0)),
+                )
+        return b.kernel
+
+    def _read_turned(self, begin: Index, count: Index) -> None:
+        b, n = self.b, self.b.number
+        with self._pieces() as (start, stop):
+            size = b.index("subtract", stop, start)
+            with self._groups(count) as (lane, left):
+                place = b.times(b.sum(begin, b.times(lane, n["source_lane"]), start), self.words[0])
+                self._turned((self.square, lane), (self.source, place), size, n["source_lane"], left, n["width"])
+            self._lanes(size, n["width"], count)
+            b.call(self.split, self._at("in_re", start), self._at("in_im", start), (self.square, 0), (self.moved, 0))
+
+    def _write_turned(self, end: Index, count: Index) -> None:
+        b, n, square = self.b, self.b.number, self.square
+        with self._pieces() as (start, stop):
+            size = b.index("subtract", stop, start)
+            self._lanes(size, n["width"], count)
+            lanes = (self._at("out_re", start), self._at("out_im", start))
+            b.call(self.join, *lanes, (square, 0), (self.scale, 0), (self.moved, 0))
+            height = panel_routines.tile_rows()
+            rest = b.times(b.index("divide", size, height), height)
+            with self._groups(rest) as (row, left):
+                place = b.times(b.sum(end, start, row), self.words[1])
+                given = (square, b.times(row, n["width"]))
+                self._turned((self.target, place), given, count, n["width"], left, n["target_lane"])
+            with b.loop(0, count) as (lane, _), b.loop(rest, size) as (row, _):
+                value = b.load(square, b.sum(b.times(row, n["width"]), lane))
+                place = b.sum(end, b.times(lane, n["target_lane"]), start, row)
+                if self.types[1] == self.kind:
+                    b.store(self.target, place, value)
+                else:
+                    b.store(self.target, b.times(place, 2), b.compute("real", self.part, value))
+                    b.store(self.target, b.sum(b.times(place, 2), 1), b.compute("imag", self.part, value))
+
+    @contextmanager
+    def _pieces(self) -> Generator[tuple[Index, Index]]:
+        """Rows of lanes, as many at once as the square holds: the first, and the one after the last."""
+        b, n = self.b, self.b.number
+        with b.loop(0, self._chunks(n["n"], n["length"]), sequential=True) as (chunk, _):
+            yield b.piece(chunk, n["length"], n["n"])
+
+    @contextmanager
+    def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
+        """Of rows that are turned at once: the first, and how many are left."""
+        b, height = self.b, panel_routines.tile_rows()
+        with b.loop(0, self._chunks(size, height), sequential=True) as (group, _):
+            yield b.times(group, height), b.index("subtract", size, b.times(group, height))
+
+    def _chunks(self, whole: Index, length: Index) -> Index:
+        b = self.b
         return b.index("divide", b.sum(whole, b.index("subtract", length, 1)), length)
 
-    with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        outer, middle, block = b.split(index, n["middle"], n["blocks"])
-        first = b.times(block, n["width"])
-        count = b.index("minimum", b.index("subtract", n["lanes"], first), n["width"])
-        begin, end = (
-            b.sum(b.times(outer, n[f"{x}0"]), b.times(middle, n[f"{x}1"]), b.times(first, n[f"{x}_lane"]))
-            for x in ("source", "target")
-        )
+    def _at(self, name: str, row: Index = 0) -> Place:
+        b, n = self.b, self.b.number
+        return self.lanes, b.sum(n[name], b.times(row, n["width"]))
 
-        @contextmanager
-        def pieces() -> Generator[tuple[Index, Index]]:
-            """Rows of lanes, as many at once as the square holds: the first, and how many."""
-            with b.loop(0, chunks(n["n"], n["length"]), sequential=True) as (chunk, _):
-                yield b.piece(chunk, n["length"], n["n"])
+    def _lanes(self, rows: Index, step: Index, count: Index) -> None:
+        """Say which lanes are split or joined next."""
+        width = self.b.number["width"]
+        panels.give(self.b, self.moved, routines.LANES, rows=rows, step=step, count=count, width=width)
 
-        @contextmanager
-        def groups(size: Index) -> Generator[tuple[Index, Index]]:
-            """Of rows that are turned at once: the first, and how many are left."""
-            with b.loop(0, chunks(size, height), sequential=True) as (group, _):
-                yield b.times(group, height), b.index("subtract", size, b.times(group, height))
-
-        def at(name: str, row: Index = 0) -> Place:
-            return lanes, b.sum(n[name], b.times(row, n["width"]))
-
-        if turns[0]:
-            assert square is not None
-            with pieces() as (start, stop):
-                size = b.index("subtract", stop, start)
-                with groups(count) as (lane, left):
-                    place = b.times(b.sum(begin, b.times(lane, n["source_lane"]), start), words[0])
-                    panels.give(
-                        b, copied, panel_routines.COPY, steps=size, row=n["source_lane"], rows=left, pitch=n["width"]
-                    )
-                    b.call(turn, (square, lane), (source, place), (copied, 0))
-                panels.give(b, moved, routines.LANES, rows=size, step=n["width"], count=count, width=n["width"])
-                b.call(split, at("in_re", start), at("in_im", start), (square, 0), (moved, 0))
-        else:
-            panels.give(b, moved, routines.LANES, rows=n["n"], step=n["from_step"], count=count, width=n["width"])
-            b.call(split, at("in_re"), at("in_im"), (source, b.times(begin, words[0])), (moved, 0))
-        if radices:
-            panels.give(b, passes, routines.TRANSFORM, **{name: n[name] for name in routines.TRANSFORM})
-            b.call(routines.transform(part, radices), (lanes, 0), (roots, 0), (plan, 0), (passes, 0))
-        if turns[1]:
-            assert square is not None
-            with pieces() as (start, stop):
-                size = b.index("subtract", stop, start)
-                panels.give(b, moved, routines.LANES, rows=size, step=n["width"], count=count, width=n["width"])
-                b.call(join, at("out_re", start), at("out_im", start), (square, 0), (scale, 0), (moved, 0))
-                rest = b.times(b.index("divide", size, height), height)
-                with groups(rest) as (row, left):
-                    place = b.times(b.sum(end, start, row), words[1])
-                    panels.give(
-                        b, copied, panel_routines.COPY, steps=count, row=n["width"], rows=left, pitch=n["target_lane"]
-                    )
-                    b.call(turn, (target, place), (square, b.times(row, n["width"])), (copied, 0))
-                with b.loop(0, count) as (lane, _), b.loop(rest, size) as (row, _):
-                    value = b.load(square, b.sum(b.times(row, n["width"]), lane))
-                    place = b.sum(end, b.times(lane, n["target_lane"]), start, row)
-                    if types[1] == kind:
-                        b.store(target, place, value)
-                    else:
-                        b.store(target, b.times(place, 2), b.compute("real", part, value))
-                        b.store(target, b.sum(b.times(place, 2), 1), b.compute("imag", part, value))
-        else:
-            column = b.sum(b.times(middle, n["by_middle"]), b.times(block, n["by_block"]))
-            places = [(more[0], b.times(column, n["n"], 2)), (more[1], 0)] if is_column else []
-            panels.give(b, moved, routines.LANES, rows=n["n"], step=n["to_step"], count=count, width=n["width"])
-            b.call(
-                join,
-                *(at("out_re"), at("out_im"), (target, b.times(end, words[1])), (scale, 0), *places, (moved, 0)),
-            )
-    return b.kernel
+    def _turned(self, to: Place, given: Place, steps: Index, row: Index, rows: Index, pitch: Index) -> None:
+        panels.give(self.b, self.copied, panel_routines.COPY, steps=steps, row=row, rows=rows, pitch=pitch)
+        self.b.call(self.turn, to, given, (self.copied, 0))

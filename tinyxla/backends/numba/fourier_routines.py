@@ -15,7 +15,7 @@ import struct
 from collections.abc import Sequence
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import compile_llvm, provide_function, vector_bytes
+from tinyxla.backends.numba.native import provide_llvm, vector_bytes
 
 PLAN = ("radix", "part", "stride", "roots")  # what `transform` is told of each pass
 TRANSFORM = ("passes", "re", "im", "to_re", "to_im")
@@ -49,11 +49,12 @@ def transform(part: str, radices: tuple[int, ...]) -> str:
     ]
     cases = " ".join(f"i64 {radix}, label %radix{radix}" for radix in radices)
     lines.append(f"  switch i64 %pass_radix, label %passed [ {cases} ]")
-    for radix in radices:
-        given = ", ".join(f"ptr %{x}_at0" for x, _ in _SWAPPED)
+    given = ", ".join(f"ptr %{x}_at0" for x, _ in _SWAPPED)
+    passes = {radix: routine_name(_pass(part, radix)) for radix in radices}
+    for radix, name_of_pass in passes.items():
         lines += [
             f"radix{radix}:",
-            f"  call void @pass{radix}({given}, ptr %roots_at, i64 %pass_part, i64 %pass_stride)",
+            f"  call void @{name_of_pass}({given}, ptr %roots_at, i64 %pass_part, i64 %pass_stride)",
             "  br label %passed",
         ]
     lines += [
@@ -65,8 +66,8 @@ def transform(part: str, radices: tuple[int, ...]) -> str:
         "  ret void",
         "}",
     ]
-    texts = ["\n".join(lines), *(_pass(part, radix) for radix in radices), _declarations(part)]
-    return _provided(name, "transform", "\n".join(texts))
+    lines += [f"declare void @{x}({', '.join(['ptr'] * 5)}, i64, i64)" for x in passes.values()]
+    return _provided(name, "transform", "\n".join(lines))
 
 
 _SWAPPED = (("re", "to_re"), ("im", "to_im"), ("to_re", "re"), ("to_im", "im"))
@@ -172,12 +173,21 @@ declare void @llvm.masked.store.v${both}$t.p0(<$both x $e>, ptr, i32, <$both x i
 
 
 def _filled(part: str, text: str) -> str:
+    if "$" in text:
+        for name, value in _words(part).items():
+            text = text.replace(name, value)
+    return text
+
+
+@functools.cache
+def _words(part: str) -> dict[str, str]:
+    """What stands for a part's types and numbers of elements."""
     n = vector(part)
 
     def order(indices: Sequence[int]) -> str:
         return ", ".join(f"i32 {k}" for k in indices)
 
-    names = {
+    return {
         "$pairs": f"<{2 * n} x {_SCALARS[part]}>",
         "${both}": str(2 * n),
         "$both": str(2 * n),
@@ -190,9 +200,6 @@ def _filled(part: str, text: str) -> str:
         "$e": _SCALARS[part],
         "$t": part,
     }
-    for name, value in names.items():
-        text = text.replace(name, value)
-    return text
 
 
 def _declarations(part: str) -> str:
@@ -208,7 +215,7 @@ def _loads(address: str, names: Sequence[str], prefix: str = "") -> list[str]:
 
 
 def _provided(name: str, function: str, text: str) -> str:
-    provide_function(routine_name(name), compile_llvm(text, (function,))[function])
+    provide_llvm(routine_name(name), text, function, is_final=True)
     return name
 
 
@@ -265,7 +272,9 @@ class _Emitter:
         return self.spread(f"0x{struct.pack('>d', rounded).hex().upper()}")
 
 
+@functools.cache
 def _pass(part: str, radix: int) -> str:
+    """One pass, as a function of its own, which transforms of any lengths share; its name."""
     outer, inner = _Emitter(part, "turn"), _Emitter(part)
     outer.lines.append(f"  %first_root = mul i64 %p, {2 * (radix - 1)}")
     roots: list[Complex] = []
@@ -292,7 +301,7 @@ def _pass(part: str, radix: int) -> str:
             inner.lines.append(_filled(part, f"  store $v {part_of}, ptr {at}, align $bytes"))
     names = ", ".join(f"ptr noalias %{x}" for x in ("re", "im", "to_re", "to_im", "roots"))
     lines = [
-        f"define internal void @pass{radix}({names}, i64 %part, i64 %stride) noinline nounwind {{",
+        f"define void @pass({names}, i64 %part, i64 %stride) nounwind {{",
         "entry:",
         "  br label %turn",
         "turn:",
@@ -312,9 +321,9 @@ def _pass(part: str, radix: int) -> str:
         "done:",
         "  ret void",
         "}",
-        "",
+        _declarations(part),
     ]
-    return "\n".join(lines)
+    return _provided(f"fourier_pass_{part}_{radix}", "pass", "\n".join(lines))
 
 
 def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:

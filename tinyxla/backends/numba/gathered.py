@@ -1,15 +1,15 @@
-"""Products of matrices that are gathered from memory: what a convolution is, without a copy of the input.
+"""Products of matrices that are gathered from memory: what all products and convolutions are made of.
 
     c[results[i] + j] (+)= sum over t of a[rows[i] + terms[t]] * b[factors[t] + j]
 
 or, where each column has an input of its own, with `a[rows[i] + terms[t] + j]`. A tile of results stays in vector
 registers while one loop goes over the terms. In each step it loads some vectors of `b`, and for each of its rows one
-element of `a`, wherever that is. So everything is read in place, at the speed of the multipliers. The last columns are
+element of `a`, wherever that is. So what can be read in place is, at the speed of the multipliers. The last columns are
 masked, and the last row is computed as often as it takes to fill the tile.
 
 A routine takes the addresses of c, a and b, of the four lists of places, and of four numbers: how many rows, columns
-and terms there are, and whether to add to what c has. So an element type has one routine for each number of vectors
-that a tile is wide.
+and terms there are, and whether to add to what c has. So a way to multiply has one routine for each number of vectors
+that a tile is wide. Where two factors at once are multiplied and added, elements of a and b are pairs of them.
 
 Places are those of an array's elements along some axes, in order, which another routine lists: it takes the address of
 the list and of numbers, which are the place of the first element of all, the number of the list's first element, how
@@ -22,50 +22,23 @@ import functools
 from itertools import product
 from string import Template
 
-from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import compile_llvm, provide_function, vector_bytes
+from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provided
 
-_ELEMENTS = {"f32": ("float", 4), "f64": ("double", 8)}
-_NUMBERS = ("m", "n", "k", "more")
-NUMBERS = len(_NUMBERS)
-PREFIX = "gathered_"
-_PRODUCT, _COLUMNS, _PLACES = (PREFIX + name for name in ("product", "columns", "places"))
-_MOST_ROWS = 8  # of a tile: beyond, their addresses do not fit into registers
-
-
-def lanes(type: str) -> int:
-    """Elements of a vector."""
-    return vector_bytes() // _ELEMENTS[type][1]
-
-
-def provide_product(type: str, columns: int, is_by_columns: bool) -> str:
-    """Let kernels of the loop IR call the routine for products with so many columns; its name."""
-    vectors = -(-columns // lanes(type))
-    passes = -(-vectors // (4 if vector_bytes() == 64 else 2))
-    return _provide(f"{_COLUMNS if is_by_columns else _PRODUCT}_{type}_{-(-vectors // passes)}")
-
-
-def provide_list() -> str:
-    """Let kernels of the loop IR call the routine that lists places; its name."""
-    return _provide(_PLACES)
-
-
-def _provide(name: str) -> str:
-    provide_function(routine_name(name), routine(name))
-    return name
+LISTED = 8  # places that are written at once: a list has room for as many more
+NUMBERS = ("m", "n", "k", "more")
+_SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
 
 @functools.cache
-def routine(name: str) -> int:
-    """The address of one of the routines."""
-    if name == _PLACES:
-        return compile_llvm(_LIST, (name,))[name]
-    *_, type, vectors = name.split("_")
-    return compile_llvm(_text(name, type, int(vectors)), (name,))[name]
+def provide_list() -> str:
+    """Let kernels of the loop IR call the routine that lists places; its name."""
+    vector, numbers = f"<{LISTED} x i64>", ", ".join(f"i64 {k}" for k in range(LISTED))
+    text = _LIST.substitute(vector=vector, numbers=numbers, count=LISTED, all=f"<{LISTED} x i32> zeroinitializer")
+    return provided("places", text, is_seldom=True)
 
 
-_LIST = """
-define void @gathered_places(ptr %into, ptr %numbers) nounwind {
+_LIST = Template("""
+define void @routine(ptr %into, ptr %numbers) nounwind {
 entry:
   %start = load i64, ptr %numbers
   %first_at = getelementptr i64, ptr %numbers, i64 1
@@ -80,6 +53,9 @@ entry:
   %inner_step = load i64, ptr %inner_step_at
   %inner_index_at = getelementptr i64, ptr %axes, i64 2
   %inner_whole = mul i64 %inner_size, %inner_step
+  %one_step = insertelement $vector poison, i64 %inner_step, i64 0
+  %steps = shufflevector $vector %one_step, $vector poison, $all
+  %apart = mul $vector %steps, <$numbers>
   br label %split
 split:  ; the first element's index along each axis
   %d = phi i64 [ 0, %entry ], [ %d_next, %split ]
@@ -108,19 +84,26 @@ run:  ; along the innermost axis
   %left = sub i64 %inner_size, %i
   %k_last = add i64 %k, %left
   %k_end = call i64 @llvm.smin.i64(i64 %k_last, i64 %count)
+  %listed = sub i64 %k_end, %k
+  %whole_run = mul i64 %listed, %inner_step
+  %run_last = add i64 %place, %whole_run
   br label %element
 element:
   %e = phi i64 [ %k, %run ], [ %e_next, %element ]
   %here = phi i64 [ %place, %run ], [ %here_next, %element ]
   %into_at = getelementptr i64, ptr %into, i64 %e
-  store i64 %here, ptr %into_at
-  %here_next = add i64 %here, %inner_step
-  %e_next = add i64 %e, 1
+  %one_here = insertelement $vector poison, i64 %here, i64 0
+  %all_here = shufflevector $vector %one_here, $vector poison, $all
+  %places = add $vector %all_here, %apart
+  store $vector %places, ptr %into_at, align 8
+  %further = mul i64 %inner_step, $count
+  %here_next = add i64 %here, %further
+  %e_next = add i64 %e, $count
   %e_more = icmp slt i64 %e_next, %k_end
-  br i1 %e_more, label %element, label %run_end, !llvm.loop !0
+  br i1 %e_more, label %element, label %run_end
 run_end:
   %k_more = icmp slt i64 %k_end, %count
-  %back = sub i64 %here_next, %inner_whole
+  %back = sub i64 %run_last, %inner_whole
   br i1 %k_more, label %carry, label %done
 carry:  ; to the axis around, and where that is at its end, to the next
   %c = phi i64 [ 1, %run_end ], [ %c_next, %wrap ]
@@ -150,42 +133,43 @@ done:
 }
 
 declare i64 @llvm.smin.i64(i64, i64)
-
-!0 = distinct !{!0, !1}
-!1 = !{!"llvm.loop.vectorize.enable", i1 false}
-"""
+""")
 
 _TEXT = Template("""
-define void @$name(ptr %c, ptr %a, ptr %b, ptr %rows, ptr %results, ptr %terms,
+define void @routine(ptr %c, ptr %a, ptr %b, ptr %rows, ptr %results, ptr %terms,
     ptr %factors, ptr %numbers) nounwind {
 entry:
 $numbers
   %m_less = sub i64 %m, 1
   %is_more = icmp ne i64 %more, 0
-  %more_one = insertelement <$lanes x i1> poison, i1 %is_more, i64 0
-  %more_mask = shufflevector <$lanes x i1> %more_one, <$lanes x i1> poison, <$lanes x i32> zeroinitializer
   br label %columns
 columns:
   %j = phi i64 [ 0, %entry ], [ %j_next, %columns_end ]
-  %b_first = getelementptr $element, ptr %b, i64 %j
+  %b_first = getelementptr $word, ptr %b, i64 %j
 $masks
   br label %tile
 tile:
   %i = phi i64 [ 0, %columns ], [ %i_next, %tile_end ]
 $begin
+  br i1 %is_more, label %more_tile, label %begin
+more_tile:
+$old
+  br label %begin
+begin:
+$first
   br label %term
 term:
-  %t = phi i64 [ 0, %tile ], [ %t_next, %term ]
+  %t = phi i64 [ 0, %begin ], [ %t_next, %term ]
 $sums
   %term_at = getelementptr i64, ptr %terms, i64 %t
   %place = load i64, ptr %term_at
   %factor_at = getelementptr i64, ptr %factors, i64 %t
   %factor = load i64, ptr %factor_at
-  %b_row = getelementptr $element, ptr %b_first, i64 %factor
+  %b_row = getelementptr $word, ptr %b_first, i64 %factor
 $step
   %t_next = add i64 %t, 1
   %t_more = icmp slt i64 %t_next, %k
-  br i1 %t_more, label %term, label %tile_end, !llvm.loop !0
+  br i1 %t_more, label %term, label %tile_end
 tile_end:
 $end
   %i_next = add i64 %i, $height
@@ -200,79 +184,98 @@ done:
 }
 
 declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
-declare $vector @llvm.masked.load.$suffix.p0(ptr, i32, $mask, $vector)
-declare void @llvm.masked.store.$suffix.p0($vector, ptr, i32, $mask)
-declare $vector @llvm.fmuladd.$suffix($vector, $vector, $vector)
+declare $total @llvm.masked.load.$suffix.p0(ptr, i32, $mask, $total)
+declare void @llvm.masked.store.$suffix.p0($total, ptr, i32, $mask)
+""")
 
-!0 = distinct !{!0, !1}
-!1 = !{!"llvm.loop.unroll.disable"}
-""")  # unrolled, it would need more registers than there are
+_LOAD = "call $total @llvm.masked.load.$suffix.p0(ptr {}, i32 $size, $mask {}, $total zeroinitializer)"
 
 
-def _text(name: str, type: str, vectors: int) -> str:
-    element, size = _ELEMENTS[type]
-    count, is_by_columns = lanes(type), name.startswith(_COLUMNS)
-    vector, mask, suffix = f"<{count} x {element}>", f"<{count} x i1>", f"v{count}{type}"
-    height = min(_MOST_ROWS, (24 if vector_bytes() == 64 else 12) // vectors)
-    tile = list(product(range(height), range(vectors)))
-    numbers: list[str] = []
-    for position, number in enumerate(_NUMBERS):
-        numbers.append(f"%{number}_at = getelementptr i64, ptr %numbers, i64 {position}")
-        numbers.append(f"%{number} = load i64, ptr %{number}_at")
+@functools.cache
+def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
+    """Let kernels of the loop IR call the routine for products with tiles of so many vectors; its name."""
+    count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
+    multiply_add, declaration = _multiply_add(kind)
+    tile = list(product(range(kind.rows), range(kind.vectors)))
     masks: list[str] = []
-    for v in range(vectors):
+    for v in range(kind.vectors):
         masks.append(f"%j{v} = add i64 %j, {v * count}")
-        masks.append(f"%mask{v} = call {mask} @llvm.get.active.lane.mask.v{count}i1.i64(i64 %j{v}, i64 %n)")
-        masks.append(f"%kept{v} = and {mask} %mask{v}, %more_mask")
+        masks.append(f"%mask{v} = call $mask @llvm.get.active.lane.mask.v{count}i1.i64(i64 %j{v}, i64 %n)")
     begin: list[str] = []
-    for r in range(height):
+    for r in range(kind.rows):
         begin.append(f"%i{r} = add i64 %i, {r}")
         begin.append(f"%row{r} = call i64 @llvm.smin.i64(i64 %i{r}, i64 %m_less)")
         begin.append(f"%row_at{r} = getelementptr i64, ptr %rows, i64 %row{r}")
         begin.append(f"%start{r} = load i64, ptr %row_at{r}")
-        begin.append(f"%a_row{r} = getelementptr $element, ptr %a, i64 %start{r}")
-        begin.append(f"%a{r} = getelementptr $element, ptr %a_row{r}, i64 {'%j' if is_by_columns else 0}")
+        begin.append(f"%a_row{r} = getelementptr $word, ptr %a, i64 %start{r}")
+        begin.append(f"%a{r} = getelementptr $word, ptr %a_row{r}, i64 {'%j' if is_by_columns else 0}")
         begin.append(f"%result_at{r} = getelementptr i64, ptr %results, i64 %row{r}")
         begin.append(f"%c_row{r} = load i64, ptr %result_at{r}")
         begin.append(f"%c_place{r} = add i64 %c_row{r}, %j")
-        begin.append(f"%c{r} = getelementptr $element, ptr %c, i64 %c_place{r}")
-        for v in range(vectors):
-            begin.append(f"%c{r}_{v} = getelementptr $element, ptr %c{r}, i64 {v * count}")
-            begin.append(
-                f"%old{r}_{v} = call $vector @llvm.masked.load.$suffix.p0(ptr %c{r}_{v}, i32 {size}, $mask %kept{v}, "
-                "$vector zeroinitializer)"
-            )
-    sums = [f"%sum{r}_{v} = phi $vector [ %old{r}_{v}, %tile ], [ %new{r}_{v}, %term ]" for r, v in tile]
+        begin.append(f"%c{r} = getelementptr $word, ptr %c, i64 %c_place{r}")
+        for v in range(kind.vectors):
+            begin.append(f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * count}")
+            begin.append(f"call void @llvm.prefetch.p0(ptr %c{r}_{v}, i32 1, i32 3, i32 1)")
+    old = [f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}" for r, v in tile]
+    first = [f"%first{r}_{v} = phi $total [ zeroinitializer, %tile ], [ %old{r}_{v}, %more_tile ]" for r, v in tile]
+    sums = [f"%sum{r}_{v} = phi $total [ %first{r}_{v}, %begin ], [ %new{r}_{v}, %term ]" for r, v in tile]
     step: list[str] = []
-    for v in range(vectors):
-        step.append(f"%b{v} = getelementptr $element, ptr %b_row, i64 {v * count}")
-        step.append(
-            f"%right{v} = call $vector @llvm.masked.load.$suffix.p0(ptr %b{v}, i32 {size}, $mask %mask{v}, "
-            "$vector zeroinitializer)"
-        )
-    for r in range(height):
-        step.append(f"%at{r} = getelementptr $element, ptr %a{r}, i64 %place")
+    for v in range(kind.vectors):
+        step.append(f"%b{v} = getelementptr $word, ptr %b_row, i64 {v * count}")
+        step.append(f"%right{v} = {_LOAD.format(f'%b{v}', f'%mask{v}')}")
+    for r in range(kind.rows):
+        step.append(f"%at{r} = getelementptr $word, ptr %a{r}, i64 %place")
         if not is_by_columns:
-            step.append(f"%left{r} = load $element, ptr %at{r}")
-            step.append(f"%one{r} = insertelement $vector poison, $element %left{r}, i64 0")
-            step.append(f"%all{r} = shufflevector $vector %one{r}, $vector poison, <{count} x i32> zeroinitializer")
-        for v in range(vectors):
+            step.append(f"%left{r} = load $scalar, ptr %at{r}, align {size // kind.step}")
+            step.append(f"%one{r} = insertelement $total poison, $scalar %left{r}, i64 0")
+            step.append(f"%all{r} = shufflevector $total %one{r}, $total poison, <{count} x i32> zeroinitializer")
+        for v in range(kind.vectors):
             left = f"%all{r}"
             if is_by_columns:
                 left = f"%left{r}_{v}"
-                step.append(f"%at{r}_{v} = getelementptr $element, ptr %at{r}, i64 {v * count}")
-                step.append(
-                    f"{left} = call $vector @llvm.masked.load.$suffix.p0(ptr %at{r}_{v}, i32 {size}, $mask %mask{v}, "
-                    "$vector zeroinitializer)"
-                )
-            factors = f"$vector {left}, $vector %right{v}, $vector %sum{r}_{v}"
-            step.append(f"%new{r}_{v} = call $vector @llvm.fmuladd.$suffix({factors})")
+                step.append(f"%at{r}_{v} = getelementptr $word, ptr %at{r}, i64 {v * count}")
+                step.append(f"{left} = {_LOAD.format(f'%at{r}_{v}', f'%mask{v}')}")
+            given = {"new": f"%new{r}_{v}", "sum": f"%sum{r}_{v}", "x": left, "y": f"%right{v}"}
+            step += [line.format(**given) for line in multiply_add]
     end = [
-        f"call void @llvm.masked.store.$suffix.p0($vector %new{r}_{v}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v})"
+        f"call void @llvm.masked.store.$suffix.p0($total %new{r}_{v}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v})"
         for r, v in tile
     ]
-    parts = {"numbers": numbers, "masks": masks, "begin": begin, "sums": sums, "step": step, "end": end}
-    whole = _TEXT.safe_substitute({part: "\n".join(f"  {line}" for line in lines) for part, lines in parts.items()})
-    names = {"element": element, "vector": vector, "mask": mask, "suffix": suffix, "lanes": count}
-    return Template(whole).substitute(names, name=name, height=height, width=vectors * count)
+    parts = {"masks": masks, "begin": begin, "old": old, "first": first, "sums": sums, "step": step, "end": end}
+    text = _TEXT.safe_substitute({part: "\n".join(f"  {line}" for line in lines) for part, lines in parts.items()})
+    names = {
+        "scalar": scalar,
+        "word": f"i{kind.bits}",
+        "total": f"<{count} x {scalar}>",
+        "mask": f"<{count} x i1>",
+        "suffix": f"v{count}{kind.total.replace('s', 'i')}",
+    }
+    sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width}
+    whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
+    form = "columns" if is_by_columns else "product"
+    return provided(f"{form}_{kind.pairs or kind.total}_{kind.vectors}", whole)
+
+
+def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:
+    """Instructions for {new} = {sum} + {x} * {y}, and what they call."""
+    halves = f"<{2 * kind.lanes} x bfloat>"
+    if kind.pairs == "bf16":
+        name = "@llvm.x86.avx512bf16.dpbf16ps.512"
+        return [
+            f"{{new}}.x = bitcast $total {{x}} to {halves}",
+            f"{{new}}.y = bitcast $total {{y}} to {halves}",
+            f"{{new}} = call $total {name}($total {{sum}}, {halves} {{new}}.x, {halves} {{new}}.y)",
+        ], f"declare $total {name}($total, {halves}, {halves})\n"
+    if kind.pairs:
+        name = "@llvm.x86.avx512.vpdpwssd.512"
+        return [f"{{new}} = call $total {name}($total {{sum}}, $total {{x}}, $total {{y}})"], (
+            f"declare $total {name}($total, $total, $total)\n"
+        )
+    if kind.total[0] == "s":
+        return ["{new}.x = mul $total {x}, {y}", "{new} = add $total {sum}, {new}.x"], ""
+    name = f"@llvm.fmuladd.v{kind.lanes}{kind.total}"
+    return [f"{{new}} = call $total {name}($total {{x}}, $total {{y}}, $total {{sum}})"], (
+        f"declare $total {name}($total, $total, $total)\n"
+    )

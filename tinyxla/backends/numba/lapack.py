@@ -27,11 +27,11 @@ from tinyxla.shapes import Shape, element_type
 
 _PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 _REAL = {"c64": "f32", "c128": "f64"}
-_LARGEST = 384  # rows or columns; of larger matrices, the host's threads make more
+_ALONE = 384  # rows or columns from which on a single matrix is worth the threads of the BLAS
 _PIECES = 16  # of a batch
 _CALL = 300  # what a call costs, in simple operations
 _SPLIT = 2000  # work for a matrix from which on threads gain: OpenBLAS hands out its memory to one at a time
-_SIDES = 64  # of right-hand sides that are one part of the work, at least
+_SIDES = 16  # of right-hand sides that are one part of the work, at least
 _UNTHREADED = 8  # rows or columns for which OpenBLAS uses no threads
 
 Place = tuple[Buffer, Index]
@@ -47,12 +47,8 @@ class _Workspace:
 _Argument = str | float | int | Place | _Workspace  # a letter, a number of the element type, an integer, memory
 
 
-def supports_solve(x: Instruction) -> bool:
-    return x.operands[0].array_shape.element_type.name in _PREFIXES and all(o.array_shape.size for o in x.operands)
-
-
 def supports(x: Instruction) -> bool:
-    return supports_solve(x) and max(x.operands[0].array_shape.dimensions[-2:]) <= _LARGEST
+    return x.operands[0].array_shape.element_type.name in _PREFIXES and all(o.array_shape.size for o in x.operands)
 
 
 class _Matrices:
@@ -79,7 +75,7 @@ class _Matrices:
         self.status: Place = self.b.scratch("s32", 1), 0
 
     def kernel(self, body: Callable[[], None]) -> list[LoweredKernel]:
-        guarded = max(self.sizes) > _UNTHREADED
+        guarded = max(self.sizes) > _UNTHREADED and (self.count * self.parts > 1 or max(self.sizes) <= _ALONE)
         with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (self.piece, _):
             _, start, stop = piece_of(self.low, self.piece, self.pieces, self.count * self.parts)
             if guarded:

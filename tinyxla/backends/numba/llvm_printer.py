@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from tinyxla.backends.numba.llvm_operations import (
     BYTES,
@@ -56,12 +56,14 @@ from tinyxla.backends.numba.loops import (
     Value,
 )
 from tinyxla.backends.numba.vector_functions import callable_function, kept, vector_lengths
+from tinyxla_kernels.integers import is_integer, width_of
 
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
 
 _VECTOR = 16  # a loop count that is no multiple of this leaves a tail
 _UNROLLED = 8  # iterations that are better written out than made a vector
 _WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
+_LONG_BODY = 45  # lines of functions in a loop from which on two iterations at a time hide what each waits for
 _LONG = 512  # from this count on, the tail matters less than what masks cost in every iteration
 _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
@@ -94,9 +96,14 @@ class _Function:
 
 @functools.cache
 def _function(
-    op: str, types: tuple[str, ...], result: str, attributes: tuple[tuple[str, Any], ...], rarely: Rarely
+    op: str,
+    types: tuple[str, ...],
+    result: str,
+    attributes: tuple[tuple[str, Any], ...],
+    rarely: Rarely,
+    scales: bool = False,
 ) -> _Function:
-    emitter = Emitter(rarely)
+    emitter = Emitter(rarely, scales)
     operands = [named(emitter, type, f"x{position}") for position, type in enumerate(types)]
     returned = scalars(emit(op, operands, types, result, dict(attributes)))
     if emitter.left_out:
@@ -139,6 +146,7 @@ class _Printer:
         self.kernel = kernel
         self.masked_tails = masked_tails
         self.vector_bytes = vector_bytes
+        self.scales = vector_bytes == 64  # AVX-512's, of which LLVM makes use
         self.emitter = Emitter()
         self.values: dict[str, Number] = {}
         self.functions: dict[str, _Use] = {}
@@ -146,6 +154,7 @@ class _Printer:
         self.widest = 1  # bytes of an element in memory
         self.metadata: list[str] = []
         self.parallel = ""  # the access group of the loop whose statements are printed now, as an instruction's suffix
+        self.counter: Value | None = None  # its index
         self.left_out: list[Any] | None = None  # whether what is rarely needed was, in a loop that leaves it out
         self.repeats = False  # whether the loop that is printed now makes good for another one that left something out
 
@@ -181,7 +190,7 @@ class _Printer:
             function, lengths = use.function, self._vector_lengths(use)
             if lengths:
                 called += [function.name, *(f"{function.name}.{n}" for n in lengths)]
-                usual, jumping = (_function(*use.operation, rarely) for rarely in ("leave out", "jump"))
+                usual, jumping = (_function(*use.operation, rarely, self.scales) for rarely in ("leave out", "jump"))
                 texts.append(
                     callable_function(
                         function.name,
@@ -249,16 +258,22 @@ class _Printer:
     def _compute(self, compute: Compute) -> Number:
         op, result, attributes = compute.op, compute.result.type, compute.attributes
         operands = [self._operand(x) for x in compute.operands]
+        mask = self._mask(compute)
+        if mask:
+            return operands[0] & (-self._operand(self.kernel.first)).maximum(mask)  # `first` is not negative
         if _is_index(compute):
             narrow = dict(attributes)["index"] == "narrow"
             return (NARROW_INDEX if narrow else INDEX)[op](*operands).bitcast("s64")
         types = tuple(x.type for x in compute.operands)
         for type in (*types, result):
             register_type(type)
+        if self.parallel and not self.repeats and _divides_integers(compute):
+            op = f"{op}-in-vectors"
+            compute = replace(compute, op=op)
         if op in INLINE:
             return emit(op, operands, types, result, dict(attributes))
         operation = (op, types, result, attributes)
-        function = _function(*operation, self._rarely())
+        function = self._function_of(compute)
         use = self.functions.setdefault(function.name, _Use(function, operation))
         if not self.repeats:
             use.times += 1
@@ -273,6 +288,18 @@ class _Printer:
         if function.leaves_out and self.left_out is not None:
             self.left_out.append(LlvmScalar(self.emitter, "pred", parts.pop()))
         return number(self.emitter, result, parts)
+
+    def _mask(self, x: Compute) -> int:
+        """That of the index of a loop of vectors modulo a power of two, or else 0. LLVM takes it for a counter of few
+        bits, and makes vectors only if that does not wrap: what the mask is must be hidden."""
+        if x.op != "remainder" or not _is_index(x) or not self.parallel or x.operands[0] is not self.counter:
+            return 0
+        size = x.operands[1].value if isinstance(x.operands[1], Literal) else 0
+        return size - 1 if size.bit_count() == 1 and size < self.iterations else 0
+
+    def _function_of(self, x: Compute) -> _Function:
+        types = tuple(operand.type for operand in x.operands)
+        return _function(x.op, types, x.result.type, x.attributes, self._rarely(), self.scales)
 
     def _rarely(self) -> Rarely:
         return "leave out" if self.left_out is not None else "jump" if self.iterations == 1 else "choose"
@@ -466,6 +493,7 @@ class _Printer:
         if innermost and self.repeats:
             facts.append(self._describe('!{!"llvm.loop.vectorize.enable", i1 false}'))
         if innermost and not loop.sequential:
+            self.counter = loop.index
             group = self._describe("distinct !{}")
             self.parallel = f", !llvm.access.group {group}"
             facts.append(self._describe(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
@@ -475,6 +503,9 @@ class _Printer:
             rolled = not loop.carried and count is not None and _UNROLLED < count <= _WRITTEN_OUT
         if rolled:
             facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
+        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x)) if innermost else 0
+        if lines > _LONG_BODY and not loop.sequential and not self.repeats and (count is None or count >= _LONG):
+            facts.append(self._describe('!{!"llvm.loop.interleave.count", i32 2}'))
         if innermost and self.masked_tails and count is not None and count % _VECTOR and count < _LONG:
             facts.append(self._describe('!{!"llvm.loop.vectorize.predicate.enable", i1 true}'))
         if not facts:
@@ -492,9 +523,21 @@ class _Printer:
 
 def has_rare_cases(x: Compute) -> bool:
     """Whether an operation needs part of its code for few operands only."""
-    if x.op in INLINE or _is_index(x):
+    if not _is_call(x):
         return False
     return _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out").leaves_out
+
+
+def _divides_integers(x: Compute) -> bool:
+    """Whether it is a division that vectors of floats do faster: LLVM multiplies where the divisor is a constant."""
+    if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
+        return False
+    return is_integer(x.result.type) and width_of(x.result.type) <= 32
+
+
+def _is_call(x: Statement) -> TypeGuard[Compute]:
+    """Whether it is an operation that is a function of its own."""
+    return isinstance(x, Compute) and x.op not in INLINE and not _is_index(x)
 
 
 def _is_index(x: Compute) -> bool:

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from tinyxla_kernels.float_formats import FORMATS, power_of_two
 from tinyxla_kernels.scalar import Operand, Scalar
 
 REGISTERS = {
@@ -29,11 +30,13 @@ _UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32
 class Emitter:
     """The body of one LLVM function as it grows, and what it needs from outside itself. What is `rarely` needed is
     computed and then chosen or not; or jumped over, where no loop around becomes one of vectors; or left out: then
-    `left_out` gathers when it would have been needed."""
+    `left_out` gathers when it would have been needed. `scales` says that the processor has an instruction to multiply
+    vectors by powers of two."""
 
-    __slots__ = ("block", "count", "declarations", "left_out", "lines", "rarely")
+    __slots__ = ("block", "count", "declarations", "left_out", "lines", "rarely", "scales")
 
-    def __init__(self, rarely: Rarely = "choose") -> None:
+    def __init__(self, rarely: Rarely = "choose", scales: bool = False) -> None:
+        self.scales = scales
         self.rarely = rarely
         self.left_out: list[str] = []
         self.lines: list[str] = []
@@ -310,6 +313,17 @@ class LlvmScalar:
         if register != self.register:
             text = self.emitter.value(f"bitcast {self.register} {text} to {register}")
         return LlvmScalar(self.emitter, type, text)
+
+    def ldexp(self, exponent: Scalar) -> LlvmScalar:
+        """By the processor's instruction where there is one; else in two steps, of which the first is exact."""
+        assert isinstance(exponent, LlvmScalar)
+        if self.emitter.scales:
+            integer, register = exponent.register, self.register
+            arguments, parameters = f"{register} {self.text}, {integer} {exponent.text}", f"{register}, {integer}"
+            return self._same(self.emitter.intrinsic(f"ldexp.{self.type}.{integer}", register, arguments, parameters))
+        form = FORMATS[self.type]
+        half = (exponent.bitcast(form.signed) >> 1).bits()
+        return self * power_of_two(half, form) * power_of_two(exponent - half, form)
 
     def count_leading_zeros(self) -> LlvmScalar:
         register = self.register

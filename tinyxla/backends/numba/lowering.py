@@ -70,6 +70,7 @@ class Lowering:
         self._finished: dict[Instruction, Operand] = {}  # reductions of this row
         self._own = set(own)  # what this kernel makes, as long as it is not in memory
         self.sums: dict[str, tuple[Index, Index]] = {}  # where an index of lanes begins, and the lane
+        self._split: dict[Any, Index] = {}  # indices by the steps whose sum they are
         self._known: list[dict[Any, Operand]] = [{}]
         self._parts: list[dict[Any, list[Operand]]] = [{}]
 
@@ -88,6 +89,9 @@ class Lowering:
         b = self.builder
         place: Index = 0
         stride = 1
+        whole = self._split.get(_steps(sizes, coordinates))
+        if whole is not None:
+            return whole
         for size, c in zip(reversed(sizes), reversed(coordinates), strict=True):
             if size != 1:
                 place = b.index("add", b.index("multiply", c, stride), place)
@@ -201,7 +205,11 @@ class Lowering:
         for size in reversed(sizes[1:]):
             found.append(self.builder.index("remainder", rest, size))
             rest = self.builder.index("divide", rest, size)
-        return (rest, *reversed(found)) if sizes else ()
+        coordinates = (rest, *reversed(found)) if sizes else ()
+        steps = _steps(sizes, coordinates)
+        if len(steps) > 1:
+            self._split[steps] = index
+        return coordinates
 
     # --- values
 
@@ -329,6 +337,17 @@ def zero(shape: Shape) -> Literal:
     """The scalar 0 of a shape's type."""
     kind = element_type(held(shape.element_type.name))
     return Literal(kind.name, np.zeros((), kind.dtype).item())
+
+
+def _steps(sizes: Sequence[int], coordinates: Sequence[Index]) -> tuple[tuple[int, int | str], ...]:
+    """What a place in row-major memory is the sum of: strides, and the coordinates that these are times."""
+    found: list[tuple[int, int | str]] = []
+    stride = 1
+    for size, c in zip(reversed(sizes), reversed(coordinates), strict=True):
+        if size != 1 and c != 0:
+            found.append((stride, _name(c)))
+        stride *= size
+    return tuple(found)
 
 
 def _name(index: Index) -> int | str:

@@ -205,6 +205,7 @@ def default_limit(environment: Mapping[str, str] = os.environ) -> int:
 
 
 pool = BufferPool(default_limit())
+forget = pool.release
 
 
 def _is_alone(arrays: Sequence[npt.NDArray[Any]], k: int) -> bool:

@@ -5,6 +5,9 @@ into one MCJIT engine, which makes loading an object a matter of some thirty mic
 addresses handed out, live until the process ends. Object code is kept on disk (`tinyxla.cache`), under the SHA-256 of
 what it depends on: the loop IR (up to names) or the LLVM text, the processor and its features, the versions of llvmlite
 and LLVM, and the source of the modules that emit code.
+
+A program is compiled kernel by kernel: `start_kernel` and `provide_llvm` only begin that, threads go on with it, and
+the first address that is asked for waits until all that was begun is part of the process.
 """
 
 from __future__ import annotations
@@ -15,25 +18,29 @@ import hashlib
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from tinyxla import cache
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
-from tinyxla.backends.numba.loops import Kernel, Loop, Statement
+from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
+from tinyxla.threads import get_num_threads
 from tinyxla_kernels import elementary
 
 _SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": ("true", "false")}
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _MANY = 16  # values that a loop carries
+_Passes = Literal["driver", "routine", "loops", "all"]  # what is compiled, or how much is tried
 _EMITTERS = tuple(
     f"{name}.py" for name in "loops canonical llvm_operations llvm_printer llvm_scalar native vector_functions".split()
 )
@@ -48,10 +55,44 @@ class CacheInfo:
     compilations: int = 0
 
 
+class _Machines(dict[int, llvm.TargetMachine]):
+    """Those of a thread, by how much they try: LLVM takes milliseconds for the first code of each."""
+
+    def __missing__(self, level: int) -> llvm.TargetMachine:
+        made = self[level] = _target_machine(level)
+        return made
+
+
+@dataclass(eq=False, slots=True)
+class _Work:
+    """A module on its way from text to the addresses of its functions `names`."""
+
+    key: str
+    names: Sequence[str]
+    text: Callable[[], str]
+    engine: Callable[[], llvm.ExecutionEngine]
+    passes: _Passes = "loops"
+    symbol: str = ""  # by which other native code is to call the first function
+    code: bytes | None = None
+    called: Sequence[str] | None = None  # what its code calls, if that was compiled here
+    addresses: dict[str, int] | None = None
+    error: Exception | None = None
+
+
 _lock = threading.RLock()
-
-
 _lasting: dict[str, dict[str, int]] = {}
+_addresses: dict[str, dict[str, int]] = {}
+_begun: dict[str, _Work] = {}
+_waiting: deque[_Work] = deque()  # those of them that nobody compiles yet
+_threads: list[threading.Thread] = []  # that compile
+_machines: list[_Machines] = []  # that no thread uses now
+_info = CacheInfo()
+
+
+def _before_fork() -> None:
+    """A fork waits for what compiles: LLVM has locks, which nobody opens in the child."""
+    _lock.acquire()
+    _join()
 
 
 def _renew_lock() -> None:
@@ -60,27 +101,34 @@ def _renew_lock() -> None:
     _lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):  # a fork waits for what compiles: LLVM has locks, which nobody opens in the child
-    os.register_at_fork(
-        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_renew_lock
-    )
-_addresses: dict[str, dict[str, int]] = {}
-_info = CacheInfo()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _lock.release(), after_in_child=_renew_lock)
 
 
 def compile_kernel(kernel: Kernel, lasts: bool = False) -> int:
     """The address of `void (void **table, int64_t first, int64_t last)`; equal kernels share one. One that `lasts`
     belongs to the library rather than to a program: it is not forgotten."""
+    return start_kernel(kernel, lasts)()
+
+
+def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
+    """The same in two steps: it is compiled while others are, and the function that this gives waits for all."""
     key = _key(canonical(kernel), _emission_version())
     name = f"kernel_{key[:32]}"
+    kept = _lasting.get(key)
+    if kept is not None:
+        return lambda: kept[name]
+    passes = "driver" if _is_driver(kernel.body) else "all" if _carries_arrays(kernel.body) else "loops"
+    work = _Work(key, [name], lambda: kernel_text(kernel, name), _shared_engine, passes)
+    begun = _begin(work)
 
-    def text() -> str:
-        return kernel_text(kernel, name)
+    def address() -> int:
+        found = _finished(begun)
+        if lasts:
+            _lasting[key] = found
+        return found[name]
 
-    found = _lasting.get(key) or _compiled(key, text, [name], _shared_engine, _carries_arrays(kernel.body))
-    if lasts:
-        _lasting[key] = found
-    return found[name]
+    return address
 
 
 def kernel_text(kernel: Kernel, name: str | None = None) -> str:
@@ -94,18 +142,51 @@ def _carries_arrays(statements: Sequence[Statement]) -> bool:
     return any(len(x.carried) >= _MANY or _carries_arrays(x.body) for x in loops)
 
 
-def compile_llvm(text: str, names: Sequence[str]) -> dict[str, int]:
+def _is_driver(statements: Sequence[Statement]) -> bool:
+    """Whether a kernel does nothing but tell routines what to do."""
+    waiting, calls = list(statements), False
+    for x in waiting:
+        if isinstance(x, (Load, Multiply)):
+            return False
+        calls = calls or isinstance(x, Call)
+        waiting += x.body if isinstance(x, Loop) else ()
+    return calls
+
+
+def compile_llvm(text: str, names: Sequence[str], is_final: bool = False) -> dict[str, int]:
     """The addresses of the functions `names` that the LLVM module `text` defines.
 
     Its code is kept on disk: the text must not contain addresses of this process. What it calls must be a function of
     the process (the C library's, say), else `UnsupportedKernel` names what is missing.
     """
-    return dict(_compiled(_key(text, *names), lambda: text, names, _new_engine))
+    return dict(_finished(_begin(_module(text, names, is_final))))
+
+
+def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_seldom: bool = False) -> None:
+    """Let native code call, by a name, a function that LLVM text defines. It is compiled while others are; that of a
+    function whose own instructions are `is_seldom` executed takes little time to compile rather than to run."""
+    work = _module(text, [name], is_final, symbol)
+    begun = _begin(replace(work, passes="driver") if is_seldom else work)
+    if begun.addresses is not None:
+        provide_function(symbol, begun.addresses[name])
+
+
+def _module(text: str, names: Sequence[str], is_final: bool, symbol: str = "") -> _Work:
+    key = _key(text, *names, *["final"] * is_final)
+    return _Work(key, names, lambda: text, _new_engine, "routine" if is_final else "loops", symbol)
 
 
 def provide_function(name: str, address: int) -> None:
     """Let native code call what is at an address by a name."""
     llvm.add_symbol(name, address)
+
+
+def function_address(name: str) -> int:
+    """What native code calls by a name; 0 if there is nothing."""
+    with _lock:
+        if any(work.symbol == name for work in _begun.values()):
+            _finish()
+    return int(llvm.address_of_symbol(name) or 0)
 
 
 def cache_info() -> CacheInfo:
@@ -119,27 +200,83 @@ def forget() -> None:
         _addresses.clear()
 
 
-def _compiled(
-    key: str,
-    text: Callable[[], str],
-    names: Sequence[str],
-    engine: Callable[[], llvm.ExecutionEngine],
-    is_straight: bool = False,
-) -> dict[str, int]:
+def _begin(work: _Work) -> _Work:
+    """Let a module be compiled, unless it is compiled already, on disk, or under way."""
     with _lock:
-        found = _addresses.get(key)
-        if found is not None:
+        work.addresses = _addresses.get(work.key)
+        begun = work if work.addresses is not None else _begun.setdefault(work.key, work)
+        if begun is not work or work.addresses is not None:
             _count(memory_hits=1)
-            return found
-        code = cache.read(key)
-        if code is None:
-            code = _object_code(text(), is_straight)
-            _count(compilations=1)
-            cache.write(key, code)
-        else:
+            return begun
+        work.code = cache.read(work.key)
+        if work.code is not None:
             _count(disk_hits=1)
-        found = _addresses[key] = _load(engine(), code, names)
-        return found
+            return work
+        _count(compilations=1)
+        _compiler()
+        if not _waiting:
+            _switch(quick=True)
+        _waiting.append(work)
+        if len(_threads) < min(get_num_threads(), len(_waiting)) - 1:  # one is left for the thread that waits for all
+            thread = threading.Thread(target=_compile_waiting, name="tinyxla compiler")
+            with suppress(RuntimeError):  # there is no thread to be had, or Python is about to end
+                thread.start()
+                _threads.append(thread)
+        return work
+
+
+def _finished(work: _Work) -> dict[str, int]:
+    """The addresses of its functions."""
+    with _lock:
+        if work.addresses is None and work.error is None:
+            _finish()
+    if work.addresses is None:
+        raise work.error or AssertionError(work.key)
+    return work.addresses
+
+
+def _finish() -> None:
+    """Compile what waits, beside the threads that do, and load all that was begun: first what other code calls."""
+    _compile_waiting()
+    _join()
+    _switch(quick=False)
+    works = sorted(_begun.values(), key=lambda work: not work.symbol)
+    for work in works:
+        try:
+            _load(work)
+        except Exception as error:
+            work.error = error
+    _begun.clear()
+    for work in works:
+        if work.symbol and work.error:
+            raise work.error
+
+
+def _join() -> None:
+    while _threads:
+        _threads[-1].join()
+        _threads.pop()
+
+
+def _compile_waiting() -> None:
+    """What each thread that compiles does, with a machine of its own."""
+    try:
+        machines = _machines.pop()
+    except IndexError:
+        machines = _Machines()
+    while _waiting:
+        try:
+            work = _waiting.popleft()
+        except IndexError:  # another thread was faster
+            break
+        try:
+            work.code, work.called = _object_code(work.text(), work.passes, machines)
+        except Exception as error:
+            work.error = error
+        except BaseException:  # Ctrl-C, say: whoever asks next does it
+            _waiting.append(work)
+            raise
+    _machines.append(machines)
 
 
 def _count(**increments: int) -> None:
@@ -169,81 +306,104 @@ def has_feature(name: str) -> bool:
     return f"+{name}," in f"{_processor()[1]},"
 
 
-def _target_machine() -> llvm.TargetMachine:
+def _target_machine(level: int) -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu, features = _processor()
-    return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+    return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
 @functools.cache
 def _compiler() -> tuple[llvm.TargetMachine, str, str]:
-    """The machine that compiles, its data layout and its triple."""
-    machine = _target_machine()
+    """A machine that compiles, its data layout and its triple."""
+    machine = _target_machine(2)
     return machine, str(machine.target_data), machine.triple
+
+
+@functools.cache
+def _unlocked(name: str) -> Any:
+    """A function of llvmlite without its lock, which lets one thread at a time call LLVM: modules of different contexts
+    and machines of different threads have nothing in common."""
+    locked = getattr(ffi.lib, name)
+    function = getattr(ctypes.CDLL(ffi.lib._name), name)  # pyright: ignore[reportPrivateUsage]
+    function.argtypes, function.restype = locked.argtypes, locked.restype
+    return function
 
 
 def optimised(text: str) -> str:
     """LLVM text after LLVM's passes, to see what became of it."""
-    with _lock:
-        return str(_optimised(text))
+    with _quickly() as machine:
+        return str(_optimised(text, "loops", machine))
 
 
 def assembly(text: str) -> str:
     """What LLVM text becomes for this processor."""
-    with _lock:
-        module = _optimised(text)
-        with _quickly():
-            return _compiler()[0].emit_assembly(module)
+    with _quickly() as machine:
+        return machine.emit_assembly(_optimised(text, "loops", machine))
 
 
-def _optimised(text: str, is_straight: bool = False) -> llvm.ModuleRef:
+def _optimised(text: str, passes: _Passes, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
-    cost time and change nothing in most kernels, which are loops."""
-    machine, layout, triple = _compiler()
-    module = llvm.parse_assembly(text)
+    cost time and change nothing in most kernels, which are loops. What consists of instructions on vectors, or calls
+    such routines, needs nothing."""
+    _, layout, triple = _compiler()
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.data_layout = layout
     module.triple = triple
+    if passes in ("driver", "routine"):
+        return module
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = True
     options.loop_interleaving = True
     options.loop_unrolling = True
-    options.slp_vectorization = is_straight
+    options.slp_vectorization = passes == "all"
     builder = llvm.create_pass_builder(machine, options)
-    with _quickly():
-        builder.getModulePassManager().run(module, builder)
+    _unlocked("LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
     return module
 
 
 @contextmanager
-def _quickly() -> Generator[None]:
-    """Without work that takes LLVM a third of its time and makes no kernel faster: one vector loop for each loop, and
-    elements one by one after it, instead of a second one of narrower vectors; and indices as they are, instead of
-    addresses that are carried from one iteration to the next.
+def _quickly() -> Generator[llvm.TargetMachine]:
+    """A machine that compiles as kernels are compiled, while no other thread does."""
+    with _lock:
+        _finish()
+        _switch(quick=True)
+        try:
+            yield _compiler()[0]
+        finally:
+            _switch(quick=False)
 
-    LLVM's switches are those of the whole process, so they are set back at once; and as LLVM ends the process when it
-    does not know a switch, only known versions meet them.
+
+def _switch(quick: bool) -> None:
+    """Leave out, or not, work that takes LLVM a third of its time and makes no kernel faster: one vector loop for each
+    loop, and elements one by one after it, instead of a second one of narrower vectors; and indices as they are,
+    instead of addresses that are carried from one iteration to the next.
+
+    LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
+    ends the process when it does not know a switch, only known versions meet them.
     """
     switches = _SWITCHES if llvm.llvm_version_info[0] in _SWITCH_VERSIONS else {}
-    for switch, (quick, _) in switches.items():
-        llvm.set_option("tinyxla", f"-{switch}={quick}")
-    try:
-        yield
-    finally:
-        for switch, (_, usual) in switches.items():
-            llvm.set_option("tinyxla", f"-{switch}={usual}")
+    for switch, values in switches.items():
+        llvm.set_option("tinyxla", f"-{switch}={values[not quick]}")
 
 
-def _object_code(text: str, is_straight: bool) -> bytes:
-    module = _optimised(text, is_straight)
-    _require_symbols(module)
-    with _quickly():
-        return _compiler()[0].emit_object(module)
-
-
-def _require_symbols(module: llvm.ModuleRef) -> None:
-    """LLVM ends the process when a symbol cannot be resolved, so look first."""
+def _object_code(text: str, passes: _Passes, machines: _Machines) -> tuple[bytes, list[str]]:
+    """The code, and the names of the functions that it calls."""
+    machine = machines[0 if passes == "driver" else 2]  # a driver's registers are not worth the time
+    module = _optimised(text, passes, machine)
     called = [function.name for function in module.functions if function.is_declaration]
+    with ffi.OutputString() as error:
+        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)), called
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _require_symbols(called: Sequence[str]) -> None:
+    """LLVM ends the process when a symbol cannot be resolved, so look first."""
     missing = [name for name in called if not name.startswith("llvm.") and not llvm.address_of_symbol(name)]
     if missing:
         names = ", ".join(missing)
@@ -253,7 +413,7 @@ def _require_symbols(module: llvm.ModuleRef) -> None:
 def _new_engine() -> llvm.ExecutionEngine:
     """An engine owns its target machine: deleting it would delete that. Hence engines are kept for ever."""
     _load_math_library()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(2))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # never freed: at exit a thread may still be inside its code
     return engine
 
@@ -269,12 +429,20 @@ def _load_math_library() -> None:
         llvm.load_library_permanently("libm.so.6")
 
 
-def _load(engine: llvm.ExecutionEngine, code: bytes, names: Sequence[str]) -> dict[str, int]:
-    object_file = llvm.ObjectFileRef.from_data(code)
+def _load(work: _Work) -> None:
+    """Make compiled code part of the process, and keep it on disk if it is new."""
+    if work.error is not None or work.code is None or work.addresses is not None:
+        return
+    if work.called is not None:
+        _require_symbols(work.called)
+        cache.write(work.key, work.code)
+    engine, object_file = work.engine(), llvm.ObjectFileRef.from_data(work.code)
     engine.add_object_file(object_file)
     engine.finalize_object()
     _kept.append(object_file)
-    return {name: engine.get_function_address(name) for name in names}
+    work.addresses = _addresses[work.key] = {name: engine.get_function_address(name) for name in work.names}
+    if work.symbol:
+        provide_function(work.symbol, work.addresses[work.names[0]])
 
 
 # What code depends on.

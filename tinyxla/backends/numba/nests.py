@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import pairwise, product
 from typing import Any
 
-from tinyxla.backends.numba import reductions, transposes
+from tinyxla.backends.numba import pads, reductions, transposes
 from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.compiler.access import Place, normal, renumbered
-from tinyxla.compiler.fusion import SERIAL, Fusion, Plan, base, domain, is_costly, results_of, walk
+from tinyxla.compiler.fusion import Fusion, Plan, base, domain, is_costly, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
 from tinyxla.shapes import element_type
 
+ACROSS = 1 << 13  # elements that had better not be read across
 TILES = (128, 64, 32)  # rows and columns of a square that is read across
 SQUARES_LIMIT = 1 << 17  # bytes of all of them
 MORE = 16  # elements between its rows, so that these do not meet the same cache set again and again
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
+SHORT_LOOP = 128  # fewer take less time than to compute the place of a row
 SHORT_ROW = 16  # elements of a row that is written out
+LONG_CHAIN = 100  # simple operations for an element of a short row: LLVM writes these out, too long for vectors
+LONG_FUNCTIONS = frozenset({"cosine", "power", "sine", "tan"})  # each is too long where a row is less than a vector
 SHORT_ROWS = 16  # fewer of them do not fill a vector
-SHORT_ROW_WORK = 200  # simple operations of all of them
+SHORT_ROW_WORK = 600  # simple operations of all of them
 MOST_PIECES = 32  # of rows that are summed up
 ROWS_OF_PIECE = 16  # at least
 MOST_PARTS = 8  # of a loop that is cut where what is read changes
@@ -38,6 +43,9 @@ def lower(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots, sizes = fusion.roots, fusion.outer
+    padded = pads.lower(roots[0], plan) if len(roots) == 1 else None
+    if padded is not None:
+        return [padded]
     low = Lowering("loop", plan, roots)
     axes = merged(roots, plan.stored, sizes)
     work = cost(roots, plan.stored)
@@ -48,31 +56,45 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         b, ends = low.builder, cuts(roots, plan.stored, axis) if work <= LONGEST_IN_PARTS else []
         for begin, end in pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]):
             bounds = (b.index("maximum", start, begin), b.index("minimum", stop, end)) if ends else (start, stop)
-            with low.loop(*bounds) as (j, _):
+            with low.loop(*bounds) as (j, _), ExitStack() as loops:
                 b.bound(j, begin, end - 1)
-                coordinates = spread(axes, [*outer, j], len(sizes))
-                for root in roots:
-                    low.define(root, coordinates)
+                ranges = [[loops.enter_context(low.loop(0, a.size))[0]] if looped else range(a.size) for a in short]
+                for indices in product(*ranges):
+                    coordinates = spread(axes, [*outer, j, *indices], len(sizes))
+                    for root in roots:
+                        low.define(root, coordinates)
 
     if not axes:
         with low.loop(first, last):
             for root in roots:
                 low.define(root, (0,) * len(sizes))
         return [finished(low, 1, work, roots)]
-    if len(axes) == 1:
-        along(axes[0], first, last, ())
-        return [finished(low, axes[0].size, work, roots)]
-    *outer, inner = axes
-    rows = math.prod(a.size for a in outer)
-    crossing = _crossing(roots, plan.stored, axes) if rows * inner.size > SERIAL else None
-    if crossing is not None:
+    crossing = _crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
+    flat = axes[-1].size < _flat_below(roots, plan.stored, work) and math.prod(sizes) >= SHORT_ROWS * axes[-1].size
+    short, looped = _short(axes, crossing, work, bool(cuts(roots, plan.stored, axes[-1])))
+    if flat and (looped or work >= LONG_CHAIN):
+        short, looped = (), False
+    flat = flat and not short
+    if crossing is not None and crossing is not axes[-1 - len(short)]:
         return [_tiled(low, axes, crossing, work, roots)]
-    pieces = -(-inner.size // CHUNK) if rows < 16 else 1
+    *outer, inner = axes[: len(axes) - len(short)]
+    inside = math.prod(a.size for a in short)
+    if not outer:
+        along(inner, first, last, ())
+        return [finished(low, inner.size, work * inside, roots)]
+    rows = math.prod(a.size for a in outer)
+    if flat:
+        with low.loop(first, last) as (j, _):  # one loop over all elements
+            coordinates = spread(axes, low.split_index(j, [a.size for a in axes]), len(sizes))
+            for root in roots:
+                low.define(root, coordinates)
+        return [finished(low, rows * inner.size, work, roots)]
+    pieces = -(-inner.size * inside // CHUNK) if rows < 16 else 1
     with low.loop(first, last) as (index, _):
         low.builder.bound(index, 0, rows * pieces - 1)
         row, start, stop = piece_of(low, index, pieces, inner.size)
         along(inner, start, stop, low.split_index(row, [a.size for a in outer]))
-    return [finished(low, rows * pieces, work * -(-inner.size // pieces), roots)]
+    return [finished(low, rows * pieces, work * inside * -(-inner.size // pieces), roots)]
 
 
 def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -87,9 +109,11 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         b = low.builder
         row, wide = math.prod(inner), [k for k, size in enumerate(inner) if size != 1]
         pieces = -(-row // CHUNK)
-        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        around = outer[-1:] if len(outer) > 1 and row < SHORT_LOOP else ()
+        first = outer[: len(outer) - len(around)]
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _), ExitStack() as loops:
             number, begin, end = piece_of(low, index, pieces, row)
-            at = low.split_index(number, outer)
+            at = (*low.split_index(number, first), *(loops.enter_context(low.loop(0, n))[0] for n in around))
             to = low.linear(whole, (*at, start, *[0] * (len(inner) - 1)))
             with low.loop(begin, end) as (j, _):
                 if len(wide) < 2 or low.in_memory(x):  # where the last dimension may run on into those before it
@@ -98,9 +122,29 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
                     place = low.split_index(j, inner)
                 b.store(low.buffer(root, True), b.index("add", to, j), low.value(x, (*at, *place)))
         work = cost([root], plan.stored) // len(root.operands) + 3
-        found.append(finished(low, math.prod(outer) * pieces, work * (row // max(1, pieces)), [root]))
+        work *= row // max(1, pieces) * math.prod(around)
+        found.append(finished(low, math.prod(first) * pieces, work, [root]))
         start += inner[0]
     return found
+
+
+def _short(axes: Sequence[Axis], crossing: Axis | None, work: int, is_cut: bool) -> tuple[Sequence[Axis], bool]:
+    """The last loop, if it is so short that the one before it had better be around it in the same piece of work, which
+    computes no places of rows then; and whether it remains a loop. It is written out where vectors had better be across
+    it, since memory goes on there, or since what is read changes along it."""
+    if len(axes) < 2:
+        return (), False
+    size = axes[-1].size
+    if size <= SHORT_ROW and size * work <= SHORT_ROW_WORK and (is_cut or crossing is axes[-2]):
+        return axes[-1:], False
+    looped = len(axes) > 2 and size < SHORT_LOOP and not is_cut and crossing is None
+    return (axes[-1:], True) if looped else ((), False)
+
+
+def _flat_below(roots: Sequence[Instruction], stored: set[Instruction], work: int) -> int:
+    """Rows of fewer elements had better be one loop: of all elements, with the place of each from its index."""
+    inlined = {x.op.name for x, _, from_memory in walk(roots, stored) if not from_memory} | {x.op.name for x in roots}
+    return SHORT_ROW if work >= LONG_CHAIN else 0 if inlined.isdisjoint(LONG_FUNCTIONS) else SHORT_ROW // 2
 
 
 def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
@@ -120,7 +164,7 @@ def _read_along(
         wide = [c for c in place if c != -1]
         plain = not any(isinstance(c, frozenset) for c in wide)
         along = plain and wide and wide[-1] == axis.last and any(d in wide for d in range(inner.first, inner.last + 1))
-        if from_memory and along and x.array_shape.size >= SERIAL:
+        if from_memory and along and x.array_shape.size >= ACROSS:
             found.append((x, place))
     return found
 
@@ -137,11 +181,11 @@ def _tiled(
     tile = next((t for t in TILES if t * (t + MORE) * bytes_across <= SQUARES_LIMIT), TILES[-1])
     pitch = tile + MORE
     others = [a for a in axes if a not in (crossing, inner)]
-    counts = [*(a.size for a in others), -(-crossing.size // tile), -(-inner.size // tile)]
+    counts = [*(a.size for a in others), -(-inner.size // tile), -(-crossing.size // tile)]  # what lies across goes on
     rank = len(domain(roots[0]))
     squares = [b.scratch(x.array_shape.element_type.name, tile * pitch) for x, _ in across]
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        *indices, square, column = low.split_index(index, counts)
+        *indices, column, square = low.split_index(index, counts)
         top, left = b.index("multiply", square, tile), b.index("multiply", column, tile)
         height = b.index("minimum", b.index("subtract", crossing.size, top), tile)
         width = b.index("minimum", b.index("subtract", inner.size, left), tile)
@@ -413,11 +457,14 @@ def _phase(
         for x in here
     }
 
-    def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-        place = list(spread(axes, indices, len(sizes)))
+    def place(indices: Coordinates) -> Coordinates:
+        found = list(spread(axes, indices, len(sizes)))
         for d, c in zip(outer_dims, outer, strict=True):
-            place[d] = c
-        coordinates = tuple(place)
+            found[d] = c
+        return tuple(found)
+
+    def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+        coordinates = place(indices)
         for x, row in scratch.items():
             low.builder.store(
                 row, low.linear(x.array_shape.dimensions[rank:], coordinates[rank:]), low.value(x, coordinates)
@@ -435,8 +482,12 @@ def _phase(
                     low.builder.store(row, j, value)
         return updated
 
+    bounds: list[tuple[Index, Index]] = [(0, a.size) for a in axes]
     with low.scope():
-        results = reductions.run(low, [base(root) for root in reduced], [(0, a.size) for a in axes], carried, body)
+        found = None
+        if len(phase) == len(reduced) == 1 and not scratch:
+            found = reductions.argument(low, base(reduced[0]), bounds, carried, place)
+        results = found or reductions.run(low, [base(root) for root in reduced], bounds, carried, body)
     for root in reduced:
         x = base(root)
         count = len(x.operands) // 2

@@ -50,7 +50,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "LuPivotsToPermutation": OwnNest(lapack.supports_permutation, lapack.permutation),
     "Qr": OwnNest(lapack.supports, lapack.qr),
     "Svd": OwnNest(lapack.supports, lapack.svd),
-    "triangular-solve": OwnNest(lapack.supports_solve, lapack.triangular_solve, lambda x: {0: 1}),
+    "triangular-solve": OwnNest(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
     "conditional": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
     "convolution": OwnNest(convolution.supports, convolution.lower),
     "dot": OwnNest(panels.supports, panels.lower),

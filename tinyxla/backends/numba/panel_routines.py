@@ -1,22 +1,27 @@
-"""What products by panels are made of, as routines for any sizes: the product of a tile, and copies to panels.
+"""How products are summed, and copies for them: routines for any sizes, as text that needs none of LLVM's passes.
 
-Each routine takes addresses, the last of which is that of its numbers.
+Each routine takes two addresses, and that of its numbers: it copies lines that lie `row` elements apart to lines that
+lie `pitch` apart, and gives elements the type that products have.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass, replace
 from string import Template
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import compile_llvm, has_feature, provide_function, vector_bytes
+from tinyxla.backends.numba.native import has_feature, provide_llvm, vector_bytes
 
-TILE = ("steps", "b_step", "a_step", "a_row", "rows", "columns", "c_row", "more")
-COPY = ("steps", "row", "rows", "pitch")
-_SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
-_BYTES = {"f32": 4, "f64": 8, "s32": 4, "s64": 8}
+FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
+COPY = ("steps", "row", "rows", "pitch", "terms")
+_BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
+_FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
+
+
+def bits_of(type: str) -> int:
+    """Of an element in memory."""
+    return _BITS[type] if type in _BITS else int(type[1:])
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Arithmetic:
 
     total: str
     pairs: str = ""  # the type of the factors of a pair
-    vectors: int = 2
+    vectors: int = 1
 
     @property
     def step(self) -> int:
@@ -40,22 +45,36 @@ class Arithmetic:
     @property
     def bits(self) -> int:
         """Of what a step takes of a row: an element or a pair."""
-        return 8 * _BYTES[self.total]
+        return bits_of(self.total)
 
     @property
     def lanes(self) -> int:
-        return vector_bytes() // _BYTES[self.total]
+        return 8 * vector_bytes() // self.bits
 
     @property
     def width(self) -> int:
         """Columns of a tile."""
         return self.vectors * self.lanes
 
+    @property
+    def rows(self) -> int:
+        """Of a tile: beyond, their sums or their addresses do not fit into registers."""
+        return min(8, (24 if vector_bytes() == 64 else 12) // self.vectors)
 
-def arithmetic(operands: str, result: str, columns: int) -> Arithmetic | None:
-    """How products of operands of one type are summed in another, if they can be, with so many columns."""
+    def fitting(self, rows: int, columns: int) -> Arithmetic:
+        """With tiles that take the least time: what of them is outside of so many rows and columns is in vain."""
+
+        def time(kind: Arithmetic) -> float:
+            down = -(-rows // kind.rows) if rows <= FEW_ROWS else rows / kind.rows
+            return down * -(-columns // kind.width) * (max(kind.rows * kind.vectors, kind.rows + kind.vectors) + 2)
+
+        return min((replace(self, vectors=v) for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3), key=time)
+
+
+def arithmetic(operands: str, result: str, rows: int, columns: int) -> Arithmetic | None:
+    """How products of operands of one type are summed in another, if they can be, with so many rows and columns."""
     kind = _arithmetic(operands, result)
-    return replace(kind, vectors=1) if kind is not None and columns <= kind.lanes else kind
+    return kind and kind.fitting(rows, columns)
 
 
 def _arithmetic(operands: str, result: str) -> Arithmetic | None:
@@ -70,225 +89,171 @@ def _arithmetic(operands: str, result: str) -> Arithmetic | None:
 
 
 def tile_rows() -> int:
+    """Lines that are turned at once."""
     return 8 if vector_bytes() == 64 else 4
 
 
-def _provided(name: str, text: str) -> str:
-    provide_function(routine_name(name), compile_llvm(text, ("routine",))["routine"])
+def provided(name: str, text: str, is_seldom: bool = False) -> str:
+    """The name, by which kernels of the loop IR can call the routine that a text defines as `routine`."""
+    provide_llvm(routine_name(name), text, "routine", is_final=True, is_seldom=is_seldom)
     return name
 
 
-def _loads(names: tuple[str, ...]) -> list[str]:
+def numbers_of(names: tuple[str, ...]) -> str:
+    """Instructions that read a routine's numbers."""
     lines: list[str] = []
     for k, name in enumerate(names):
         lines.append(f"  %{name}_word = getelementptr i64, ptr %numbers, i64 {k}")
         lines.append(f"  %{name} = load i64, ptr %{name}_word")
-    return lines
+    return "\n".join(lines)
 
 
-def _row_starts(word: str, array: str, stride: str) -> list[str]:
-    """Where the rows of a tile begin; beyond the last row that there is, that one again."""
-    lines = ["  %last = sub i64 %rows, 1"]
-    for i in range(tile_rows()):
-        lines += [
-            f"  %row{i} = call i64 @llvm.smin.i64(i64 {i}, i64 %last)",
-            f"  %start{i} = mul i64 %row{i}, %{stride}",
-            f"  %{array}{i} = getelementptr {word}, ptr %{array}, i64 %start{i}",
-        ]
-    return lines
+@dataclass(frozen=True)
+class _Change:
+    """What becomes of elements on the way."""
+
+    source: str
+    held: str
+
+    @property
+    def memory(self) -> str:
+        """The LLVM type in which elements are loaded."""
+        is_moved = self.source == self.held
+        return f"i{bits_of(self.source)}" if is_moved else _FLOATS.get(self.source, f"i{bits_of(self.source)}")
+
+    @property
+    def word(self) -> str:
+        return f"i{bits_of(self.held)}"
+
+    def changed(self, x: str, count: int) -> tuple[str, list[str]]:
+        """What makes vectors of so many words of elements; their name."""
+        to = _FLOATS.get(self.held, self.word)
+        type, name, lines = self.memory, x, list[str]()
+
+        def step(instruction: str, target: str) -> None:
+            nonlocal type, name
+            lines.append(f"  {name}.c = {instruction} <{count} x {type}> {name} to <{count} x {target}>")
+            type, name = target, f"{name}.c"
+
+        if self.source == "bf16" and self.held in _FLOATS:
+            step("zext", "i32")
+            moved = ", ".join(["i32 16"] * count)
+            lines.append(f"  {name}.s = shl <{count} x i32> {name}, <{moved}>")
+            name += ".s"
+            if to != "float":
+                step("bitcast", "float")
+        if type in _FLOATS.values() and type != to:
+            step("fpext" if bits_of(self.source) < bits_of(self.held) else "fptrunc", to)
+        elif type.startswith("i") and not to.startswith("f") and to != "double" and type != to:
+            widening = "sext" if self.source[0] == "s" else "zext"
+            step(widening if bits_of(self.source) < bits_of(self.held) else "trunc", to)
+        if type != self.word:
+            step("bitcast", self.word)
+        return name, lines
 
 
-# --- the tile ---------------------------------------------------------------------------------------------------------
-
-_TILE = Template("""
-define void @routine(ptr %c, ptr noalias readonly %a, ptr noalias readonly %b, ptr readonly %numbers) nounwind {
-entry:
-$numbers
-$starts
-$prefetches
-  br label %step
-step:
-  %p = phi i64 [ 0, %entry ], [ %next, %step ]
-$sums
-  %in_a = mul i64 %p, %a_step
-  %in_b = mul i64 %p, %b_step
-  %b_at = getelementptr $factor, ptr %b, i64 %in_b
-$loads
-$products
-  %next = add nsw i64 %p, 1
-  %again = icmp slt i64 %next, %steps
-  br i1 %again, label %step, label %store
-store:
-$masks
-  %adds = icmp ne i64 %more, 0
-  br label %store0
-$stores
-done:
-  ret void
-}
-
-declare i64 @llvm.smin.i64(i64, i64)
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-declare $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
-declare $vector @llvm.masked.load.$suffix.p0(ptr, i32, $mask, $vector)
-declare void @llvm.masked.store.$suffix.p0($vector, ptr, i32, $mask)
-""")
-
-_FACTOR = Template("""  %at$i = getelementptr $factor, ptr %a$i, i64 %in_a
-  %x$i = load $factor, ptr %at$i
-  %one$i = insertelement $factors poison, $factor %x$i, i64 0
-  %all$i = shufflevector $factors %one$i, $factors poison, <$lanes x i32> zeroinitializer""")
-
-_PREFETCH = Template("""  %in_c$i = mul i64 %row$i, %c_row
-  %c$i = getelementptr $scalar, ptr %c, i64 %in_c$i
-  %line$i = getelementptr i8, ptr %c$i, i64 64
-  call void @llvm.prefetch.p0(ptr %c$i, i32 1, i32 3, i32 1)
-  call void @llvm.prefetch.p0(ptr %line$i, i32 1, i32 3, i32 1)""")
-
-_LOAD = Template("""  %b${v}_at = getelementptr $factor, ptr %b_at, i64 $first
-  %b$v = load $factors, ptr %b${v}_at, align $bytes""")
-
-_MASK = Template("  %mask$v = call $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 $first, i64 %columns)")
-
-_STORE = Template("""store$i:
-  br i1 %adds, label %add$i, label %put$i
-add$i:
-$added
-  br label %put$i
-put$i:
-$put
-  %more$i = icmp sgt i64 %rows, $following
-  br i1 %more$i, label %$after, label %done""")
-
-_ADDED = Template("""  %in$i.$v = getelementptr $scalar, ptr %c$i, i64 $first
-  %old$i.$v = call $vector @llvm.masked.load.$suffix.p0(ptr %in$i.$v, i32 $bytes, $mask %mask$v, $vector poison)
-  %both$i.$v = $add $vector %old$i.$v, %new$i.$v""")
-
-_OUT = Template("  %out$i.$v = phi $vector [ %new$i.$v, %store$i ], [ %both$i.$v, %add$i ]")
-
-_PUT = Template("""  %to$i.$v = getelementptr $scalar, ptr %c$i, i64 $first
-  call void @llvm.masked.store.$suffix.p0($vector %out$i.$v, ptr %to$i.$v, i32 $bytes, $mask %mask$v)""")
+def _change(source: str, held: str) -> _Change:
+    """Where nothing changes, that of words, so that equal routines have one name."""
+    is_same = source == held or (source, held) == ("bf16", "u16")
+    return _Change(*2 * (f"u{bits_of(source)}",)) if is_same else _Change(source, held)
 
 
-@functools.cache
-def tile(kind: Arithmetic) -> str:
-    """(c, a, b, numbers): C[rows, columns] = or += A[rows, steps] @ B[steps, columns]; the routine's name."""
-    rows, lanes, scalar = tile_rows(), kind.lanes, _SCALARS[kind.total]
-    vector = f"<{lanes} x {scalar}>"
-    factor = "i32" if kind.pairs else scalar
-    names = {
-        "lanes": lanes,
-        "scalar": scalar,
-        "vector": vector,
-        "mask": f"<{lanes} x i1>",
-        "bytes": _BYTES[kind.total],
-        "factor": factor,
-        "factors": f"<{lanes} x {factor}>",
-        "suffix": f"v{lanes}{kind.total.replace('s', 'i')}",
-        "add": "fadd" if kind.total[0] == "f" else "add",
-    }
-    columns = [{**names, "v": v, "first": v * lanes} for v in range(kind.vectors)]
-    cells = list(itertools.product(range(rows), range(kind.vectors)))
-    sums = [f"  %sum{i}.{v} = phi {vector} [ zeroinitializer, %entry ], [ %new{i}.{v}, %step ]" for i, v in cells]
-    products: list[str] = []
-    stores: list[str] = []
-    for i in range(rows):
-        products.append(_FACTOR.substitute(names, i=i))
-        for v in range(kind.vectors):
-            products += _multiply_add(kind, f"%new{i}.{v}", f"%sum{i}.{v}", f"%all{i}", f"%b{v}")
-        added = [_ADDED.substitute(column, i=i) for column in columns]
-        put = [part.substitute(column, i=i) for part in (_OUT, _PUT) for column in columns]
-        after = f"store{i + 1}" if i + 1 < rows else "done"
-        where = {"i": i, "following": i + 1, "after": after}
-        stores.append(_STORE.substitute(where, added="\n".join(added), put="\n".join(put)))
-    text = _TILE.substitute(
-        names,
-        numbers="\n".join(_loads(TILE)),
-        starts="\n".join(_row_starts(factor, "a", "a_row")),
-        prefetches="\n".join(_PREFETCH.substitute(names, i=i) for i in range(rows)),
-        sums="\n".join(sums),
-        loads="\n".join(_LOAD.substitute(column) for column in columns),
-        masks="\n".join(_MASK.substitute(column) for column in columns),
-        products="\n".join(products),
-        stores="\n".join(stores),
-    )
-    return _provided(f"tile_{kind.pairs or kind.total}_{kind.vectors}", text + _declaration(kind))
+# --- lines as they are ------------------------------------------------------------------------------------------------
 
-
-def _multiply_add(kind: Arithmetic, result: str, total: str, x: str, y: str) -> list[str]:
-    """total + x * y."""
-    lanes = kind.lanes
-    vector, words = f"<{lanes} x {_SCALARS[kind.total]}>", f"<{lanes} x i32>"
-    if kind.pairs == "bf16":
-        halves = f"<{2 * lanes} x bfloat>"
-        given = f"{vector} {total}, {halves} {result}.x, {halves} {result}.y"
-        return [
-            f"  {result}.x = bitcast {words} {x} to {halves}",
-            f"  {result}.y = bitcast {words} {y} to {halves}",
-            f"  {result} = call {vector} @llvm.x86.avx512bf16.dpbf16ps.512({given})",
-        ]
-    if kind.pairs:
-        return [f"  {result} = call {words} @llvm.x86.avx512.vpdpwssd.512({words} {total}, {words} {x}, {words} {y})"]
-    if kind.total[0] == "s":
-        return [f"  {result}.x = mul {vector} {x}, {y}", f"  {result} = add {vector} {total}, {result}.x"]
-    given = f"{vector} {x}, {vector} {y}, {vector} {total}"
-    return [f"  {result} = call {vector} @llvm.fmuladd.v{lanes}{kind.total}({given})"]
-
-
-def _declaration(kind: Arithmetic) -> str:
-    lanes = kind.lanes
-    vector, halves = f"<{lanes} x {_SCALARS[kind.total]}>", f"<{2 * lanes} x bfloat>"
-    if kind.pairs == "bf16":
-        return f"declare {vector} @llvm.x86.avx512bf16.dpbf16ps.512({vector}, {halves}, {halves})\n"
-    if kind.pairs:
-        return f"declare {vector} @llvm.x86.avx512.vpdpwssd.512({vector}, {vector}, {vector})\n"
-    if kind.total[0] == "s":
-        return ""
-    return f"declare {vector} @llvm.fmuladd.v{lanes}{kind.total}({vector}, {vector}, {vector})\n"
-
-
-# --- copies to panels -------------------------------------------------------------------------------------------------
-
-_LIFT = Template("""
+_LINES = Template("""
 define void @routine(ptr noalias %to, ptr noalias readonly %from, ptr readonly %numbers) nounwind {
 entry:
 $numbers
-  %mask = call <$height x i1> @llvm.get.active.lane.mask.v${height}i1.i64(i64 0, i64 %rows)
-  br label %step
-step:
-  %p = phi i64 [ 0, %entry ], [ %next, %step ]
-  %place = mul i64 %p, %row
-  %at = getelementptr i$bits, ptr %from, i64 %place
-  %x = call $vector @llvm.masked.load.v${height}i$bits.p0(ptr %at, i32 $bytes, <$height x i1> %mask, $vector poison)
-  %target = mul i64 %p, %pitch
-  %into = getelementptr i$bits, ptr %to, i64 %target
-  store $vector %x, ptr %into, align $bytes
-  %next = add nsw i64 %p, 1
-  %more = icmp slt i64 %next, %steps
-  br i1 %more, label %step, label %done
+  br label %line
+line:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %line_end ]
+  %first = mul i64 %i, $lines
+  %place = mul i64 %first, %row
+  %source = getelementptr $memory, ptr %from, i64 %place
+  %second = add i64 %first, 1
+  %is_there = icmp slt i64 %second, %terms
+  %following = add i64 %place, %row
+  %other = getelementptr $memory, ptr %from, i64 %following
+  %end = select i1 %is_there, i64 %steps, i64 0
+  %in = mul i64 %i, %pitch
+  %target = getelementptr $word, ptr %to, i64 %in
+  br label %vector
+vector:
+  %j = phi i64 [ 0, %line ], [ %j_next, %vector ]
+$loads
+  %into = getelementptr $word, ptr %target, i64 %j
+  store <$lanes x $word> $found, ptr %into, align $bytes
+  %j_next = add nsw i64 %j, $lanes
+  %j_more = icmp slt i64 %j_next, %steps
+  br i1 %j_more, label %vector, label %line_end
+line_end:
+  %i_next = add nsw i64 %i, 1
+  %i_more = icmp slt i64 %i_next, %rows
+  br i1 %i_more, label %line, label %done
 done:
   ret void
 }
 
-declare <$height x i1> @llvm.get.active.lane.mask.v${height}i1.i64(i64, i64)
-declare $vector @llvm.masked.load.v${height}i$bits.p0(ptr, i32, <$height x i1>, $vector)
+declare <$lanes x i1> @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
+declare <$lanes x $memory> @llvm.masked.load.v${lanes}$suffix.p0(ptr, i32, <$lanes x i1>, <$lanes x $memory>)
 """)
+
+_MASKED_LOAD = Template("""
+  %$name.mask = call <$lanes x i1> @llvm.get.active.lane.mask.v${lanes}i1.i64(i64 $first, i64 %$end)
+  %$name.at = getelementptr $memory, ptr %$source, i64 $first
+  %$name = call <$lanes x $memory> @llvm.masked.load.v${lanes}$suffix.p0(
+    ptr %$name.at, i32 $size, <$lanes x i1> %$name.mask, <$lanes x $memory> zeroinitializer)""")
+
+
+def _suffix(memory: str) -> str:
+    """An LLVM type in the name of an intrinsic."""
+    return {"half": "f16", "float": "f32", "double": "f64"}.get(memory, memory)
+
+
+@functools.cache
+def lines(source: str, kind: Arithmetic, is_paired: bool) -> str:
+    """(to, from, numbers): to[i * pitch + j] = from[i * row + j] for `rows` lines of `steps` elements, and zeros up to
+    a whole vector; or, where two lines are paired, to[i * pitch + 2 j] and its neighbour come from the lines 2 i and
+    2 i + 1, of which there are `terms`. The routine's name."""
+    change = _change(source, kind.held)
+    count = kind.lanes if is_paired else 8 * vector_bytes() // bits_of(kind.held)
+    names = {"memory": change.memory, "lanes": count, "suffix": _suffix(change.memory), "size": bits_of(source) // 8}
+    found, text = "", list[str]()
+    for name, place, end in (("x", "source", "steps"), ("y", "other", "end"))[: 1 + is_paired]:
+        text.append(_MASKED_LOAD.substitute(names, name=name, source=place, first="%j", end=end))
+        value, more = change.changed(f"%{name}", count)
+        text += more
+        if is_paired:
+            text.append(f"  %{name}.wide = zext <{count} x i16> {value} to <{count} x i32>")
+        found = value
+    if is_paired:
+        moved = ", ".join(["i32 16"] * count)
+        text.append(f"  %high = shl <{count} x i32> %y.wide, <{moved}>")
+        text.append(f"  %both = or <{count} x i32> %x.wide, %high")
+        found = "%both"
+    word = "i32" if is_paired else change.word
+    names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": 1 + is_paired}
+    whole = _LINES.substitute(names, numbers=numbers_of(COPY), loads="\n".join(text))
+    return provided(f"lines_{change.source}_{change.held}_{1 + is_paired}", whole)
+
+
+# --- lines that become columns ----------------------------------------------------------------------------------------
 
 _TURN = Template("""
 define void @routine(ptr noalias %to, ptr noalias readonly %from, ptr readonly %numbers) nounwind {
 entry:
 $numbers
+  %last = sub i64 %rows, 1
 $starts
-  %whole = and i64 %steps, -$height
+  %whole = and i64 $complete, -$height
   %any = icmp sgt i64 %whole, 0
   br i1 %any, label %square, label %rest
 square:
   %p = phi i64 [ 0, %entry ], [ %next, %square ]
-$loads
-$weaving
+  %term = mul i64 %p, $step
   %place = mul i64 %p, %pitch
-  %to0 = getelementptr i$bits, ptr %to, i64 %place
-$stores
+  %to0 = getelementptr $word, ptr %to, i64 %place
+$square
   %next = add nsw i64 %p, $height
   %more = icmp slt i64 %next, %whole
   br i1 %more, label %square, label %rest
@@ -297,8 +262,9 @@ rest:
   br i1 %left, label %step, label %done
 step:
   %q = phi i64 [ %whole, %rest ], [ %following, %step ]
+  %from_term = mul i64 %q, $step
   %line = mul i64 %q, %pitch
-  %into = getelementptr i$bits, ptr %to, i64 %line
+  %into = getelementptr $word, ptr %to, i64 %line
 $elements
   %following = add nsw i64 %q, 1
   %another = icmp slt i64 %following, %steps
@@ -310,59 +276,86 @@ done:
 declare i64 @llvm.smin.i64(i64, i64)
 """)
 
+_COMPLETE = """
+  %in_pairs = ashr i64 %terms, 1
+  %complete = call i64 @llvm.smin.i64(i64 %in_pairs, i64 %steps)"""
 
-@functools.cache
-def lift(bits: int) -> str:
-    """(to, from, numbers): to[step * pitch + i] = from[step * row + i], for as many i as a tile has rows; beyond `rows`
-    anything. The routine's name."""
-    names = {"height": tile_rows(), "bits": bits, "bytes": bits // 8, "vector": f"<{tile_rows()} x i{bits}>"}
-    return _provided(f"lift_{bits}", _LIFT.substitute(names, numbers="\n".join(_loads(COPY))))
+_MASKS = Template("""
+declare <$lanes x i1> @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
+declare <$lanes x $memory> @llvm.masked.load.v${lanes}$suffix.p0(ptr, i32, <$lanes x i1>, <$lanes x $memory>)
+""")
 
 
-@functools.cache
 def turn(bits: int) -> str:
-    """(to, from, numbers): to[step * pitch + i] = from[i * row + step], for as many i as a tile has rows; beyond `rows`
-    the last one again. The routine's name.
+    """(to, from, numbers): to[step * pitch + i] = from[i * row + step], for `steps` steps and as many i as are turned
+    at once; beyond `rows` the last one again. The routine's name."""
+    return _turn(_change(f"u{bits}", f"u{bits}"), 1)
 
-    Squares of so many steps at a time: interleaving the vectors of a square, the first with that in the middle and so
-    on, as often as its size can be halved, turns it.
-    """
-    rows, bytes_ = tile_rows(), bits // 8
+
+def turn_for(source: str, kind: Arithmetic) -> str:
+    """The same for elements of products; where these are pairs, a line has `terms` of their parts."""
+    return _turn(_change(source, kind.held), kind.step)
+
+
+@functools.cache
+def _turn(change: _Change, step: int) -> str:
+    """Squares of so many steps at a time: where the number of a line and that of a step differ in a bit, they change
+    places, bit by bit."""
+    rows, bits = tile_rows(), bits_of(change.held) * step
+    count, size = rows * step, bits_of(change.source) // 8
     word, vector = f"i{bits}", f"<{rows} x i{bits}>"
-    loads: list[str] = []
-    weaving: list[str] = []
-    stores: list[str] = []
+    names = {"memory": change.memory, "lanes": count, "suffix": _suffix(change.memory), "size": size}
+    starts: list[str] = []
+    square: list[str] = []
     elements: list[str] = []
-    vectors = [f"%v{i}" for i in range(rows)]
+    vectors: list[str] = []
     for i in range(rows):
-        loads.append(f"  %at{i} = getelementptr {word}, ptr %from{i}, i64 %p")
-        loads.append(f"  %v{i} = load {vector}, ptr %at{i}, align {bytes_}")
-    for stage in range(rows.bit_length() - 1):
-        woven: list[str] = []
-        for i, half in itertools.product(range(rows // 2), range(2)):
-            first = half * rows // 2
-            order = ", ".join(f"i32 {first + k}, i32 {first + k + rows}" for k in range(rows // 2))
-            pair = f"{vector} {vectors[i]}, {vector} {vectors[i + rows // 2]}"
-            woven.append(f"%w{stage}.{i}.{half}")
-            weaving.append(f"  {woven[-1]} = shufflevector {pair}, <{rows} x i32> <{order}>")
+        starts += [
+            f"  %row{i} = call i64 @llvm.smin.i64(i64 {i}, i64 %last)",
+            f"  %start{i} = mul i64 %row{i}, %row",
+            f"  %from{i} = getelementptr {change.memory}, ptr %from, i64 %start{i}",
+        ]
+        square.append(f"  %at{i} = getelementptr {change.memory}, ptr %from{i}, i64 %term")
+        square.append(f"  %v{i} = load <{count} x {change.memory}>, ptr %at{i}, align {size}")
+        one = count if step > 1 else 1
+        if step > 1:
+            given = {"name": f"x{i}", "source": f"from{i}", "first": "%from_term", "end": "terms"}
+            elements.append(_MASKED_LOAD.substitute(names, **given))
+        else:
+            elements.append(f"  %one{i} = getelementptr {change.memory}, ptr %from{i}, i64 %q")
+            elements.append(f"  %x{i} = load <1 x {change.memory}>, ptr %one{i}, align {size}")
+        for name, length, text in ((f"%v{i}", count, square), (f"%x{i}", one, elements)):
+            value, more = change.changed(name, length)
+            text += more
+            text.append(f"  {name}.w = bitcast <{length} x {change.word}> {value} to <{length // step} x {word}>")
+        vectors.append(f"%v{i}.w")
+        elements += [
+            f"  %e{i} = extractelement <{one // step} x {word}> %x{i}.w, i64 0",
+            f"  %into{i} = getelementptr {word}, ptr %into, i64 {i}",
+            f"  store {word} %e{i}, ptr %into{i}, align {bits // 8}",
+        ]
+    for bit in (1 << k for k in range(rows.bit_length() - 1)):
+        woven = list(vectors)
+        for i in (i for i in range(rows) if not i & bit):
+            pair = f"{vector} {vectors[i]}, {vector} {vectors[i | bit]}"
+            for line in (i, i | bit):
+                from_low = [k if not k & bit else k - bit + rows for k in range(rows)]
+                order = ", ".join(f"i32 {k + bit * (line != i)}" for k in from_low)
+                woven[line] = f"%w{bit}.{line}"
+                square.append(f"  {woven[line]} = shufflevector {pair}, <{rows} x i32> <{order}>")
         vectors = woven
     for i, turned in enumerate(vectors):
-        stores.append(f"  store {vector} {turned}, ptr %to{i}, align {bytes_}")
-        stores.append(f"  %to{i + 1} = getelementptr {word}, ptr %to{i}, i64 %pitch")
-        elements += [
-            f"  %one{i} = getelementptr {word}, ptr %from{i}, i64 %q",
-            f"  %x{i} = load {word}, ptr %one{i}",
-            f"  %into{i} = getelementptr {word}, ptr %into, i64 {i}",
-            f"  store {word} %x{i}, ptr %into{i}",
-        ]
+        square.append(f"  store {vector} {turned}, ptr %to{i}, align {bits // 8}")
+        square.append(f"  %to{i + 1} = getelementptr {word}, ptr %to{i}, i64 %pitch")
     text = _TURN.substitute(
         height=rows,
-        bits=bits,
-        numbers="\n".join(_loads(COPY)),
-        starts="\n".join(_row_starts(word, "from", "row")),
-        loads="\n".join(loads),
-        weaving="\n".join(weaving),
-        stores="\n".join(stores),
+        word=word,
+        step=step,
+        complete="%steps" if step == 1 else "%complete",
+        numbers=numbers_of(COPY) + (_COMPLETE if step > 1 else ""),
+        starts="\n".join(starts),
+        square="\n".join(square),
         elements="\n".join(elements),
     )
-    return _provided(f"turn_{bits}", text)
+    name = f"turn_{change.source}_{change.held}_{step}"
+    return provided(name, text + (_MASKS.substitute(names) if step > 1 else ""))

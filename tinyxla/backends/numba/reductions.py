@@ -10,19 +10,29 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, finished, merged, piece_of, spread
-from tinyxla.backends.numba.loops import Index, Operand
-from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Partial, Users
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
+from tinyxla.backends.numba.lowering import (
+    LANES,
+    Coordinates,
+    LoweredKernel,
+    Lowering,
+    Partial,
+    Users,
+    clamped,
+    if_,
+)
 from tinyxla.compiler.access import renumbered
 from tinyxla.compiler.fusion import Fusion, Plan, base, domain, results_of, walk
 from tinyxla.compiler.simplification import scalar_value
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import reduction
+from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 
 SAMPLES = 128  # by which a computation shows whether it is commutative
 COLUMNS = 1 << 10  # accumulators of a column reduction
+BLOCK = 1 << 10  # elements of which the largest is found before it is found out where that is
 FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
 
 
@@ -189,6 +199,94 @@ def run(
     )
 
 
+def argument(
+    low: Lowering,
+    x: Instruction,
+    bounds: Sequence[tuple[Index, Index]],
+    initial: Sequence[Operand],
+    place: Callable[[Coordinates], Coordinates],
+) -> list[Operand] | None:
+    """The loops of one reduction that finds the largest or the least element and where it is first, if it is such a
+    one: by blocks, of which the extreme element is found, and where that is only if it is better than what was found
+    before."""
+    direction = _direction_of(x) if len(bounds) == 1 else None
+    start, stop = bounds[0] if bounds else (0, 0)
+    if direction is None or (isinstance(start, int) and isinstance(stop, int) and stop - start < 2 * LANES):
+        return None
+    b, (values, places) = low.builder, x.operands[:2]
+    kind, index_kind = (o.array_shape.element_type for o in (values, places))
+    op = "maximum" if direction == "GT" else "minimum"
+    neutral = Literal(kind.name, np.asarray(reduction.identity_element(op, kind.dtype)).astype(kind.dtype).item())
+    none = Literal(index_kind.name, int(np.iinfo(index_kind.dtype).max))
+
+    def compared(one: Operand, other: Operand, direction: str) -> Operand:
+        compare_type = "FLOAT" if kind.is_inexact else "UNSIGNED" if kind.name[0] in "up" else "SIGNED"
+        return b.compute("compare", "pred", one, other, direction=direction, compare_type=compare_type)
+
+    def either(one: Operand, other: Operand) -> Operand:
+        return b.compute("or", "pred", one, other)
+
+    blocks = b.index("divide", b.index("add", b.index("subtract", stop, start), BLOCK - 1), BLOCK)
+    with low.loop(0, blocks, initial, sequential=True) as (number, loop):
+        first = b.index("add", start, b.index("multiply", number, BLOCK))
+        block = [(first, b.index("minimum", b.index("add", first, BLOCK), stop))]
+        known: list[Operand] = [c.inside for c in loop.carried]
+
+        def extreme(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            return [b.compute(op, kind.name, carried[0], low.value(values, place(indices)))]
+
+        def first_place(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            element = low.value(values, place(indices))
+            here = either(compared(element, found, "EQ"), compared(element, element, "NE"))
+            chosen = b.compute("select", none.type, here, low.value(places, place(indices)), none)
+            return [b.compute("minimum", none.type, carried[0], chosen)]
+
+        (found,) = low.nest(block, [neutral], extreme)
+        worse = either(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
+        with low.loop(0, if_(low, b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
+            (at,) = low.nest(block, [none], first_place)
+            index = clamped(low, b.compute("convert", INDEX, at), values.array_shape.dimensions[_axis(x)])
+            better = [low.value(values, place((index,))), at]
+            updated = low.apply(x.attributes.to_apply, [*(c.inside for c in again.carried), *better])
+            for slot, value in zip(again.carried, updated, strict=True):
+                slot.updated = value
+        for slot, result in zip(loop.carried, again.carried, strict=True):
+            slot.updated = result.result
+    return [c.result for c in loop.carried]
+
+
+def _axis(x: Instruction) -> int:
+    """The dimension that a reduction goes along: there is one only that is longer than 1."""
+    sizes = x.operands[0].array_shape.dimensions
+    return max(x.attributes.dimensions, key=lambda d: sizes[d])
+
+
+def _direction_of(x: Instruction) -> str | None:
+    """Whether a reduction finds the first of the largest ("GT") or the least elements of a row with its index, NaN
+    before any number; None if it does something else."""
+    places = x.operands[1]
+    if len(x.operands) != 4 or places.op is not movement.iota or not places.array_shape.element_type.is_integer:
+        return None
+    sizes, kind = places.array_shape.dimensions, x.operands[0].array_shape.element_type
+    wide = [d for d in x.attributes.dimensions if sizes[d] != 1]
+    if wide != [places.attributes.iota_dimension] or kind.kind in ("complex", "pred") or kind.bits < 8:
+        return None
+    return next((d for d in ("GT", "LT") if _finds_first(x.attributes.to_apply, d)), None)
+
+
+@lru_cache(256)
+def _finds_first(body: Computation, direction: str) -> bool:
+    """Whether a computation chooses like this among two elements with their indices, as samples show."""
+    (value, place), (other, behind) = samples = _samples(body)
+    with np.errstate(all="ignore"):
+        is_nan, is_other_nan = value != value, other != other
+        same = (value == other) | (is_nan & is_other_nan)
+        better = value > other if direction == "GT" else value < other
+        chosen = np.where(same, place < behind, (better & ~is_other_nan) | is_nan)
+        expected = [np.where(chosen, x, y) for x, y in zip(*samples, strict=True)]
+        return _same(reduction.combine_arrays(body, *samples), expected)
+
+
 def _is_divisible(x: Instruction) -> bool:
     """Whether pieces of a reduction may each start anew: from the neutral element of a known op, or else from initial
     values that change nothing when they are met again."""
@@ -210,6 +308,13 @@ def _is_interchangeable(x: Instruction) -> bool:
 
 @lru_cache(256)
 def is_commutative(body: Computation) -> bool:
+    left, right = _samples(body)
+    with np.errstate(all="ignore"):
+        return _same(*(reduction.combine_arrays(body, *pair) for pair in ((left, right), (right, left))))
+
+
+def _samples(body: Computation) -> tuple[list[Array], list[Array]]:
+    """Operands of a reduction's computation, on both sides: with ties and special values."""
     random = np.random.default_rng(0)
     left: list[Array] = []
     for x in body.parameters[: len(body.parameters) // 2]:
@@ -218,9 +323,7 @@ def is_commutative(body: Computation) -> bool:
         special = [np.nan, np.inf, -np.inf] if kind.is_inexact else [0, 1, 1]
         left.append(np.where(random.random(SAMPLES) < 0.1, random.choice(special, SAMPLES), numbers).astype(kind.dtype))
     order = random.permutation(SAMPLES)
-    right = [x[order] for x in left]
-    with np.errstate(all="ignore"):
-        return _same(*(reduction.combine_arrays(body, *pair) for pair in ((left, right), (right, left))))
+    return left, [x[order] for x in left]
 
 
 def _same(some: Sequence[Array], others: Sequence[Array]) -> bool:
@@ -277,7 +380,12 @@ def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
             return space.accumulate(low, values, space.place([*kept, *over], [*outer, *indices]))
 
-        found = run(low, [base(root) for root in space.roots], bounds, initial, body)
+        found = None
+        if len(space.roots) == 1 and not space.along:
+            found = argument(
+                low, base(space.roots[0]), bounds, initial, lambda i: space.place([*kept, *over], [*outer, *i])
+            )
+        found = found or run(low, [base(root) for root in space.roots], bounds, initial, body)
         whole = space.place(kept, outer)
         result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
         space.deliver(low, found, result, piece, pieces, users)

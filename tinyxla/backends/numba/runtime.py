@@ -387,15 +387,25 @@ class Schedule:
 
     def __init__(self) -> None:
         self._words: list[int] = [1]  # the longest argument list; at least one, since an empty table has no address
+        self._kernels: list[tuple[int, Callable[[], int]]] = []  # (position of an address, what gives it)
         self._labels: list[Label] = []
 
     def kernel(
-        self, address: int, slots: Sequence[int], extent: int, grain: int = 0, constants: Sequence[int] = ()
+        self,
+        address: int | Callable[[], int],
+        slots: Sequence[int],
+        extent: int,
+        grain: int = 0,
+        constants: Sequence[int] = (),
     ) -> None:
         """Run the kernel at `address` over [0, extent), in chunks of `grain` that threads share; 0 means never split.
 
-        Its table holds the words of `slots`, then `constants`.
+        Its table holds the words of `slots`, then `constants`. An address that is a function is asked for at the end,
+        so that kernels may be compiled together.
         """
+        if callable(address):
+            self._kernels.append((len(self._words) + 1, address))
+            address = -1
         if address == 0 or extent < 0 or grain < 0:
             raise ValueError(
                 f"a kernel step needs an address, extent >= 0 and grain >= 0; it got {address}, {extent} and {grain}"
@@ -470,6 +480,8 @@ class Schedule:
                 if label.position is None:
                     raise ValueError("a schedule jumps to a label that was never placed; call place(label)")
                 words[position] = label.position - step
+        for position, address in self._kernels:
+            words[position] = address()
         return np.array(words, np.int64)
 
 
@@ -482,7 +494,7 @@ for _name in _PYTHON.split():
 _clock = ctypes.CDLL("ucrtbase")._time64 if sys.platform == "win32" else ctypes.CDLL(None).time
 provide_function("time", thread_pool.address_of(_clock))
 provide_function("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
-_functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES))
+_functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES), is_final=True)
 provide_function(POLL, _functions[POLL])
 _pool = thread_pool.ThreadPool(_functions, get_num_threads())
 watch(_pool.set_threads)

@@ -9,16 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from tinyxla.backends.numba.axes import CHUNK, finished, piece_of
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
 from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, results_of, supported
 from tinyxla.hlo import Instruction
-from tinyxla.ops import indexing
+from tinyxla.ops import indexing, reduction
 
 FEW_RANGES = 2  # of places that updates are divided by
 FEW_PIECES = 16  # of work that is independent as it is; with fewer, windows are cut
 LEAST_WINDOW = 64  # elements of a window that are worth reading its indices for
+MOST_SUMS = 16  # of pieces of the updates
+LINE = 32  # elements
+WORTH_A_SUM = 16  # updates of each place
 
 # --- dynamic-update-slice ---------------------------------------------------------------------------------------------
 
@@ -73,6 +78,7 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
 
     What cannot meet is independent work: batches that the operand has too, all updates if they are unique, pieces of a
     dimension of the window along which updates do not move, and ranges of places, which sorted updates come to in turn.
+    Where many updates go to few places, pieces of the updates are put together apart, and then these sums, in order.
     """
     a: indexing.Scatter = x.attributes
     count = len(x.operands) // 2
@@ -86,11 +92,16 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
     independent = math.prod(batch[c] for c in apart)
     still = [k for k, d in enumerate(window) if d not in a.scatter_dims_to_operand_dims and parts[k] > 1]
     cut, pieces = _pieces(parts, still, math.prod(batch)) if independent < FEW_PIECES else (0, 1)
-    ranges = _ranges(a, sizes, window, math.prod(parts) * math.prod(batch)) if independent * pieces == 1 else 1
+    alone = independent * pieces == 1
+    sums = _sums(x, math.prod(parts) * math.prod(batch)) if alone else 1
+    ranges = _ranges(a, sizes, window, math.prod(parts) * math.prod(batch)) if alone and sums == 1 else 1
 
     low = Lowering("scatter", plan, results_of(x, users))
     b = low.builder
     targets, copies = _targets(x, plan, users)
+    results, whole = targets, math.prod(sizes)
+    if sums > 1:
+        targets = [Partial(arrays[0].array_shape.with_dimensions((sums, _apart(whole))))]
 
     def visit(coordinates: Sequence[Index], bounds: Sequence[tuple[Index, Index]], own: tuple[Index, Index]) -> None:
         """One update: nothing, if a part of its window is outside, or if it is of a range that is not one's own."""
@@ -118,7 +129,7 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
             others, along = iter(coordinates), dict(zip(a.update_window_dims, inner, strict=True))
             rank = len(coordinates) + len(inner)
             source = tuple(along[d] if d in along else next(others) for d in range(rank))
-            where = low.linear(sizes, at)
+            where = b.index("add", low.linear(sizes, at), base)
             old = [b.load(low.buffer(target, True), where) for target in targets]
             new = [low.value(u, source) for u in updates]
             for target, value in zip(targets, low.apply(a.to_apply, [*old, *new]), strict=True):
@@ -130,6 +141,15 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         bounds: list[tuple[Index, Index]] = [(0, part) for part in parts]
+        extents: list[tuple[Index, Index]] = [(0, batch[c]) for c in in_order]
+        base: Index = 0
+        if sums > 1:
+            base = b.index("multiply", index, _apart(whole))
+            with low.loop(0, whole) as (i, _):
+                b.store(low.buffer(targets[0], True), b.index("add", base, i), _neutral(x))
+            longest = max(range(len(extents)), key=lambda k: batch[in_order[k]])
+            index, start, stop = piece_of(low, index, sums, batch[in_order[longest]])
+            extents[longest] = (start, stop)
         own: tuple[Index, Index] = (0, 0)
         if ranges > 1:
             index, start, stop = piece_of(low, index, ranges, sizes[a.scatter_dims_to_operand_dims[0]])
@@ -144,11 +164,46 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
             visit([known[c] for c in range(len(batch))], bounds, own)
             return []
 
-        low.nest([(0, batch[c]) for c in in_order], [], each, sequential=True)
-    elements = math.prod(parts) // pieces * math.prod(batch[c] for c in in_order) // ranges
+        low.nest(extents, [], each, sequential=True)
+    elements = math.prod(parts) // pieces * math.prod(batch[c] for c in in_order) // (ranges * sums)
     if 0 in parts or 0 in batch:
         return copies
-    return [*copies, finished(low, independent * pieces * ranges, elements, [x])]
+    found = [*copies, finished(low, independent * pieces * ranges * sums, 4 * elements, [x])]
+    return [*found, _added_up(x, plan, targets[0], results[0], sums)] if sums > 1 else found
+
+
+def _sums(x: Instruction, elements: int) -> int:
+    """How many pieces of the updates are put together apart: of ops that may take them in any order."""
+    kind, a = x.operands[0].array_shape.element_type, x.attributes
+    if len(x.operands) != 3 or reduction.monoid(a.to_apply) is None or kind.bits < 32 or kind.kind == "complex":
+        return 1
+    return min(MOST_SUMS, elements // CHUNK, elements // (WORTH_A_SUM * max(1, x.operands[0].array_shape.size))) or 1
+
+
+def _apart(size: int) -> int:
+    """How far arrays are from each other that threads write at a time: no cache line has elements of two."""
+    return -(-size // LINE) * LINE
+
+
+def _neutral(x: Instruction) -> Literal:
+    shape, op = x.operands[0].array_shape, reduction.monoid(x.attributes.to_apply)
+    assert op is not None, "sums are of monoids"
+    value = np.asarray(reduction.identity_element(op, shape.dtype), shape.dtype)
+    zero_is_signed = op == "add" and shape.element_type.kind == "float"  # and -0 + -0 is -0
+    return Literal(shape.element_type.name, (-value if zero_is_signed else value).item())
+
+
+def _added_up(x: Instruction, plan: Plan, apart: Storage, result: Storage, sums: int) -> LoweredKernel:
+    low = Lowering("sums", plan, [x])
+    b, size = low.builder, x.operands[0].array_shape.size
+    to, source = low.buffer(result, True), low.buffer(apart)
+    with low.loop(b.kernel.first, b.kernel.last) as (i, _):
+        value: Operand = b.load(to, i)
+        for k in range(sums):
+            other = b.load(source, b.index("add", i, k * _apart(size)))
+            (value,) = low.apply(x.attributes.to_apply, [value, other])
+        b.store(to, i, value)
+    return finished(low, size, sums, [x])
 
 
 def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[int, int]:
@@ -174,10 +229,10 @@ def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Opera
     """An index as a place, and whether it is one from 0 to `last`."""
     b = low.builder
     place = b.compute("convert", INDEX, index)
-    if index.type == "u64":  # whose values may be negative as a place
-        limit = Literal("u64", last)
-        return place, b.compute("compare", "pred", index, limit, direction="LE", compare_type="UNSIGNED")
-    return place, b.compute("and", "pred", _compared(low, place, 0, "GE"), _compared(low, place, last, "LE"))
+    if last < 0:
+        return place, Literal("pred", False)
+    unsigned = b.compute("convert", "u64", place)  # where what is negative is beyond all others
+    return place, b.compute("compare", "pred", unsigned, Literal("u64", last), direction="LE", compare_type="UNSIGNED")
 
 
 def _compared(low: Lowering, x: Index, y: Index, direction: str) -> Operand:

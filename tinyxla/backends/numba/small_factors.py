@@ -16,6 +16,7 @@ from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Storage
 from tinyxla.backends.numba.native import vector_bytes
+from tinyxla.backends.numba.panels import give
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.ops.linear_algebra import TriangularSolve
@@ -66,9 +67,7 @@ class _Lanes:
     # --- memory
 
     def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], **numbers: Index) -> None:
-        for k, name in enumerate(routines.COPY):
-            number = numbers[name]
-            self.b.store(self.lengths, k, Literal(INDEX, number) if isinstance(number, int) else number)
+        give(self.b, self.lengths, routines.COPY, **numbers)
         self.b.call(routines.turn(8 * _BYTES[to[0].type]), to, source, (self.lengths, 0))
 
     @contextmanager

@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import compile_llvm, provide_function
+from tinyxla.backends.numba.native import provide_llvm
 
+_AHEAD = 256  # bytes from what is read to what will be: so many rows at a time are more than processors foresee
 _ROWS = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square, by the bytes of an element
 
 
@@ -27,9 +28,7 @@ def provide(bytes_each: int, pitch: int) -> str:
     of the second, which tells how far apart rows are, and the address of the result, whose rows are `pitch` elements
     apart."""
     name = f"transpose_{bytes_each}_{pitch}"
-    provide_function(
-        routine_name(name), compile_llvm(_text(rows(bytes_each), bytes_each, pitch), ("transpose",))["transpose"]
-    )
+    provide_llvm(routine_name(name), _text(rows(bytes_each), bytes_each, pitch), "transpose", is_final=True)
     return name
 
 
@@ -47,6 +46,8 @@ def _text(n: int, bytes_each: int, pitch: int) -> str:
             f"  %offset{k} = mul i64 %pitch, {k}",
             f"  %at{k} = getelementptr i8, ptr %first, i64 %offset{k}",
             f"  %row{k} = load {vector}, ptr %at{k}, align {bytes_each}",
+            f"  %ahead{k} = getelementptr i8, ptr %at{k}, i64 {_AHEAD}",
+            f"  call void @llvm.prefetch.p0(ptr %ahead{k}, i32 0, i32 2, i32 1)",
         ]
     found = [f"%row{k}" for k in range(n)]
     step = 1
@@ -66,4 +67,4 @@ def _text(n: int, bytes_each: int, pitch: int) -> str:
             f"  %to{k} = getelementptr {element}, ptr %to, i64 {k * pitch}",
             f"  store {vector} {found[k]}, ptr %to{k}, align {bytes_each}",
         ]
-    return "\n".join([*lines, "  ret void", "}", ""])
+    return "\n".join([*lines, "  ret void", "}", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", ""])

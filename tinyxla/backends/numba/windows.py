@@ -1,12 +1,10 @@
 """Loop nests of reduce-window and select-and-scatter.
 
-Small windows are gone through: a row of accumulators runs along the innermost dimension, and for each place of the
-window one vectorised loop takes in a row of elements (`_Direct`). Large ones are folded along one dimension after the
-other (`_separable`), each in one of three ways. Where they are short along it, they are gone through. Else, if what
-folds is commutative and has a neutral element, windows of 1, 2, 4, ... elements are put together from halves, and each
-from some of these (`_doubled`): that is vectorised in a part of the array that stays in the cache. Otherwise beginnings
-and ends of blocks as long as the window are folded, and every window is the end of one block and the beginning of the
-next. Sums are only ever added up, never subtracted.
+The elements of small windows are written out in the loop over a row of results (`_direct`). What a window selects is
+found in the same way, and what comes to it is put there at once, window by window (`lower_select`). Large windows move
+along one dimension (see the pass `canonicalize_windows`), around that over which vectors are. They are put together
+from ends and beginnings of blocks as long as the window, in a part of the array that stays in the cache (`_blocked`).
+Sums are only ever added up, never subtracted.
 Source: M. van Herk, "A fast algorithm for local minimum and maximum filters on rectangular and octagonal kernels",
 1992. Where windows are all beginnings of a line, as in a cumulative sum, its fold is the result.
 """
@@ -16,28 +14,23 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, zero
 from tinyxla.compiler.fusion import Plan, buffer_of, is_costly, is_of_scalars, results_of, supported
+from tinyxla.compiler.windows import LANES, in_rows, is_large
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import reduction
-from tinyxla.ops.windows import cumulative_direction, transposed
-from tinyxla.shapes import Shape, element_type
+from tinyxla.ops.windows import cumulative_direction
+from tinyxla.shapes import Shape
 from tinyxla.shapes.window import Window, WindowDimension
 
-WRITTEN_OUT = 32  # places of a window
-MOST_PLACES = 16  # of a window that is gone through, for each step that it takes
-AREA = 1 << 11  # elements that are doubled at once: three times so many stay in the first cache
-LARGEST_AREA = 1 << 13  # for windows so long that too much would be doubled twice
-COLUMNS = 32  # of them
-ROW = 1 << 10  # accumulators
+AREA = 1 << 12  # elements that are put together at once: twice as many stay in the cache
+ROW = 1 << 10  # results
 LINES = 4  # folded together, since one waits for its last element
-LANES = 16  # of blocks or lines that are vectorised
 FEW_LINES = 8  # fewer than this, and lines are cut
 
 _STILL = WindowDimension(1)
@@ -62,8 +55,16 @@ class _Dimension(NamedTuple):
         last = (self.positions - 1) * w.stride + (w.size - 1) * w.window_dilation - w.padding_low
         return w.base_dilation == 1 and w.padding_low <= 0 and last < self.size
 
+    @property
+    def is_touched(self) -> bool:
+        """Whether the elements that are there and nearest to those of a window are its own."""
+        w = self.window
+        edges = w.padding_low < w.size and (self.positions - 1) * w.stride - w.padding_low < self.size
+        return edges and (w.window_dilation, w.base_dilation) == (1, 1)
+
 
 def _dimensions(sizes: Sequence[int], window: Window) -> list[_Dimension]:
+    """With neighbours over which windows do not move as one."""
     found: list[_Dimension] = []
     for n, w in zip(sizes, window, strict=True):
         if w == _STILL and found and found[-1].window == _STILL:
@@ -73,18 +74,10 @@ def _dimensions(sizes: Sequence[int], window: Window) -> list[_Dimension]:
     return found or [_Dimension(1, 1, _STILL)]
 
 
-def _in_rows(sizes: Sequence[int], window: Window) -> list[_Dimension]:
-    """Dilated windows as ones that are not, over rows as long as the dilation, where everything is whole rows."""
-    found: list[tuple[int, WindowDimension]] = []
-    for n, w in zip(sizes, window, strict=True):
-        row = w.window_dilation
-        whole = not any(k % row for k in (n, w.padding_low, w.padding_high))
-        if row > 1 and whole and (w.stride, w.base_dilation) == (1, 1):
-            undilated = WindowDimension(w.size, 1, w.padding_low // row, w.padding_high // row)
-            found += [(n // row, undilated), (row, _STILL)]
-        else:
-            found.append((n, w))
-    return _dimensions([n for n, _ in found], tuple(w for _, w in found))
+def _looped(x: Instruction) -> list[int]:
+    """The dimensions that do not only have one element."""
+    along = zip(x.operands[0].array_shape.dimensions, x.attributes.window, strict=True)
+    return [d for d, (n, w) in enumerate(along) if n != 1 or w != _STILL]
 
 
 def _sizes(dimensions: Sequence[_Dimension]) -> list[int]:
@@ -110,12 +103,6 @@ def _ceiling(low: Lowering, value: Index, step: int) -> Index:
     return b.index("divide", b.index("maximum", b.index("add", value, step - 1), 0), step)
 
 
-def _after(low: Lowering, value: Index, step: int) -> Index:
-    """The first integer above value / step that is at least 0."""
-    b = low.builder
-    return b.index("divide", b.index("maximum", b.index("add", value, step), 0), step)
-
-
 def _compare(low: Lowering, x: Index, y: Index, direction: str) -> Operand:
     left, right = (Literal(INDEX, v) if isinstance(v, int) else v for v in (x, y))
     return low.builder.compute("compare", "pred", left, right, direction=direction, compare_type="SIGNED")
@@ -125,186 +112,129 @@ def _select(low: Lowering, condition: Operand, x: Operand, y: Operand) -> Operan
     return low.builder.compute("select", x.type, condition, x, y)
 
 
+class _Fold(NamedTuple):
+    """What all kernels of one instruction need."""
+
+    x: Instruction
+    plan: Plan
+    users: Users
+
+    @property
+    def computation(self) -> Computation:
+        return self.x.attributes.to_apply
+
+    @property
+    def arrays(self) -> list[Storage]:
+        return [buffer_of(o) for o in self.x.operands[: len(self.x.operands) // 2]]
+
+    def lowering(self, name: str, more: Sequence[Instruction] = ()) -> Lowering:
+        return Lowering(name, self.plan, [*results_of(self.x, self.users), *more])
+
+    def partials(self, sizes: Sequence[int]) -> list[Storage]:
+        types = [o.array_shape.element_type for o in self.x.operands[: len(self.x.operands) // 2]]
+        return [Partial(Shape(t, tuple(sizes))) for t in types]
+
+    def results(self, sizes: Sequence[int]) -> list[Storage]:
+        """Where the results go; one that nobody takes needs memory all the same."""
+        taken = {r.attributes.index if r is not self.x else 0: r for r in results_of(self.x, self.users)}
+        return [taken.get(k, partial) for k, partial in enumerate(self.partials(sizes))]
+
+    def apply(self, low: Lowering, left: Sequence[Operand], right: Sequence[Operand]) -> list[Operand]:
+        return low.apply(self.computation, [*left, *right])
+
+
 # --- windows that are gone through ------------------------------------------------------------------------------------
 
-Update = Callable[[Lowering, list[Operand], Coordinates, Coordinates], Sequence[Operand]]
+_Elements = list[tuple[Index, Operand | None]]  # of a window, each with whether it is there; None if it always is
 
 
-class _Direct:
-    """A kernel that updates accumulators, one for each place of the window: `update(low, values, source, result)` has
-    the coordinates of an element and of a result. `dimensions` has one after the other, the innermost last."""
+def _elements(low: Lowering, d: _Dimension, o: Index, is_inside: bool = False, again: bool = False) -> _Elements:
+    """The elements of the o-th window, which may be known to be inside; in the place of one that is not there, another
+    may come `again`."""
+    b, w, apart = low.builder, d.window, d.window.base_dilation
+    if w == _STILL:
+        return [(o, None)]
+    first = b.index("subtract", b.index("multiply", o, w.stride), w.padding_low)
+    if is_inside or d.is_inside:
+        return [(b.index("add", first, k * w.window_dilation), None) for k in range(w.size)]
+    if again and d.is_touched:
+        places = (b.index("maximum", b.index("add", first, k), 0) for k in range(w.size))
+        return [(b.index("minimum", place, d.size - 1), None) for place in places]
+    before = -(-max(w.padding_low, 0) // apart)  # elements by which indices are moved, so that none is negative
+    moved = b.index("add", first, before * apart)
+    found: _Elements = []
+    for k in range(d.places if w.window_dilation == 1 else w.size):
+        if w.window_dilation == 1:
+            index = b.index("add", b.index("divide", b.index("add", moved, apart - 1), apart), k)
+            there = _compare(low, b.index("multiply", index, apart), b.index("add", moved, w.size), "LT")
+        else:
+            place = b.index("add", moved, k * w.window_dilation)
+            index, there = b.index("divide", place, apart), _compare(low, b.index("remainder", place, apart), 0, "EQ")
+        for limit, direction in ((before, "GE"), (before + d.size, "LT")):
+            there = b.compute("and", "pred", there, _compare(low, index, limit, direction))
+        index = b.index("minimum", b.index("subtract", b.index("maximum", index, before), before), d.size - 1)
+        found.append((index, there))
+    return found
 
-    def __init__(self, low: Lowering, dimensions: Sequence[_Dimension]) -> None:
-        self.low = low
-        self.outer = dimensions[:-1]
-        self.last = dimensions[-1]
 
-    def kernel(
-        self,
-        initial: Callable[[], list[Operand]],
-        update: Update,
-        deliver: Callable[[list[Operand], Coordinates], None],
-        roots: Sequence[Instruction],
-    ) -> LoweredKernel:
-        low, b, dimensions = self.low, self.low.builder, (*self.outer, self.last)
-        width = min(self.last.positions, ROW)
-        blocks = -(-self.last.positions // ROW)
-        extent = math.prod(_counts(self.outer)) * blocks
-        work = width * math.prod(d.places for d in dimensions)
-        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
-            result = low.split_index(b.index("divide", index, blocks), _counts(self.outer))
-            end = (
-                b.index("minimum", b.index("add", begin, ROW), self.last.positions)
-                if blocks > 1
-                else self.last.positions
-            )
-            starts = initial()
-            if math.prod(d.places for d in dimensions) <= WRITTEN_OUT and (
-                self.last.is_inside or self.last.window == _STILL
-            ):
-                self._written_out(begin, end, result, starts, update, deliver)
-                return finished(low, extent, work, roots)
-            rows = [b.scratch(x.type, width) for x in starts]
+def _together(low: Lowering, places: Sequence[tuple[Index, Operand | None]], *further: Operand) -> Operand | None:
+    """Whether all of these hold, if there are any."""
+    conditions = [*further, *(there for _, there in places if there is not None)]
+    return functools.reduce(lambda p, q: low.builder.compute("and", "pred", p, q), conditions) if conditions else None
 
-            def values_at(o: Index) -> list[Operand]:
-                return [b.load(row, b.index("subtract", o, begin)) for row in rows]
 
-            def put(o: Index, values: Sequence[Operand]) -> None:
-                for row, value in zip(rows, values, strict=True):
-                    b.store(row, b.index("subtract", o, begin), value)
+def _direct(fold: _Fold, dimensions: list[_Dimension], sources: list[Storage]) -> LoweredKernel:
+    """The elements of a window one after the other, in the loop over a row of results: where windows are inside, and
+    for those at the edges of the innermost dimension."""
+    after, counts, (*outer, last) = fold.plan.after.get(fold.x), _counts(dimensions), dimensions
+    roots = [fold.x, *(after.roots if after is not None else [])]
+    low, targets = fold.lowering("windows", roots[1:]), fold.results(counts)
+    b, sizes, w = low.builder, _sizes(dimensions), last.window
+    again = reduction.monoid(fold.computation) in ("maximum", "minimum", "and", "or")
+    width, blocks = min(last.positions, ROW), -(-last.positions // ROW)
+    low_edge, high_edge = 0, last.positions
+    if w.base_dilation > 1:
+        high_edge = 0
+    elif w != _STILL and not last.is_inside:
+        reach = last.size - 1 - (w.size - 1) * w.window_dilation + w.padding_low
+        low_edge = min(max(0, -(-w.padding_low // w.stride)), high_edge)
+        high_edge = max(low_edge, min(reach // w.stride + 1, high_edge))
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
+        end = b.index("minimum", b.index("add", begin, ROW), last.positions) if blocks > 1 else last.positions
+        result = low.split_index(b.index("divide", index, blocks), _counts(outer))
+        around = [_elements(low, d, o, again=again) for d, o in zip(outer, result, strict=True)]
+        initial = low.initial(fold.x)
 
-            with low.loop(begin, end) as (o, _):
-                put(o, starts)
-
-            def row_at(source: Coordinates) -> None:
-                def element(i: Index, o: Index) -> None:
-                    put(o, update(low, values_at(o), (*source, i), (*result, o)))
-
-                self._row(begin, end, element)
-
-            self._places(0, (), result, row_at)
-            with low.loop(begin, end) as (o, _):
-                deliver(values_at(o), (*result, o))
-        return finished(low, extent, work, roots)
-
-    def _written_out(
-        self,
-        begin: Index,
-        end: Index,
-        result: Coordinates,
-        starts: list[Operand],
-        update: Update,
-        deliver: Callable[[list[Operand], Coordinates], None],
-    ) -> None:
-        """The few places of a window one after the other, in the loop over the results."""
-        low = self.low
-        outer = [self._elements(d, o) for d, o in zip(self.outer, result, strict=True)]
-        with low.loop(begin, end) as (o, _):
-            values = starts
-            for places in itertools.product(*outer, self._elements(self.last, o)):
-                found = update(low, values, tuple(i for i, _ in places), (*result, o))
-                there = [condition for _, condition in places if condition is not None]
-                if there:
-                    whole = functools.reduce(lambda p, q: low.builder.compute("and", "pred", p, q), there)
-                    found = [_select(low, whole, x, y) for x, y in zip(found, values, strict=True)]
-                values = list(found)
-            deliver(values, (*result, o))
-
-    def _elements(self, d: _Dimension, o: Index) -> list[tuple[Index, Operand | None]]:
-        """The elements of the o-th window, each with whether it is there; None if it always is."""
-        low, b, w, apart = self.low, self.low.builder, d.window, d.window.base_dilation
-        if w == _STILL:
-            return [(o, None)]
-        first = b.index("subtract", b.index("multiply", o, w.stride), w.padding_low)
-        if d.is_inside:
-            return [(b.index("add", first, k * w.window_dilation), None) for k in range(w.size)]
-        before = -(-max(w.padding_low, 0) // apart)  # elements by which indices are moved, so that none is negative
-        found: list[tuple[Index, Operand | None]] = []
-        moved = b.index("add", first, before * apart)
-        for k in range(d.places if w.window_dilation == 1 else w.size):
-            if w.window_dilation == 1:
-                index = b.index("add", b.index("divide", b.index("add", moved, apart - 1), apart), k)
-                there = _compare(low, b.index("multiply", index, apart), b.index("add", moved, w.size), "LT")
-            else:
-                place = b.index("add", moved, k * w.window_dilation)
-                index, there = (
-                    b.index("divide", place, apart),
-                    _compare(low, b.index("remainder", place, apart), 0, "EQ"),
-                )
-            for limit, direction in ((before, "GE"), (before + d.size, "LT")):
-                there = b.compute("and", "pred", there, _compare(low, index, limit, direction))
-            index = b.index("minimum", b.index("subtract", b.index("maximum", index, before), before), d.size - 1)
-            found.append((index, there))
-        return found
-
-    def _places(self, d: int, source: Coordinates, result: Coordinates, body: Callable[[Coordinates], None]) -> None:
-        """The loops over a window's elements in the outer dimensions."""
-        low, b = self.low, self.low.builder
-        if d == len(self.outer):
-            body(source)
-            return
-        n, _, w = self.outer[d]
-        if w == _STILL:
-            self._places(d + 1, (*source, result[d]), result, body)
-            return
-        first = b.index("subtract", b.index("multiply", result[d], w.stride), w.padding_low)
-        before = b.index("subtract", w.padding_low, b.index("multiply", result[d], w.stride))
-        if w.window_dilation == 1:  # from element to element
-            start = _ceiling(low, first, w.base_dilation)
-            stop = b.index("minimum", _after(low, b.index("add", first, w.size - 1), w.base_dilation), n)
-            if self.outer[d].is_inside:
-                start, stop = first, b.index("add", first, w.size)
-            with low.loop(start, stop, sequential=True) as (i, _):
-                self._places(d + 1, (*source, i), result, body)
-            return
-        start = _ceiling(low, before, w.window_dilation)
-        reach = (n - 1) * w.base_dilation
-        stop = b.index("minimum", _after(low, b.index("add", before, reach), w.window_dilation), w.size)
-        with low.loop(start, stop, sequential=True) as (k, _):
-            place = b.index("add", first, b.index("multiply", k, w.window_dilation))
-            i = b.index("divide", place, w.base_dilation)
-            with self._guarded(place, w.base_dilation):
-                self._places(d + 1, (*source, i), result, body)
-
-    def _guarded(self, place: Index, dilation: int) -> AbstractContextManager[Any]:
-        """A loop of one iteration, or of none if the place is a hole."""
-        low = self.low
-        stop: Index = 1
-        if dilation > 1:
-            hit = _compare(low, low.builder.index("remainder", place, dilation), 0, "EQ")
-            stop = low.builder.compute("select", INDEX, hit, Literal(INDEX, 1), Literal(INDEX, 0))
-        return low.loop(0, stop, sequential=True)
-
-    def _row(self, begin: Index, end: Index, element: Callable[[Index, Index], None]) -> None:
-        """The loops over the innermost dimension: for each place of the window, over all results whose window has an
-        element there."""
-        low, b = self.low, self.low.builder
-        n, _, w = self.last
-        if w == _STILL:
-            with low.loop(begin, end) as (o, _):
-                element(o, o)
-            return
-        with low.loop(0, w.size, sequential=True) as (k, _):
-            before = b.index("subtract", w.padding_low, b.index("multiply", k, w.window_dilation))
-            if w.stride == 1 and w.base_dilation > 1:  # from element to element
-                start = _ceiling(low, b.index("subtract", begin, before), w.base_dilation)
-                stop = _after(low, b.index("subtract", b.index("subtract", end, 1), before), w.base_dilation)
-                with low.loop(start, b.index("minimum", stop, n)) as (i, _):
-                    element(i, b.index("add", b.index("multiply", i, w.base_dilation), before))
-                return
-            start, stop = begin, end
-            if not self.last.is_inside:
-                reach = (n - 1) * w.base_dilation
-                start = b.index("maximum", _ceiling(low, before, w.stride), begin)
-                stop = b.index("minimum", _after(low, b.index("add", before, reach), w.stride), end)
+        def results(start: Index, stop: Index, is_inside: bool) -> None:
             with low.loop(start, stop) as (o, _):
-                place = b.index("subtract", b.index("multiply", o, w.stride), before)
-                if w.base_dilation == 1:
-                    element(place, o)
+                values = initial
+                for places in itertools.product(*around, _elements(low, last, o, is_inside, again)):
+                    elements = [_load(low, a, sizes, [i for i, _ in places]) for a in sources]
+                    found, there = fold.apply(low, values, elements), _together(low, places)
+                    if there is not None:
+                        found = [_select(low, there, x, y) for x, y in zip(found, values, strict=True)]
+                    values = found
+                if after is not None:
+                    place = dict(zip(_looped(fold.x), (*result, o), strict=True))
+                    whole = tuple(place.get(d, 0) for d in range(fold.x.array_shape.rank))
+                    low.know(fold.x, whole, values[0])
+                    for root in after.roots:
+                        low.define(root, whole)
                     return
-                with self._guarded(place, w.base_dilation):
-                    element(b.index("divide", place, w.base_dilation), o)
+                for target, value in zip(targets, values, strict=True):
+                    _store(low, target, counts, (*result, o), value)
+
+        if low_edge < high_edge:
+            results(b.index("maximum", begin, low_edge), b.index("minimum", end, high_edge), True)
+        if low_edge > 0 or high_edge < last.positions:
+            with low.loop(0, 2, sequential=True) as (side, _):
+                first, second = b.index("minimum", end, low_edge), b.index("maximum", begin, high_edge)
+                start = b.index("add", begin, b.index("multiply", side, b.index("subtract", second, begin)))
+                stop = b.index("add", first, b.index("multiply", side, b.index("subtract", end, first)))
+                results(start, stop, False)
+    work = width * math.prod(d.places for d in dimensions)
+    return finished(low, math.prod(_counts(outer)) * blocks, work, roots)
 
 
 # --- large windows, one dimension after the other ---------------------------------------------------------------------
@@ -326,191 +256,65 @@ class _Line(NamedTuple):
         return self.outer, self.along.positions, self.inner
 
 
-class _Fold(NamedTuple):
-    """What all kernels of one instruction need."""
-
-    x: Instruction
-    plan: Plan
-    users: Users
-
-    @property
-    def computation(self) -> Computation:
-        return self.x.attributes.to_apply
-
-    @property
-    def arrays(self) -> list[Storage]:
-        return [buffer_of(o) for o in self.x.operands[: len(self.x.operands) // 2]]
-
-    def lowering(self, name: str) -> Lowering:
-        return Lowering(name, self.plan, results_of(self.x, self.users))
-
-    def partials(self, sizes: Sequence[int]) -> list[Storage]:
-        types = [o.array_shape.element_type for o in self.x.operands[: len(self.x.operands) // 2]]
-        return [Partial(Shape(t, tuple(sizes))) for t in types]
-
-    def results(self, sizes: Sequence[int]) -> list[Storage]:
-        """Where the results go; one that nobody takes needs memory all the same."""
-        taken = {r.attributes.index if r is not self.x else 0: r for r in results_of(self.x, self.users)}
-        return [taken.get(k, partial) for k, partial in enumerate(self.partials(sizes))]
-
-    def apply(self, low: Lowering, left: Sequence[Operand], right: Sequence[Operand]) -> list[Operand]:
-        return low.apply(self.computation, [*left, *right])
+def _large(fold: _Fold, dimensions: list[_Dimension]) -> list[LoweredKernel]:
+    """Windows that move along one dimension only."""
+    (d,) = (d for d, found in enumerate(dimensions) if found.window != _STILL)
+    line = _Line(math.prod(_sizes(dimensions[:d])), dimensions[d], math.prod(_sizes(dimensions[d + 1 :])))
+    targets, n = fold.results(line.counts), line.along.size
+    direction = cumulative_direction(line.along.window, n)
+    if not direction:
+        return [_blocked(fold, line, targets)]
+    if direction == "backward" and reduction.monoid(fold.computation) is None:  # the initial value comes first
+        ends, still = fold.partials(line.sizes), [_Dimension(math.prod(line.sizes), math.prod(line.sizes), _STILL)]
+        return [_scan(fold, line, fold.arrays, ends, n, True, False), _direct(fold, still, ends)]
+    lines = line.outer * -(-line.inner // ROW)
+    if n * min(line.inner, ROW) < FEW_LINES * CHUNK or lines >= FEW_LINES:
+        return [_scan(fold, line, fold.arrays, targets, n, direction == "backward", True)]
+    return _cut_scan(fold, line, fold.arrays, targets, direction == "backward")
 
 
-def _separable(fold: _Fold, dimensions: list[_Dimension]) -> list[LoweredKernel]:
-    kernels: list[LoweredKernel] = []
-    sources = fold.arrays
-    moving = [d for d, found in enumerate(dimensions) if found.window != _STILL]
-    lines = {
-        d: _Line(math.prod(_sizes(dimensions[:d])), dimensions[d], math.prod(_counts(dimensions[d + 1 :])))
-        for d in reversed(moving)
-    }
-    is_easy = reduction.monoid(fold.computation) is not None and all(
-        not cumulative_direction(line.along.window, line.along.size) and (_is_short(line) or _fits(line))
-        for line in lines.values()
-    )
-    for d, line in lines.items():
-        whole = dimensions if d == moving[0] else None
-        targets = fold.results(_counts(dimensions)) if whole else fold.partials(line.counts)
-        if is_easy:
-            lower = _gone_through if _is_short(line) else _doubled
-            kernels.append(lower(fold, line, sources, targets, whole is not None))
-        else:
-            kernels += _along_line(fold, line, sources, targets, whole)
-        sources = targets
-    return kernels
-
-
-def _is_short(line: _Line) -> bool:
-    return line.along.places <= MOST_PLACES * line.along.window.stride
-
-
-def _fits(line: _Line) -> bool:
-    w = line.along.window
-    return w.base_dilation == 1 and 2 * w.size * min(line.inner, COLUMNS) <= LARGEST_AREA
-
-
-def _along_line(
-    fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], whole: list[_Dimension] | None
-) -> list[LoweredKernel]:
-    """Fold windows along one dimension; the last time, where `whole` has all of them, with the initial values."""
-    n, m, w = line.along
-    block = line.along.places
-    direction = None if whole and _some_are_empty(whole) else cumulative_direction(w, n)
-    commutative = reduction.monoid(fold.computation) is not None
-    if direction and (direction == "forward" or commutative or whole is None):
-        backward = direction == "backward"
-        lines = line.outer * -(-line.inner // ROW)
-        if n * min(line.inner, ROW) < FEW_LINES * CHUNK or lines >= FEW_LINES or whole is None:
-            return [_scan(fold, line, sources, targets, n, backward, whole is not None)]
-        return _cut_scan(fold, line, sources, targets, backward)
-    kernels: list[LoweredKernel] = []
-    beginnings: list[Storage] = []
-    ends: list[Storage] = []
-    if not direction and (n > block or w.padding_low >= 0):
-        beginnings = fold.partials(line.sizes)
-        kernels.append(_scan(fold, line, sources, beginnings, block, False, False))
-    if n > block or (m - 1) * w.stride > w.padding_low or not beginnings:
-        ends = fold.partials(line.sizes)
-        kernels.append(_scan(fold, line, sources, ends, block, True, False))
-    return [*kernels, _join(fold, line, beginnings, ends, targets, whole)]
-
-
-def _gone_through(
-    fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], is_last: bool
-) -> LoweredKernel:
-    """Windows along one dimension, element by element."""
+def _blocked(fold: _Fold, line: _Line, targets: list[Storage]) -> LoweredKernel:
+    """Windows of many columns, each from the end of the block in which it starts and the beginning of the next one."""
     low = fold.lowering("windows")
-
-    outer, inner = (_Dimension(n, n, _STILL) for n in (line.outer, line.inner))
-    dimensions = [outer, line.along, inner] if line.inner > 1 else [outer, line.along]
-    sizes, counts = _sizes(dimensions), _counts(dimensions)
-
-    def update(low: Lowering, values: list[Operand], source: Coordinates, result: Coordinates) -> list[Operand]:
-        return fold.apply(low, values, [_load(low, a, sizes, source) for a in sources])
-
-    def deliver(values: list[Operand], result: Coordinates) -> None:
-        for target, value in zip(targets, values, strict=True):
-            _store(low, target, counts, result, value)
-
-    start = low.initial if is_last else low.neutral
-    return _Direct(low, dimensions).kernel(lambda: start(fold.x), update, deliver, [fold.x])
-
-
-def _doubled(fold: _Fold, line: _Line, sources: list[Storage], targets: list[Storage], is_last: bool) -> LoweredKernel:
-    """Windows along one dimension from windows whose sizes are powers of two."""
-    low = fold.lowering("windows")
-    b = low.builder
-    n, count, w = line.along
-    width = min(line.inner, COLUMNS)
-    most = min(max(AREA, 4 * w.size * width), LARGEST_AREA) // width
-    most = min(count, (most - w.size) // w.stride + 1)  # windows at once
-    parts, columns = -(-count // most), -(-line.inner // width)
-    area = ((most - 1) * w.stride + w.size) * width
-    kind = fold.x.array_shape.element_type.name
-    elements, doubles, results = (b.scratch(kind, size) for size in (area, area, most * width))
+    b, (n, count, w) = low.builder, line.along
+    width = min(line.inner, max(1, AREA // w.size // LANES) * LANES)
+    blocks, columns = (count - 1) * w.stride // w.size + 1, -(-line.inner // width)
+    ends, beginnings = (b.scratch(fold.x.array_shape.element_type.name, (w.size + 1) * width) for _ in range(2))
     (neutral,) = low.neutral(fold.x)
 
-    def both(x: Operand, y: Operand) -> Operand:
-        return fold.apply(low, [x], [y])[0]
-
-    @contextmanager
-    def elements_of(start: Index, stop: Index) -> Generator[tuple[Index, Index, Index]]:
-        """The row, the column, and the place in scratch."""
-        with low.loop(start, stop) as (i, _):
-            if width == 1:
-                yield i, 0, i
-                return
-            with low.loop(0, wide) as (j, _):
-                yield i, j, b.index("add", b.index("multiply", i, width), j)
+    def scratch_at(row: Index, j: Index) -> Index:
+        return b.index("add", b.index("multiply", row, width), j)
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        rest, column = b.index("divide", index, columns), b.index("remainder", index, columns)
-        outer, part = b.index("divide", rest, parts), b.index("remainder", rest, parts)
-        left, first = b.index("multiply", column, width), b.index("multiply", part, most)
+        outer, block, column = low.split_index(index, (line.outer, blocks, columns))
+        left, first = b.index("multiply", column, width), b.index("multiply", block, w.size)
         wide = b.index("minimum", b.index("subtract", line.inner, left), width)
-        high = b.index("minimum", b.index("subtract", count, first), most)
-        before = b.index("subtract", b.index("multiply", first, w.stride), w.padding_low)
-        span = b.index("add", b.index("multiply", b.index("subtract", high, 1), w.stride), w.size)
-        begin = b.index("minimum", b.index("maximum", b.index("subtract", 0, before), 0), span)
-        end = b.index("maximum", b.index("minimum", b.index("subtract", n, before), span), begin)
-        for start, stop, is_inside in ((0, begin, False), (begin, end, True), (end, span, False)):
-            with elements_of(start, stop) as (i, j, at):
-                value: Operand = neutral
-                if is_inside:
-                    place = (outer, b.index("add", before, i), b.index("add", left, j))
-                    value = _load(low, sources[0], line.sizes, place)
-                b.store(elements, at, value)
-        size, done = 1, 0
-        while True:
-            if w.size & size:
-                is_first, is_end = done == 0, done + size == w.size
-                with elements_of(0, high) as (i, j, at):
-                    row = b.index("add", b.index("multiply", i, w.stride), done)
-                    value = b.load(elements, b.index("add", b.index("multiply", row, width), j))
-                    if not is_first:
-                        value = both(b.load(results, at), value)
-                    if not is_end:
-                        b.store(results, at, value)
-                    else:
-                        value = both(low.initial(fold.x)[0], value) if is_last else value
-                        place = (outer, b.index("add", first, i), b.index("add", left, j))
-                        _store(low, targets[0], line.counts, place, value)
-                done += size
-            if done == w.size:
-                break
-            with low.loop(0, area - (size << 1) * width + width) as (k, _):
-                b.store(doubles, k, both(b.load(elements, k), b.load(elements, b.index("add", k, size * width))))
-            elements, doubles, size = doubles, elements, size << 1
-    work = most * width * (w.size.bit_length() + w.size.bit_count())
-    return finished(low, line.outer * parts * columns, work, [fold.x])
 
+        def element(row: Index, j: Index) -> Operand:
+            """Of the elements from the block's first on."""
+            place = b.index("subtract", b.index("add", first, row), w.padding_low)
+            inside = b.compute("and", "pred", _compare(low, place, 0, "GE"), _compare(low, place, n, "LT"))
+            place = b.index("minimum", b.index("maximum", place, 0), n - 1)
+            value = _load(low, fold.arrays[0], line.sizes, (outer, place, b.index("add", left, j)))
+            return _select(low, inside, value, neutral)
 
-def _some_are_empty(dimensions: Sequence[_Dimension]) -> bool:
-    """Whether windows may have no element in the array: those that move only as in a cumulative sum have one."""
-    return any(
-        d.window != _STILL and not d.is_inside and not cumulative_direction(d.window, d.size) for d in dimensions
-    )
+        with low.loop(0, wide) as (j, _):
+            b.store(ends, scratch_at(w.size, j), neutral)
+            b.store(beginnings, j, neutral)
+        with low.loop(0, w.size, sequential=True) as (k, _), low.loop(0, wide) as (j, _):
+            row = b.index("subtract", w.size - 1, k)
+            before = b.load(ends, scratch_at(b.index("add", row, 1), j))
+            b.store(ends, scratch_at(row, j), *fold.apply(low, [element(row, j)], [before]))
+            before, value = b.load(beginnings, scratch_at(k, j)), element(b.index("add", k, w.size), j)
+            b.store(beginnings, scratch_at(b.index("add", k, 1), j), *fold.apply(low, [before], [value]))
+        start = _ceiling(low, first, w.stride)
+        stop = b.index("minimum", _ceiling(low, b.index("add", first, w.size), w.stride), count)
+        with low.loop(start, stop, sequential=True) as (o, _), low.loop(0, wide) as (j, _):
+            at = scratch_at(b.index("subtract", b.index("multiply", o, w.stride), first), j)
+            found = fold.apply(low, [b.load(ends, at)], [b.load(beginnings, at)])
+            found = fold.apply(low, low.initial(fold.x), found)
+            _store(low, targets[0], line.counts, (outer, o, b.index("add", left, j)), found[0])
+    return finished(low, line.outer * blocks * columns, 3 * w.size * width, [fold.x])
 
 
 def _scan(
@@ -650,66 +454,6 @@ def _cut_scan(
     return [_scan(fold, line, sources, local, piece, backward, False), collected, joined]
 
 
-def _join(
-    fold: _Fold,
-    line: _Line,
-    beginnings: list[Storage],
-    ends: list[Storage],
-    targets: list[Storage],
-    whole: list[_Dimension] | None,
-) -> LoweredKernel:
-    """Each window from the end of the block in which it starts and the beginning of that in which it ends: it is as
-    long as a block, unless the array ends before."""
-    low = fold.lowering("windows")
-    b = low.builder
-    n, block = line.along.size, line.along.places
-    counts = list(_counts(whole)) if whole else list(line.counts)
-    d = next(k for k, found in enumerate(whole) if found is line.along) if whole else 1
-    blocks = -(-counts[-1] // ROW)
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
-        outer = low.split_index(b.index("divide", index, blocks), counts[:-1])
-        end = b.index("minimum", b.index("add", begin, ROW), counts[-1]) if blocks > 1 else counts[-1]
-        with low.loop(begin, end) as (j, _):
-            result = (*outer, j)
-            before, after = low.linear(counts[:d], result[:d]), low.linear(counts[d + 1 :], result[d + 1 :])
-            start, stop = _reach(low, line.along, result[d])
-            first = b.index("minimum", start, n - 1)
-            last = b.index("maximum", b.index("subtract", stop, 1), 0)
-
-            def load(storages: Sequence[Storage], i: Index) -> list[Operand]:
-                return [_load(low, s, line.sizes, (before, i, after)) for s in storages]
-
-            values = load(beginnings, last) if beginnings else load(ends, first)
-            if beginnings and ends:
-                at_start = _compare(low, b.index("remainder", first, block), 0, "EQ")
-                ending = load(ends, first)
-                alone = [_select(low, at_start, p, s) for p, s in zip(values, ending, strict=True)]
-                if n > block:
-                    near = _compare(low, b.index("divide", first, block), b.index("divide", last, block), "EQ")
-                    both = fold.apply(low, ending, values)
-                    alone = [_select(low, near, one, two) for one, two in zip(alone, both, strict=True)]
-                values = alone
-            if whole:
-                initial = [low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]]
-                values = fold.apply(low, initial, values)
-                for k, other in enumerate(whole):
-                    if other.window != _STILL and not other.is_inside:
-                        some = _compare(low, *_reach(low, other, result[k]), "LT")
-                        values = [_select(low, some, v, i) for v, i in zip(values, initial, strict=True)]
-            for target, value in zip(targets, values, strict=True):
-                _store(low, target, counts, result, value)
-    return finished(low, math.prod(counts[:-1]) * blocks, 4 * min(counts[-1], ROW), [fold.x])
-
-
-def _reach(low: Lowering, d: _Dimension, o: Index) -> tuple[Index, Index]:
-    """The elements of a window that is not dilated: from the first, at least 0, to before the second, at most all."""
-    b, w = low.builder, d.window
-    first = b.index("subtract", b.index("multiply", o, w.stride), w.padding_low)
-    stop = _after(low, b.index("add", first, w.size - 1), w.base_dilation)
-    return _ceiling(low, first, w.base_dilation), b.index("minimum", stop, d.size)
-
-
 # --- reduce-window ----------------------------------------------------------------------------------------------------
 
 
@@ -718,32 +462,15 @@ def supports_reduce(x: Instruction) -> bool:
 
 
 def lower_reduce(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    fold = _Fold(x, plan, users)
-    first = x.operands[0].array_shape
-    dimensions = _dimensions(first.dimensions, x.attributes.window)
-    moving = [d for d in dimensions if d.window != _STILL]
+    fold, sizes, window = _Fold(x, plan, users), x.operands[0].array_shape.dimensions, x.attributes.window
+    dimensions = _dimensions(sizes, window)
     if 0 in _counts(dimensions):
         return []
-    large = math.prod(d.places for d in moving) > MOST_PLACES * math.prod(d.window.stride for d in moving)
-    large = large or any(cumulative_direction(d.window, d.size) for d in moving)
-    rows = _in_rows(first.dimensions, x.attributes.window)
-    if large and first.size and all(d.window.window_dilation == 1 for d in rows):
-        return _separable(fold, rows)
-    sizes, counts = _sizes(dimensions), _counts(dimensions)
-    arrays, targets = fold.arrays, fold.results(counts)
-    low = fold.lowering("windows")
-
-    def initial() -> list[Operand]:
-        return [low.value(o, ()) for o in x.operands[len(arrays) :]]
-
-    def update(low: Lowering, values: list[Operand], source: Coordinates, result: Coordinates) -> list[Operand]:
-        return fold.apply(low, values, [_load(low, a, sizes, source) for a in arrays])
-
-    def deliver(values: list[Operand], result: Coordinates) -> None:
-        for target, value in zip(targets, values, strict=True):
-            _store(low, target, counts, result, value)
-
-    return [_Direct(low, dimensions).kernel(initial, update, deliver, [x])]
+    if is_large(window, sizes) and 0 not in sizes:
+        return _large(fold, _dimensions(*in_rows(sizes, window)))
+    if x in plan.after:
+        dimensions = [_Dimension(sizes[d], window[d].positions(sizes[d]), window[d]) for d in _looped(x)]
+    return [_direct(fold, dimensions, fold.arrays)]
 
 
 # --- select-and-scatter -----------------------------------------------------------------------------------------------
@@ -755,50 +482,76 @@ def supports_select(x: Instruction) -> bool:
 
 
 def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """First which element each window selects; then for each element what the windows over it bring, if it is the
-    selected one: so no two pieces of work write the same element."""
-    operand, source = (buffer_of(o) for o in x.operands[:2])
-    shape = x.array_shape
+    """Window by window: which of its elements is selected, and to that one what the window brings. Windows that meet
+    are gone through by one thread, after it has filled what they are in with the initial value."""
+    shape, low = x.array_shape, Lowering("select", plan, [x])
+    if not shape.size:
+        return []
+    b, (operand, source, _) = low.builder, map(buffer_of, x.operands)
     dimensions = _dimensions(shape.dimensions, x.attributes.window)
+    *outer, last = dimensions
     sizes, counts = _sizes(dimensions), _counts(dimensions)
-    back = [_Dimension(d.positions, d.size, transposed(d.window, d.size, d.positions)) for d in dimensions]
-    index = element_type("s32" if shape.size < 1 << 31 else "s64")
-    chosen = Partial(Shape(index, tuple(counts)))
-    none = Literal(index.name, -1)
-    kernels: list[LoweredKernel] = []
+    is_tiled = all(d.is_inside and d.window.size == d.window.stride for d in dimensions)
+    is_tiled = is_tiled and all(d.positions * d.window.stride == d.size for d in dimensions)
+    apart = len(outer) if is_tiled else int(dimensions[0].window == _STILL and len(dimensions) > 1 and 0 not in counts)
+    none = Literal("s32", -1)
+    in_passes = last.window != _STILL and not (last.is_inside and last.window.size <= last.window.stride)
+    width = max(1, min(last.positions, ROW))
+    row = b.scratch("s32", width if in_passes else 1)
+    low.buffer(x, True)
 
-    def number(low: Lowering, place: Coordinates) -> Operand:
-        found = low.linear(sizes, place)
-        wide = Literal(INDEX, found) if isinstance(found, int) else found
-        return low.builder.compute("convert", index.name, wide)
+    def chosen_at(elements: Sequence[_Elements]) -> Operand:
+        """The number of the element that is selected."""
+        best: Operand = zero(shape.with_dimensions(()))
+        found: Operand = none
+        for k, places in enumerate(itertools.product(*elements)):
+            element = _load(low, operand, sizes, [i for i, _ in places])
+            better = b.compute("not", "pred", low.apply(x.attributes.select, [best, element])[0])
+            is_first = b.compute("compare", "pred", found, none, direction="EQ", compare_type="SIGNED")
+            take = _together(low, places, *([b.compute("or", "pred", is_first, better)] if k else []))
+            best = element if take is None else _select(low, take, element, best)
+            found = Literal("s32", k) if take is None else _select(low, take, Literal("s32", k), found)
+        return found
 
-    if shape.size and math.prod(counts):
-        choosing = Lowering("select", plan)
+    def put(k: int, chosen: Operand, place: Coordinates, result: Coordinates) -> None:
+        """What comes to the k-th element of a window."""
+        old = initial if is_tiled else _load(low, x, sizes, place)
+        (new,) = low.apply(x.attributes.scatter, [old, _load(low, source, counts, result)])
+        hit = b.compute("compare", "pred", chosen, Literal("s32", k), direction="EQ", compare_type="SIGNED")
+        _store(low, x, sizes, place, _select(low, hit, new, old))
 
-        def choose(low: Lowering, values: list[Operand], place: Coordinates, result: Coordinates) -> list[Operand]:
-            best, at = values
-            element = _load(low, operand, sizes, place)
-            (better,) = low.apply(x.attributes.select, [best, element])
-            some = low.builder.compute("compare", "pred", at, none, direction="NE", compare_type="SIGNED")
-            keep = low.builder.compute("and", "pred", some, better)
-            return [_select(low, keep, best, element), _select(low, keep, at, number(low, place))]
+    def line(result: Coordinates) -> None:
+        """A line of windows, at once or for each of their elements."""
+        around = [_elements(low, d, o) for d, o in zip(outer, result, strict=True)]
+        if not in_passes:
+            with low.loop(0, last.positions) as (o, _):
+                elements = [*around, _elements(low, last, o)]
+                chosen = chosen_at(elements)
+                for k, places in enumerate(itertools.product(*elements)):
+                    put(k, chosen, tuple(i for i, _ in places), (*result, o))
+            return
+        with low.loop(0, -(-last.positions // width), sequential=True) as (block, _):
+            begin = b.index("multiply", block, width)
+            end = b.index("minimum", b.index("add", begin, width), last.positions)
+            with low.loop(begin, end) as (o, _):
+                b.store(row, b.index("subtract", o, begin), chosen_at([*around, _elements(low, last, o)]))
+            w = last.window
+            for k, (places, inner) in enumerate(itertools.product(itertools.product(*around), range(w.size))):
+                before = w.padding_low - inner
+                start, stop = max(0, -(-before // w.stride)), max(0, (last.size - 1 + before) // w.stride + 1)
+                with low.loop(b.index("maximum", begin, start), b.index("minimum", end, stop)) as (o, _):
+                    at = b.index("subtract", b.index("multiply", o, w.stride), before)
+                    chosen = b.load(row, b.index("subtract", o, begin))
+                    put(k, chosen, (*(i for i, _ in places), at), (*result, o))
 
-        def note(values: list[Operand], result: Coordinates) -> None:
-            _store(choosing, chosen, counts, result, values[1])
-
-        start = [zero(shape.with_dimensions(())), none]
-        kernels.append(_Direct(choosing, dimensions).kernel(lambda: list(start), choose, note, [x]))
-    low = Lowering("scatter", plan, [x])
-
-    def add(low: Lowering, values: list[Operand], place: Coordinates, result: Coordinates) -> list[Operand]:
-        at = _load(low, chosen, counts, place)
-        hit = low.builder.compute("compare", "pred", at, number(low, result), direction="EQ", compare_type="SIGNED")
-        (new,) = low.apply(x.attributes.scatter, [*values, _load(low, source, counts, place)])
-        return [_select(low, hit, new, values[0])]
-
-    def deliver(values: list[Operand], result: Coordinates) -> None:
-        _store(low, x, sizes, result, values[0])
-
-    if shape.size:
-        kernels.append(_Direct(low, back).kernel(lambda: [low.value(x.operands[2], ())], add, deliver, [x]))
-    return kernels
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        initial = low.value(x.operands[2], ())
+        head, inside = low.split_index(index, counts[:apart]), math.prod(sizes[apart:])
+        if not is_tiled:
+            first = b.index("multiply", low.linear(counts[:apart], head), inside)
+            with low.loop(0, inside) as (i, _):
+                _store(low, x, [shape.size], [b.index("add", first, i)], initial)
+        bounds: list[tuple[Index, Index]] = [(0, n) for n in counts[apart:-1]]
+        low.nest(bounds, (), lambda more, _: line((*head, *more)) or (), sequential=True)
+    work = math.prod(counts[apart:]) * math.prod(d.places for d in dimensions) * 4
+    return [finished(low, math.prod(counts[:apart]), work, [x])]

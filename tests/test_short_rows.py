@@ -1,0 +1,68 @@
+"""Rows of few elements that move together: the values, and that they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla.compiler.passes import optimize
+from tinyxla.hlo import Computation
+
+Function = Callable[[Any], Callable[..., Any]]
+
+
+def _crops(tx: Any) -> Callable[..., Any]:
+    def crop(x: Any, start: Any) -> Any:
+        return tx.lax.dynamic_slice(tx.numpy.pad(x, ((2, 2), (1, 3), (0, 0))), (start[0], start[1], 0), (6, 6, 3))
+
+    return tx.vmap(crop)
+
+
+CASES: dict[str, Function] = {
+    "pad": lambda tx: lambda x, i: 2 * tx.numpy.pad(x, ((0, 0), (1, 2), (3, 0), (0, 0)), constant_values=7),
+    "negative pad": lambda tx: lambda x, i: tx.lax.pad(x, 0.0, ((0, 0, 0), (1, 0, 1), (-2, 1, 0), (0, 0, 0))),
+    "slice": lambda tx: lambda x, i: tx.lax.dynamic_slice(x, (0, i[0, 0], i[1, 1], 0), (4, 5, 6, 3)) + 1,
+    "slice from far": lambda tx: lambda x, i: tx.lax.dynamic_slice(x, (0, 0, i[0, 0] + 2**30, 0), (4, 5, 6, 3)),
+    "crops": _crops,
+    "rows": lambda tx: lambda x, i: x[0, i[:, 0]],
+    "patches": lambda tx: lambda x, i: tx.vmap(lambda s: tx.lax.dynamic_slice(x[0], (s[0], s[1], 0), (2, 6, 3)))(i),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str, generator: np.random.Generator) -> None:
+    x = generator.standard_normal((4, 7, 8, 3), dtype=np.float32)
+    i = generator.integers(-9, 9, (4, 2), dtype=np.int32)
+    found, wanted = (np.asarray(m.jit(CASES[name](m))(m.numpy.asarray(x), i)) for m in (tx, jax))
+    np.testing.assert_array_equal(found, wanted, strict=True)
+
+
+@pytest.mark.parametrize("name", ["pad", "slice", "crops", "patches"])
+def test_no_row_is_short(name: str) -> None:
+    seen: dict[str, Computation] = {}
+    shapes = np.zeros((4, 7, 8, 3), np.float32), np.zeros((4, 2), np.int32)
+    entry = tx.jit(CASES[name](tx)).lower(*shapes).module.entry
+    optimize(entry, lambda pass_, computation: seen.__setitem__(pass_, computation))
+    moved = [x for x in seen["join-short-rows"].instructions if x.op.name in ("pad", "dynamic-slice", "gather")]
+    assert moved
+    assert all(x.operands[0].array_shape.dimensions[-1] != 3 for x in moved)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 8])
+def test_long_chains_run_over_all_elements(size: int, generator: np.random.Generator) -> None:
+    """One loop, whose vectors hold several short rows; what has other dimensions is read where it belongs."""
+
+    def moved(m: Any) -> Callable[..., Any]:
+        return lambda key, x, w, s: x + m.random.normal(key, x.shape) * w + s[:, None]
+
+    sizes = ((701, size), (size,), (701,))
+    operands = (np.array([1, 2], np.uint32), *(generator.standard_normal(n, dtype=np.float32) for n in sizes))
+    compiled = tx.jit(moved(tx)).lower(*operands).compile()
+    assert f"loop over {701 * size} " in compiled.as_text()
+    found, wanted = np.asarray(compiled(*operands)), np.asarray(jax.jit(moved(jax))(*operands))
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)

@@ -1,0 +1,73 @@
+"""Results that go past the caches: the same bits as with usual stores, wherever rows, blocks and arrays begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla.backends.numba import streams
+
+jnp = tx.numpy
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "one loop": (lambda x, y: 2 * x + y, ((5003,), (5003,))),
+    "several results": (lambda x, y: (x + y, x > y, jnp.maximum(x, y)), ((3000,), (3000,))),
+    "rows": (lambda x, row: (x - row) * jnp.abs(x), ((7, 999), (999,))),
+    "many rows": (lambda x, column: x * column[:, None], ((300, 257), (300,))),
+    "a softmax": (lambda x: tx.nn.softmax(x, 1), ((70, 1300),)),
+    "turned and more": (lambda x: jnp.where(x.T > 3, x.T, x.T + 1), ((301, 513),)),
+    "joined": (lambda x, y: jnp.concatenate([x, 2 * y, x[:5]]), ((2001,), (1030,))),
+    "padded": (lambda x: jnp.pad(x * 2, ((1, 3), (2, 5))), ((5, 700),)),
+    "turned": (lambda x: x.T, ((301, 513),)),
+    "reversed": (lambda x: x[::-1] * 2, ((3001,),)),
+    "every second one": (lambda x: x[::2] + 1, ((4002,),)),
+    "short rows": (lambda x, y: x + y[:, None, :], ((50, 60, 3), (50, 3))),
+}
+DTYPES = ["float32", "float64", "bfloat16", "int8", "uint16", "complex64"]
+
+
+def _types(name: str) -> list[str]:
+    """Those that a program is defined for."""
+    if name == "a softmax":
+        return DTYPES[:3]
+    return DTYPES[:5] if name in ("several results", "rows", "turned and more") else DTYPES
+
+
+def compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[list[Any], bool]:
+    """The results, and whether a kernel streams them."""
+    program = tx.jit(function).lower(*arguments).compile()
+    results = tx.tree_util.tree_leaves(program(*arguments))
+    return [np.asarray(x) for x in results], any("'stream'" in kernel.source for kernel in program.kernels)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in PROGRAMS for dtype in _types(name)])
+def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, shapes = PROGRAMS[name]
+    random = np.random.default_rng(0)
+    with tx.enable_x64(True):
+        arguments = [jnp.asarray(random.integers(0, 99, shape)).astype(dtype) for shape in shapes]
+        usual, is_streamed = compiled(function, arguments)
+        assert not is_streamed
+        tx.clear_caches()
+        monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+        found, is_streamed = compiled(function, arguments)
+        tx.clear_caches()
+    assert is_streamed == (name not in ("a softmax", "turned and more", "short rows"))
+    for x, y in zip(found, usual, strict=True):
+        assert x.tobytes() == y.tobytes()
+
+
+def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small results; those of kernels that only write; and those that are read again by the kernel itself."""
+    x = jnp.ones(5000, np.float32)
+    assert not compiled(lambda x: 2 * x, [x])[1]
+    tx.clear_caches()
+    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    assert compiled(lambda x: 2 * x, [x])[1]
+    assert not compiled(lambda a: a + jnp.arange(5000, dtype=np.float32), [jnp.float32(2)])[1]
+    assert not compiled(lambda x: jnp.cumsum(x), [x])[1]
+    tx.clear_caches()

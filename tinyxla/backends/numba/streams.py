@@ -1,0 +1,259 @@
+"""Results that no cache can hold go past the caches.
+
+A store to memory first reads the line that it changes, and a line that is written takes the place of another one in
+every cache. Stores with a hint that the line is not needed soon do neither, if they write whole lines ("non-temporal";
+AMD64 Architecture Programmer's Manual, volume 1, section 5.5.5). LLVM makes vectors of loops with such stores only
+where it knows that these are aligned. So a loop that writes such a result is cut into blocks, which go to a buffer in
+the first cache, and from there to the result. What is in such a buffer anyway goes straight to the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tinyxla.backends.numba.llvm_printer import routine_name
+from tinyxla.backends.numba.loops import (
+    INDEX,
+    Buffer,
+    Call,
+    Compute,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Multiply,
+    Operand,
+    Statement,
+    Store,
+    Value,
+)
+from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.native import has_feature, provide_llvm
+
+BLOCK = 1024  # iterations
+SHORTEST = 128  # of a loop whose result is more than the ends of lines
+_WIDE = (("index", "wide"),)
+ROUTINE = "stream"
+_FENCE = "fence"
+_KINDS = ("loop", "part")  # of nests
+_LARGE = 32 << 20  # bytes of the last cache, where the system does not tell
+
+
+@functools.cache
+def last_cache() -> int:
+    """The bytes of the largest cache."""
+    try:
+        size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()
+        return int(size.removesuffix("K")) << 10
+    except (OSError, ValueError):
+        return _LARGE
+
+
+def streamed(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
+    """The kernel, whose arguments have so many bytes, with such stores where they gain something.
+
+    What it writes first must have left the caches anyway before it ends; rows of squares are so far apart that it is
+    enough if the caches are full. It must read, too, and all the time: what only writes, or works on a row for a while
+    before it writes that, is slower with such stores.
+    """
+    kernel = lowered.kernel
+    written = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if x.written)
+    turns = _turns(kernel.body)
+    least = max(last_cache() * (1 if turns else 2), 1.5 * written)
+    if kernel.name not in _KINDS or sum(sizes) < least or not has_feature("sse2"):
+        return lowered
+    streaming = _Streaming(kernel, turns)
+    body = [*streaming.block(kernel.body), Call(_FENCE, ())]
+    if not streaming.found:
+        return lowered
+    _provide()
+    return replace(lowered, kernel=replace(kernel, body=body, scratch=[*kernel.scratch, *streaming.scratch]))
+
+
+_TEXT = """
+define void @stream(ptr %from, ptr %to, ptr %end) {
+entry:
+  %start = ptrtoint ptr %to to i64
+  %stop = ptrtoint ptr %end to i64
+  %bytes = sub i64 %stop, %start
+  %odd = sub i64 0, %start
+  %before = and i64 %odd, 63
+  %head = call i64 @llvm.smin.i64(i64 %before, i64 %bytes)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %head, i1 false)
+  %rest = sub i64 %bytes, %head
+  %whole = and i64 %rest, -64
+  %lines = add i64 %head, %whole
+  %some = icmp ne i64 %whole, 0
+  br i1 %some, label %line, label %tail
+line:
+  %k = phi i64 [ %head, %entry ], [ %next, %line ]
+  %source = getelementptr i8, ptr %from, i64 %k
+  %target = getelementptr i8, ptr %to, i64 %k
+  %values = load <16 x i32>, ptr %source, align 1
+  store <16 x i32> %values, ptr %target, align 64, !nontemporal !0
+  %next = add i64 %k, 64
+  %more = icmp ult i64 %next, %lines
+  br i1 %more, label %line, label %tail
+tail:
+  %last_source = getelementptr i8, ptr %from, i64 %lines
+  %last_target = getelementptr i8, ptr %to, i64 %lines
+  %left = sub i64 %bytes, %lines
+  call void @llvm.memcpy.p0.p0.i64(ptr %last_target, ptr %last_source, i64 %left, i1 false)
+  ret void
+}
+
+define void @fence() {
+  call void @llvm.x86.sse.sfence()
+  ret void
+}
+
+declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.x86.sse.sfence()
+
+!0 = !{i32 1}
+"""
+
+
+def _provide() -> None:
+    """Let kernels call the routine that copies bytes, up to an address, past the caches; and the fence that a kernel
+    needs at its end, since other threads see such stores in any order."""
+    for name in (ROUTINE, _FENCE):
+        provide_llvm(routine_name(name), _TEXT, name, is_final=True)
+
+
+class _Streaming:
+    """Copies statements; cuts loops that store to what the kernel does not read into blocks."""
+
+    def __init__(self, kernel: Kernel, only_copies: bool) -> None:
+        self._only_copies = only_copies
+        self.buffers = {x for x in kernel.arguments if x.written} - set(_read(kernel.body))
+        self.scratch: list[Buffer] = []
+        self.found = False
+        self._number = len(kernel.scratch)
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        found: list[Statement] = []
+        for x in statements:
+            if isinstance(x, Loop) and any(isinstance(inner, Loop | Multiply | Call) for inner in x.body):
+                found.append(replace(x, body=self.block(x.body)))
+            else:
+                found += self._cut(x) if isinstance(x, Loop) else [x]
+        return found
+
+    def _cut(self, loop: Loop) -> list[Statement]:
+        """A loop over blocks of the loop's iterations: each writes to scratch, and that goes to where it belongs."""
+        stores = [x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and _follows(x.index, loop)]
+        short = isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < SHORTEST
+        if not stores or short or loop.sequential or loop.carried:
+            return [loop]
+        name, around, body = loop.index.name, _Indices(), _Indices()
+        loads = {x.result: x for x in loop.body if isinstance(x, Load)}
+        made = [loads.get(x.value) for x in stores if isinstance(x.value, Value)]
+        if (
+            len(stores) == len(made) == 1
+            and made[0] is not None
+            and made[0].buffer.size
+            and _follows(made[0].index, loop)
+        ):
+            source, target = made[0], stores[0]
+            ends = [body.at(target.index, loop, at, f"{name}{k}") for k, at in enumerate((loop.start, loop.stop))]
+            begin = body.at(source.index, loop, loop.start, f"{name}2")
+            places = ((source.buffer, begin), *((target.buffer, end) for end in ends))
+            self.found = True
+            return [*body.statements, Call(ROUTINE, places)]
+        if self._only_copies:
+            return [loop]
+        self.found = True
+        count = around.compute(f"{name}_count", "subtract", loop.stop, loop.start)
+        count = around.compute(f"{name}_more", "add", around.compute(f"{name}_left", "maximum", count, 0), BLOCK - 1)
+        count = around.compute(f"{name}_blocks", "divide", count, BLOCK)
+        number = Value(INDEX, f"{name}_block")
+        offset = body.compute(f"{name}_offset", "multiply", number, BLOCK)
+        first = body.compute(f"{name}_first", "add", loop.start, offset)
+        end = body.compute(f"{name}_end", "add", first, BLOCK)
+        end = body.compute(f"{name}_last", "minimum", end, loop.stop)
+        here = Compute(Value(INDEX, f"{name}_here"), "subtract", (loop.index, first), _WIDE)
+        inner, calls = [here, *loop.body], []
+        for x in stores:
+            row = Buffer(x.buffer.type, f"row{self._number + len(self.scratch)}", BLOCK, True)
+            self.scratch.append(row)
+            inner[inner.index(x)] = Store(row, here.result, x.value)
+            places = [body.at(x.index, loop, at, f"{len(self.scratch)}{k}") for k, at in enumerate((first, end))]
+            calls.append(Call(ROUTINE, ((row, 0), *((x.buffer, place) for place in places))))
+        cut = [*body.statements, replace(loop, start=first, stop=end, body=inner), *calls]
+        return [*around.statements, Loop(number, 0, count, cut, [])]
+
+
+class _Indices:
+    """Arithmetic on indices."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+
+    def compute(self, name: str, op: str, left: Index, right: Index) -> Value:
+        operands = tuple(Literal(INDEX, x) if isinstance(x, int) else x for x in (left, right))
+        result = Value(INDEX, name)
+        self.statements.append(Compute(result, op, operands, _WIDE))
+        return result
+
+    def at(self, index: Index, loop: Loop, here: Index, suffix: str) -> Index:
+        """What an index inside a loop is where the loop's own is `here`."""
+        assert isinstance(index, Value)
+        made = {x.result: x for x in loop.body if isinstance(x, Compute)}
+        known: dict[Operand, Operand] = {loop.index: Literal(INDEX, here) if isinstance(here, int) else here}
+
+        def found(x: Operand) -> Operand:
+            if x not in known and x in made:
+                y = made[x]
+                result = known[x] = Value(INDEX, f"{x.name}_{suffix}")
+                self.statements.append(replace(y, result=result, operands=tuple(map(found, y.operands))))
+            return known.get(x, x)
+
+        value = found(index)
+        return value if isinstance(value, Value) else value.value
+
+
+def _turns(statements: Sequence[Statement]) -> bool:
+    """Whether squares are transposed."""
+    return any(
+        _turns(x.body) if isinstance(x, Loop) else isinstance(x, Call) and x.routine.startswith("transpose")
+        for x in statements
+    )
+
+
+def _follows(index: Index, loop: Loop) -> bool:
+    """Whether an index grows by one with the loop's own."""
+    made = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
+
+    def step(x: Operand) -> float:
+        if x is loop.index or x not in made:
+            return float(x is loop.index)
+        y = made[x]
+        steps = [step(operand) for operand in y.operands] if isinstance(y, Compute) else [math.nan]
+        if not any(steps):
+            return 0
+        if isinstance(y, Compute) and y.op in ("add", "subtract"):
+            return steps[0] + steps[1] if y.op == "add" else steps[0] - steps[1]
+        factor = y.operands[1] if isinstance(y, Compute) and y.op == "multiply" else None
+        return steps[0] * factor.value if isinstance(factor, Literal) else math.nan
+
+    return isinstance(index, Value) and step(index) == 1
+
+
+def _read(statements: Sequence[Statement]) -> Iterator[Buffer]:
+    """The buffers that are not only stored to."""
+    for x in statements:
+        if isinstance(x, Loop):
+            yield from _read(x.body)
+        elif isinstance(x, Load):
+            yield x.buffer
+        elif isinstance(x, Call):
+            yield from (buffer for buffer, _ in x.places)
+        elif isinstance(x, Multiply):
+            yield from (x.result.buffer, x.left.buffer, x.right.buffer)
