@@ -394,7 +394,7 @@ def lbfgs(jax: Any, start: Any) -> Any:
     start = jnp.tanh(start)
     f, g = jax.value_and_grad(rosenbrock)(start)
     init = State(start, f, g, jnp.zeros((m, n)), jnp.zeros((m, n)), jnp.zeros(m), 0, False)
-    return lax.while_loop(lambda s: (s.k < 6) & (jnp.linalg.norm(s.g) > 0.001) & ~s.failed, body, init)
+    return lax.while_loop(lambda s: (s.k < 4) & (jnp.linalg.norm(s.g) > 0.001) & ~s.failed, body, init)
 
 
 # --- inference --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, Literal
 
 from tinyxla.backends.numba import pads, reductions, transposes
 from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
@@ -58,7 +58,9 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             bounds = (b.index("maximum", start, begin), b.index("minimum", stop, end)) if ends else (start, stop)
             with low.loop(*bounds) as (j, _), ExitStack() as loops:
                 b.bound(j, begin, end - 1)
-                ranges = [[loops.enter_context(low.loop(0, a.size))[0]] if looped else range(a.size) for a in short]
+                ranges: list[Sequence[Index]] = [range(a.size) for a in short]
+                if way == "inside":
+                    ranges = [[loops.enter_context(low.loop(0, a.size))[0]] for a in short]
                 for indices in product(*ranges):
                     coordinates = spread(axes, [*outer, j, *indices], len(sizes))
                     for root in roots:
@@ -70,11 +72,8 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
                 low.define(root, (0,) * len(sizes))
         return [finished(low, 1, work, roots)]
     crossing = _crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
-    flat = axes[-1].size < _flat_below(roots, plan.stored, work) and math.prod(sizes) >= SHORT_ROWS * axes[-1].size
-    short, looped = _short(axes, crossing, work, bool(cuts(roots, plan.stored, axes[-1])))
-    if flat and (looped or work >= LONG_CHAIN):
-        short, looped = (), False
-    flat = flat and not short
+    way = _last_loop(axes, crossing, work, roots, plan.stored)
+    short = axes[-1:] if way in ("written", "inside") else ()
     if crossing is not None and crossing is not axes[-1 - len(short)]:
         return [_tiled(low, axes, crossing, work, roots)]
     *outer, inner = axes[: len(axes) - len(short)]
@@ -83,8 +82,8 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         along(inner, first, last, ())
         return [finished(low, inner.size, work * inside, roots)]
     rows = math.prod(a.size for a in outer)
-    if flat:
-        with low.loop(first, last) as (j, _):  # one loop over all elements
+    if way == "flat":
+        with low.loop(first, last) as (j, _):
             coordinates = spread(axes, low.split_index(j, [a.size for a in axes]), len(sizes))
             for root in roots:
                 low.define(root, coordinates)
@@ -128,23 +127,24 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     return found
 
 
-def _short(axes: Sequence[Axis], crossing: Axis | None, work: int, is_cut: bool) -> tuple[Sequence[Axis], bool]:
-    """The last loop, if it is so short that the one before it had better be around it in the same piece of work, which
-    computes no places of rows then; and whether it remains a loop. It is written out where vectors had better be across
-    it, since memory goes on there, or since what is read changes along it."""
+def _last_loop(
+    axes: Sequence[Axis], crossing: Axis | None, work: int, roots: Sequence[Instruction], stored: set[Instruction]
+) -> Literal["rows", "inside", "written", "flat"]:
+    """How the last loop is run. By rows: the others are one loop, which computes the place of each row. If it is short,
+    that takes longer than the row, so it may be inside of the one before it, within a piece of work; written out, where
+    vectors had better be across it, since memory goes on there, or since what is read changes along it; or flat: one
+    with all others, where LLVM would write it out, and that is too long to become vectors."""
+    size, is_cut = axes[-1].size, bool(cuts(roots, stored, axes[-1]))
     if len(axes) < 2:
-        return (), False
-    size = axes[-1].size
-    if size <= SHORT_ROW and size * work <= SHORT_ROW_WORK and (is_cut or crossing is axes[-2]):
-        return axes[-1:], False
-    looped = len(axes) > 2 and size < SHORT_LOOP and not is_cut and crossing is None
-    return (axes[-1:], True) if looped else ((), False)
-
-
-def _flat_below(roots: Sequence[Instruction], stored: set[Instruction], work: int) -> int:
-    """Rows of fewer elements had better be one loop: of all elements, with the place of each from its index."""
-    inlined = {x.op.name for x, _, from_memory in walk(roots, stored) if not from_memory} | {x.op.name for x in roots}
-    return SHORT_ROW if work >= LONG_CHAIN else 0 if inlined.isdisjoint(LONG_FUNCTIONS) else SHORT_ROW // 2
+        return "rows"
+    is_long = work >= LONG_CHAIN
+    if size <= SHORT_ROW and size * work <= SHORT_ROW_WORK and (is_cut or crossing is axes[-2]) and not is_long:
+        return "written"
+    if math.prod(a.size for a in axes[:-1]) >= SHORT_ROWS and size < (SHORT_ROW if is_long else SHORT_ROW // 2):
+        functions = {x.op.name for x, _, from_memory in walk(roots, stored) if not from_memory}
+        if is_long or not LONG_FUNCTIONS.isdisjoint(functions | {x.op.name for x in roots}):
+            return "flat"
+    return "inside" if len(axes) > 2 and size < SHORT_LOOP and not is_cut and crossing is None else "rows"
 
 
 def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
