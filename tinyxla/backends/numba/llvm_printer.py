@@ -504,7 +504,8 @@ class _Printer:
         if rolled:
             facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x)) if innermost else 0
-        if lines > _LONG_BODY and not loop.sequential and not self.repeats and (count is None or count >= _LONG):
+        is_long = count >= _LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
+        if lines > _LONG_BODY and not loop.sequential and not self.repeats and is_long:
             facts.append(self._describe('!{!"llvm.loop.interleave.count", i32 2}'))
         if innermost and self.masked_tails and count is not None and count % _VECTOR and count < _LONG:
             facts.append(self._describe('!{!"llvm.loop.vectorize.predicate.enable", i1 true}'))

@@ -140,7 +140,8 @@ def _last_loop(
     is_long = work >= LONG_CHAIN
     if size <= SHORT_ROW and size * work <= SHORT_ROW_WORK and (is_cut or crossing is axes[-2]) and not is_long:
         return "written"
-    if math.prod(a.size for a in axes[:-1]) >= SHORT_ROWS and size < (SHORT_ROW if is_long else SHORT_ROW // 2):
+    is_short = size < (SHORT_ROW if is_long else SHORT_ROW // 2)
+    if is_short and not is_cut and math.prod(a.size for a in axes[:-1]) >= SHORT_ROWS:
         functions = {x.op.name for x, _, from_memory in walk(roots, stored) if not from_memory}
         if is_long or not LONG_FUNCTIONS.isdisjoint(functions | {x.op.name for x in roots}):
             return "flat"
