@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tinyxla.api import trace_tree
-from tinyxla.compilation import compiled
+from tinyxla.compilation import jit
 from tinyxla.errors import TinyxlaError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls
@@ -106,6 +106,10 @@ def _recorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     leaves, treedef = pytrees.flatten((args, kwargs))
     places = [k for k, x in enumerate(leaves) if type(x) is ConcreteArray]
 
+    arrays_given = [leaves[k] for k in places]
+    for k in places:
+        leaves[k] = None  # the program shall not keep them alive
+
     def of_arrays(*arrays: Any) -> Any:
         given = list(leaves)
         for k, x in zip(places, arrays, strict=True):
@@ -115,7 +119,7 @@ def _recorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
     _state.recording = True
     try:
-        made, _, weak, tree = trace_tree(of_arrays, tuple(leaves[k] for k in places), {})
+        made, _, weak, tree = trace_tree(of_arrays, tuple(arrays_given), {})
     except TinyxlaError:  # it looks at elements, or the call itself is wrong, and says so
         return _direct
     finally:
@@ -124,21 +128,9 @@ def _recorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     if any(x.has_side_effect for x in made.instructions):
         return _direct
     if max(sizes, default=0) >= LARGE:
-        return _program(made, weak, tree)
+        program = jit(of_arrays)  # which knows when options change, and when caches are cleared
+        return lambda arrays: program(*arrays)
     return _plan(made, weak, tree) if max(sizes, default=0) < limit else _direct
-
-
-def _program(made: Computation, weak: list[bool], tree: pytrees.TreeDef) -> _Plan:
-    """What runs a computation compiled as a whole."""
-    executable = compiled(made)
-    is_single = tree.is_leaf()
-
-    def run(arrays: list[ConcreteArray]) -> Any:
-        outputs = executable([np.ascontiguousarray(x.numpy()) if x.ndim else x.numpy() for x in arrays])
-        found = [ConcreteArray(value, w) for value, w in zip(outputs, weak, strict=True)]
-        return found[0] if is_single else tree.unflatten(found)
-
-    return run
 
 
 def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef) -> _Plan:

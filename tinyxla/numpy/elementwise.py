@@ -2,13 +2,13 @@
 
 What such a function does depends only on the types of its operands. So for each combination of types it is recorded
 once, on scalars, and kept as a `_Plan` of NumPy calls, which do the broadcasting. A call on concrete arrays then costs
-little more than NumPy's own.
+little more than NumPy's own. On large ones it is compiled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -117,7 +117,10 @@ def unary(name: str, function: Function, text: str, *, to_inexact: bool = False,
     Results are weakly typed if the operand is, unless `strong`.
     """
     plans: dict[Any, _Plan] = {}
-    large = jit(lambda x: slow(x, None))
+
+    @cache  # made by its first use: there are many such functions
+    def large() -> Function:
+        return jit(lambda x: slow(x, None))
 
     def slow(x: ArrayLike, key: Any) -> Array:
         x = operand(x, name)
@@ -135,7 +138,7 @@ def unary(name: str, function: Function, text: str, *, to_inexact: bool = False,
         if type(x) is ConcreteArray and state.staging is None and not config.special:
             value = x.numpy()
             if value.size >= LARGE and not config.disable_jit:
-                return large(x)
+                return large()(x)
             key = (value.dtype, x.weak_type, config.enable_x64)
             plan = plans.get(key)
             if plan is not None:
@@ -160,7 +163,10 @@ def binary(
     typed if the common type of the operands is, unless `strong`.
     """
     plans: dict[Any, _Plan] = {}
-    large = {kept: jit(lambda x, y: slow(x, y, None), static_argnums=kept) for kept in ((), (0,), (1,))}
+
+    @cache
+    def large(*kept: int) -> Function:
+        return jit(lambda x, y: slow(x, y, None), static_argnums=kept)
 
     def slow(x: ArrayLike, y: ArrayLike, key: Any) -> Array:
         x, y = operand(x, name), operand(y, name)
@@ -190,7 +196,7 @@ def binary(
                 a, b = x, y.numpy()
                 key = (kind, b.dtype, y.weak_type, config.enable_x64)
             if max(getattr(a, "size", 1), getattr(b, "size", 1)) >= LARGE and not config.disable_jit:
-                return large[(0,) if type(a) is int else (1,) if type(b) is int else ()](x, y)
+                return large(*(k for k, value in enumerate((a, b)) if type(value) is int))(x, y)
             plan = plans.get(key)
             if plan is not None:
                 try:
