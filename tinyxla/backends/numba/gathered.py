@@ -33,24 +33,22 @@ _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 def provide_list() -> str:
     """Let kernels of the loop IR call the routine that lists places; its name."""
     vector, numbers = f"<{LISTED} x i64>", ", ".join(f"i64 {k}" for k in range(LISTED))
-    text = _LIST.substitute(vector=vector, numbers=numbers, count=LISTED, all=f"<{LISTED} x i32> zeroinitializer")
+    text = _LIST.substitute(
+        vector=vector,
+        given=numbers_of(_LIST_NUMBERS),
+        numbers=numbers,
+        count=LISTED,
+        all=f"<{LISTED} x i32> zeroinitializer",
+    )
     return provided("places", text, is_seldom=True)
 
 
+_LIST_NUMBERS = ("start", "first", "count", "rank", "inner_size", "inner_step")  # then the innermost axis' index
 _LIST = Template("""
 define void @routine(ptr %into, ptr %numbers) nounwind {
 entry:
-  %start = load i64, ptr %numbers
-  %first_at = getelementptr i64, ptr %numbers, i64 1
-  %first = load i64, ptr %first_at
-  %count_at = getelementptr i64, ptr %numbers, i64 2
-  %count = load i64, ptr %count_at
-  %rank_at = getelementptr i64, ptr %numbers, i64 3
-  %rank = load i64, ptr %rank_at
+$given
   %axes = getelementptr i64, ptr %numbers, i64 4
-  %inner_size = load i64, ptr %axes
-  %inner_step_at = getelementptr i64, ptr %axes, i64 1
-  %inner_step = load i64, ptr %inner_step_at
   %inner_index_at = getelementptr i64, ptr %axes, i64 2
   %inner_whole = mul i64 %inner_size, %inner_step
   %one_step = insertelement $vector poison, i64 %inner_step, i64 0
