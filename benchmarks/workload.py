@@ -94,6 +94,15 @@ class Once:
         return library.name in self.libraries
 
 
+def everywhere(name: str, function: Function, inputs: Inputs) -> Workload:
+    """A function `function(xp, *arrays)` that reads the same in all libraries."""
+
+    def bound(xp: Any) -> Function:
+        return lambda *arrays: function(xp, *arrays)
+
+    return Workload(name, lambda tx: bound(tx.numpy), inputs, bound(np), bound)
+
+
 def moved_bytes(library: Library, tree: Any) -> float:
     """The memory of all arrays in a container."""
     return float(sum(getattr(leaf, "nbytes", 0) for leaf in library.tx.tree_util.tree_leaves(tree)))

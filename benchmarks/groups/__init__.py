@@ -5,6 +5,7 @@ from benchmarks.groups import (
     control_flow,
     elementwise,
     indexing,
+    large_arrays,
     latency,
     random_numbers,
     reductions,
@@ -16,6 +17,7 @@ from benchmarks.workload import Calls, Once, Workload
 GROUPS: dict[str, tuple[Workload | Calls | Once, ...]] = {
     "Element-wise": elementwise.WORKLOADS,
     "Reductions": reductions.WORKLOADS,
+    "Large arrays": large_arrays.WORKLOADS,
     "Contractions": contractions.WORKLOADS,
     "Windows": windows.WORKLOADS,
     "Indexing and order": indexing.WORKLOADS,

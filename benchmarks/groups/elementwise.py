@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Calls, Function, Inputs, Once, Workload, normal, uniform
+from benchmarks.workload import Calls, Function, Inputs, Once, Workload, everywhere, normal, uniform
 
 Row = Workload | Calls | Once
 
@@ -22,15 +22,6 @@ def ten_operations(xp: Any, x: Any) -> Any:
     y = xp.clip(y, 0.1, None)
     y = xp.sqrt(y)
     return y - x
-
-
-def _everywhere(name: str, function: Any, inputs: Inputs) -> Workload:
-    """A function `function(xp, *arrays)` that reads the same in all libraries."""
-
-    def bound(xp: Any) -> Function:
-        return lambda *arrays: function(xp, *arrays)
-
-    return Workload(name, lambda tx: bound(tx.numpy), inputs, bound(np), bound)
 
 
 def _gelu(tx: Any) -> Function:
@@ -106,18 +97,18 @@ def _positive(generator: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _single(name: str, size: int = 10**6, inputs: Inputs | None = None) -> Workload:
-    return _everywhere(
+    return everywhere(
         f"{name}, 1e{len(str(size)) - 1}", lambda xp, *x: getattr(xp, name)(*x), inputs or normal((size,))
     )
 
 
 WORKLOADS: tuple[Row, ...] = (
-    _everywhere("chain of 10 operations, 1e3", ten_operations, normal((10**3,))),
-    _everywhere("chain of 10 operations, 1e5", ten_operations, normal((10**5,))),
-    _everywhere("chain of 10 operations, 1e6", ten_operations, normal((10**6,))),
-    _everywhere("chain of 10 operations, 1e7", ten_operations, normal((10**7,))),
-    _everywhere("x + y, 1e5", lambda xp, x, y: x + y, normal((10**5,), (10**5,))),
-    _everywhere("a x + y, 1e7", lambda xp, x, y: 2 * x + y, normal((10**7,), (10**7,))),
+    everywhere("chain of 10 operations, 1e3", ten_operations, normal((10**3,))),
+    everywhere("chain of 10 operations, 1e5", ten_operations, normal((10**5,))),
+    everywhere("chain of 10 operations, 1e6", ten_operations, normal((10**6,))),
+    everywhere("chain of 10 operations, 1e7", ten_operations, normal((10**7,))),
+    everywhere("x + y, 1e5", lambda xp, x, y: x + y, normal((10**5,), (10**5,))),
+    everywhere("a x + y, 1e7", lambda xp, x, y: 2 * x + y, normal((10**7,), (10**7,))),
     _single("exp"),
     _single("log", inputs=_positive),
     _single("tanh"),
@@ -125,12 +116,12 @@ WORKLOADS: tuple[Row, ...] = (
     _single("cos"),
     _single("sin", 10**5),
     _single("sqrt", inputs=_positive),
-    _everywhere("power, 1e6", lambda xp, x, y: x**y, uniform((10**6,), (10**6,))),
-    _everywhere("atan2, 1e6", lambda xp, x, y: xp.arctan2(x, y), normal((10**6,), (10**6,))),
+    everywhere("power, 1e6", lambda xp, x, y: x**y, uniform((10**6,), (10**6,))),
+    everywhere("atan2, 1e6", lambda xp, x, y: xp.arctan2(x, y), normal((10**6,), (10**6,))),
     Workload("erf, 1e6", lambda tx: tx.lax.erf, normal((10**6,)), torch=lambda torch: torch.erf),
     Workload("GELU, 1e6", _gelu, normal((10**6,)), torch=lambda torch: torch.nn.functional.gelu),
     Workload("gradient of the GELU, 1e6", lambda tx: tx.grad(lambda x: tx.numpy.sum(_gelu(tx)(x))), normal((10**6,))),
-    _everywhere("sigmoid cross-entropy, 1e6", _cross_entropy, uniform((10**6,), (10**6,))),
+    everywhere("sigmoid cross-entropy, 1e6", _cross_entropy, uniform((10**6,), (10**6,))),
     Workload(
         "f32 to bf16 and back, 4e6",
         lambda tx: lambda x: (x.astype(tx.numpy.bfloat16) * 2).astype(tx.numpy.float32),
@@ -153,11 +144,11 @@ WORKLOADS: tuple[Row, ...] = (
         lambda generator: (generator.integers(0, 2**32, 10**6, dtype=np.uint32),),
         _hash(),
     ),
-    _everywhere("outer product, 1000 x 1000", lambda xp, x, y: x[:, None] * y, normal((1000,), (1000,))),
-    _everywhere("rows and columns, 2000 x 2000", _standardised, normal((2000, 2000), (2000,), (2000,))),
-    _everywhere("where, 1e6", _masked, normal((10**6,))),
-    _everywhere("complex, 1e6", _complex_size, _complex),
-    _everywhere("x + x.T, 2048 x 2048", lambda xp, x: _symmetric(x), normal((2048, 2048))),
+    everywhere("outer product, 1000 x 1000", lambda xp, x, y: x[:, None] * y, normal((1000,), (1000,))),
+    everywhere("rows and columns, 2000 x 2000", _standardised, normal((2000, 2000), (2000,), (2000,))),
+    everywhere("where, 1e6", _masked, normal((10**6,))),
+    everywhere("complex, 1e6", _complex_size, _complex),
+    everywhere("x + x.T, 2048 x 2048", lambda xp, x: _symmetric(x), normal((2048, 2048))),
     Workload(
         "channels to the end, 16 x 64 x 56 x 56",
         lambda tx: lambda x: _channels_last(tx.numpy, x),

@@ -7,33 +7,24 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from benchmarks.workload import Calls, Function, Once, Workload, normal
+from benchmarks.workload import Calls, Function, Once, Workload, everywhere, normal
 
 _TABLE = (4096, 1024)
 
 Row = Workload | Calls | Once
 
 
-def _everywhere(name: str, function: Any, *shapes: tuple[int, ...]) -> Workload:
-    """A function `function(xp, *arrays)` that reads the same in all libraries."""
-
-    def bound(xp: Any) -> Function:
-        return lambda *arrays: function(xp, *arrays)
-
-    return Workload(name, lambda tx: bound(tx.numpy), normal(*shapes), bound(np), bound)
-
-
-def _softmax(xp: Any, x: Any) -> Any:
+def softmax(xp: Any, x: Any) -> Any:
     exponentials = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
     return exponentials / xp.sum(exponentials, axis=-1, keepdims=True)
 
 
-def _log_sum_exp(xp: Any, x: Any) -> Any:
+def log_sum_exp(xp: Any, x: Any) -> Any:
     largest = xp.max(x, axis=-1, keepdims=True)
     return xp.log(xp.sum(xp.exp(x - largest), axis=-1)) + largest[..., 0]
 
 
-def _layer_norm(xp: Any, x: Any) -> Any:
+def layer_norm(xp: Any, x: Any) -> Any:
     """Zero mean and unit variance over the last axis."""
     centred = x - xp.mean(x, axis=-1, keepdims=True)
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
@@ -49,7 +40,7 @@ def _scaled_norm(tx: Any) -> Function:
     """All gradients of a layer norm with scale and shift."""
 
     def loss(x: Any, scale: Any, shift: Any, weights: Any) -> Any:
-        return tx.numpy.sum(weights * (_layer_norm(tx.numpy, x) * scale + shift))
+        return tx.numpy.sum(weights * (layer_norm(tx.numpy, x) * scale + shift))
 
     return tx.grad(loss, (0, 1, 2))
 
@@ -91,11 +82,11 @@ def _cumulative(name: str, axis: int, shape: tuple[int, ...], title: str) -> Wor
 
 
 WORKLOADS: tuple[Row, ...] = (
-    _everywhere("sum, 1e5", lambda xp, x: xp.sum(x), (10**5,)),
-    _everywhere("sum, 4096 x 1024", lambda xp, x: xp.sum(x), _TABLE),
-    _everywhere("L2 norm, 1e7", lambda xp, x: xp.sqrt(xp.sum(x * x)), (10**7,)),
-    _everywhere("mean of rows, 4096 x 1024", lambda xp, x: xp.mean(x, axis=1), _TABLE),
-    _everywhere("mean of columns, 4096 x 1024", lambda xp, x: xp.mean(x, axis=0), _TABLE),
+    everywhere("sum, 1e5", lambda xp, x: xp.sum(x), normal((10**5,))),
+    everywhere("sum, 4096 x 1024", lambda xp, x: xp.sum(x), normal(_TABLE)),
+    everywhere("L2 norm, 1e7", lambda xp, x: xp.sqrt(xp.sum(x * x)), normal((10**7,))),
+    everywhere("mean of rows, 4096 x 1024", lambda xp, x: xp.mean(x, axis=1), normal(_TABLE)),
+    everywhere("mean of columns, 4096 x 1024", lambda xp, x: xp.mean(x, axis=0), normal(_TABLE)),
     Workload(
         "max of columns, 4096 x 1024",
         lambda tx: lambda x: tx.numpy.max(x, axis=0),
@@ -103,8 +94,8 @@ WORKLOADS: tuple[Row, ...] = (
         lambda x: np.max(x, axis=0),
         lambda torch: lambda x: torch.amax(x, 0),
     ),
-    _everywhere("sum over the middle, 64 x 256 x 256", lambda xp, x: xp.sum(x, axis=1), (64, 256, 256)),
-    _everywhere("sum of rows of 4, 1e5 x 4", lambda xp, x: xp.sum(x, axis=1), (10**5, 4)),
+    everywhere("sum over the middle, 64 x 256 x 256", lambda xp, x: xp.sum(x, axis=1), normal((64, 256, 256))),
+    everywhere("sum of rows of 4, 1e5 x 4", lambda xp, x: xp.sum(x, axis=1), normal((10**5, 4))),
     Workload(
         "max of rows of 8, 1e5 x 8",
         lambda tx: lambda x: tx.numpy.max(x, axis=1),
@@ -119,41 +110,41 @@ WORKLOADS: tuple[Row, ...] = (
         lambda x: np.var(x, axis=1),
         lambda torch: lambda x: torch.var(x, 1, unbiased=False),
     ),
-    _everywhere("argmax, 4e6", lambda xp, x: xp.argmax(x), (4 * 10**6,)),
-    _everywhere("argmax of rows, 4096 x 1024", lambda xp, x: xp.argmax(x, axis=1), _TABLE),
-    _everywhere("argmin of columns, 4096 x 1024", lambda xp, x: xp.argmin(x, axis=0), _TABLE),
+    everywhere("argmax, 4e6", lambda xp, x: xp.argmax(x), normal((4 * 10**6,))),
+    everywhere("argmax of rows, 4096 x 1024", lambda xp, x: xp.argmax(x, axis=1), normal(_TABLE)),
+    everywhere("argmin of columns, 4096 x 1024", lambda xp, x: xp.argmin(x, axis=0), normal(_TABLE)),
     Workload(
         "log-sum-exp, 4096 x 1024",
-        lambda tx: lambda x: _log_sum_exp(tx.numpy, x),
+        lambda tx: lambda x: log_sum_exp(tx.numpy, x),
         normal(_TABLE),
-        lambda x: _log_sum_exp(np, x),
+        lambda x: log_sum_exp(np, x),
         lambda torch: lambda x: torch.logsumexp(x, 1),
     ),
     Workload(
         "softmax, 4096 x 1024",
-        lambda tx: lambda x: _softmax(tx.numpy, x),
+        lambda tx: lambda x: softmax(tx.numpy, x),
         normal(_TABLE),
-        lambda x: _softmax(np, x),
+        lambda x: softmax(np, x),
         lambda torch: lambda x: torch.softmax(x, 1),
     ),
     Workload(
         "softmax, 256 x 128",
-        lambda tx: lambda x: _softmax(tx.numpy, x),
+        lambda tx: lambda x: softmax(tx.numpy, x),
         normal((256, 128)),
         torch=lambda torch: lambda x: torch.softmax(x, 1),
     ),
-    Workload("gradient of the softmax, 2048 x 1024", _gradient(_softmax), normal((2048, 1024), (2048, 1024))),
+    Workload("gradient of the softmax, 2048 x 1024", _gradient(softmax), normal((2048, 1024), (2048, 1024))),
     Workload(
         "layer norm, 4096 x 1024",
-        lambda tx: lambda x: _layer_norm(tx.numpy, x),
+        lambda tx: lambda x: layer_norm(tx.numpy, x),
         normal(_TABLE),
-        lambda x: _layer_norm(np, x),
+        lambda x: layer_norm(np, x),
         lambda torch: lambda x: torch.nn.functional.layer_norm(x, (1024,)),
     ),
     Workload(
         "gradients of the layer norm, 2048 x 1024", _scaled_norm, normal((2048, 1024), (1024,), (1024,), (2048, 1024))
     ),
-    _everywhere("statistics of channels, 32 x 56 x 56 x 64", _batch_statistics, (32, 56, 56, 64)),
+    everywhere("statistics of channels, 32 x 56 x 56 x 64", _batch_statistics, normal((32, 56, 56, 64))),
     _cumulative("cumsum", 0, (10**6,), "cumulative sum, 1e6"),
     _cumulative("cumsum", 1, (1000, 1000), "cumulative sum of rows, 1000 x 1000"),
     _cumulative("cumsum", 0, (1000, 1000), "cumulative sum of columns, 1000 x 1000"),
@@ -172,8 +163,8 @@ WORKLOADS: tuple[Row, ...] = (
         lambda x, y: _distances(np, x, y),
         lambda torch: torch.cdist,
     ),
-    _everywhere("any, all and count, 4e6", _inside, (4 * 10**6,)),
-    _everywhere("histogram by comparison, 1e5 in 64", _histogram, (10**5,), (64,)),
+    everywhere("any, all and count, 4e6", _inside, normal((4 * 10**6,))),
+    everywhere("histogram by comparison, 1e5 in 64", _histogram, normal((10**5,), (64,))),
     Workload(
         "sum of rows of bf16, 4096 x 1024",
         lambda tx: lambda x: tx.numpy.sum(x, axis=1),
