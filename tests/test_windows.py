@@ -16,9 +16,8 @@ import xla_oracle
 from jax_oracle import functions as of_jax
 
 import tinyxla as tx
-from tinyxla import lax
-from tinyxla import numpy as tnp
-from tinyxla.backends.numba import CompiledModule
+from tinyxla import lax, numpy as tnp
+from tinyxla.backends.numba import CompiledModule, streams
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Module
 from tinyxla.lax.reductions import fold_operands
@@ -169,6 +168,82 @@ def test_cumulative_folds(random: np.random.Generator, shape: tuple[int, ...], r
         evaluated, made = both(ops["reduce-window"], (x, index, *starts), {"window": window, "to_apply": to_apply})
         for found, expected in zip(made, evaluated, strict=True):
             np.testing.assert_array_equal(found, expected)
+
+
+def _latest_of_all(x: Array, axis: int, start: int, reverse: bool) -> Array:
+    """The folds by `latest`, row by row."""
+    rows, found, last = np.moveaxis(x, axis, 0), [], None
+    for row in rows[::-1] if reverse else rows:
+        if reverse:
+            last = row if last is None else np.where(last >= 0, last, row)
+            found.append(np.where(last >= 0, last, start))
+        else:
+            last = np.where(row >= 0, row, start if last is None else last)
+            found.append(last)
+    return np.moveaxis(np.array(found[::-1] if reverse else found), 0, axis)
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["in the caches", "past the caches"])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((50_003,), 0), ((3, 40_001), 1), ((33, 131), 1), ((20_003, 3), 0), ((2, 3001, 40), 1), ((70, 5000), 0)],
+    ids=str,
+)
+def test_cumulative_pieces(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int, is_large: bool
+) -> None:
+    """Of each way through lines, pieces that wait for one another: the same bits from any number of threads."""
+    if is_large:
+        monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    x = random.integers(-9, 9, shape).astype(np.int32)
+    for reverse in (False, True):
+        window = tuple(line(n, reverse) if d == axis else WindowDimension(1) for d, n in enumerate(shape))
+        (found,) = compiled(
+            ops["reduce-window"], (x, np.int32(5)), {"window": window, "to_apply": later_than(np.int32(5))}
+        )
+        np.testing.assert_array_equal(found, _latest_of_all(x, axis, 5, reverse))
+        for op, ufunc in (("add", np.add), ("maximum", np.maximum)):
+            dtype = np.float32 if op == "maximum" else np.int32
+            expected = ufunc.accumulate(np.flip(x, axis) if reverse else x, axis)
+            attributes = {"window": window, "to_apply": reduction.scalar_computation(op, dtype)}
+            (found,) = compiled(ops["reduce-window"], (x.astype(dtype), dtype(-9)), attributes)
+            expected = expected - 9 if op == "add" else expected
+            np.testing.assert_array_equal(np.flip(found, axis) if reverse else found, expected)
+        y, several = random.normal(size=shape).astype(np.float32), []
+        for threads in (1, 3):
+            with tx.num_threads(threads):
+                attributes = {"window": window, "to_apply": reduction.scalar_computation("add", np.float32)}
+                several += compiled(ops["reduce-window"], (y, np.float32(0)), attributes)
+        assert several[0].tobytes() == several[1].tobytes()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["s8", "u16", "s32", "u64", "f32", "f64"])
+@pytest.mark.parametrize("op", ["add", "multiply", "maximum", "minimum", "and", "xor"])
+def test_cumulative_vectors(random: np.random.Generator, op: str, name: str, reverse: bool) -> None:
+    """Each operation and type of the routine, for lines of whole vectors and others."""
+    dtype = element_type(name).dtype
+    if op in ("and", "xor") and dtype.kind == "f":
+        return
+    combine = reduction.ufunc_of(reduction.scalar_computation(op, dtype), dtype)
+    assert combine is not None
+    for n in (32, 64, 101):
+        x = random.integers(0, 3 if op == "multiply" else 99, (3, n)).astype(dtype)
+        expected = combine.accumulate(np.flip(x, 1) if reverse else x, 1, dtype=dtype)
+        start = np.asarray(reduction.identity_element(op, dtype)).astype(dtype)
+        window = (WindowDimension(1), line(n, reverse))
+        attributes = {"window": window, "to_apply": reduction.scalar_computation(op, dtype)}
+        (found,) = compiled(ops["reduce-window"], (x, start), attributes)
+        np.testing.assert_array_equal(np.flip(found, 1) if reverse else found, expected)
+
+
+def test_cumulative_extremes_keep_nan() -> None:
+    x = np.zeros(300, np.float32)
+    x[100] = np.nan
+    for function in (lax.cummax, lax.cummin):
+        found = np.asarray(tx.jit(function)(x))
+        assert not np.isnan(found[:100]).any()
+        assert np.isnan(found[100:]).all()
 
 
 def test_rows_longer_than_a_row_of_accumulators(random: np.random.Generator) -> None:

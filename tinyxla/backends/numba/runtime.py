@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tinyxla.backends import clock
 from tinyxla.backends.numba import thread_pool
-from tinyxla.backends.numba.llvm_printer import POLL
+from tinyxla.backends.numba.llvm_printer import POLL, routine_name
 from tinyxla.backends.numba.native import compile_llvm, provide_function
 from tinyxla.threads import get_num_threads, watch
 
@@ -493,9 +493,12 @@ for _name in _PYTHON.split():
     provide_function(_name, thread_pool.address_of(getattr(ctypes.pythonapi, _name)))
 _clock = ctypes.CDLL("ucrtbase")._time64 if sys.platform == "win32" else ctypes.CDLL(None).time
 provide_function("time", thread_pool.address_of(_clock))
+provide_function("tinyxla_yield", thread_pool.yield_address())
 provide_function("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
 _functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES), is_final=True)
 provide_function(POLL, _functions[POLL])
+for _name in ("wait", "announce"):
+    provide_function(routine_name(_name), _functions[_name])
 _pool = thread_pool.ThreadPool(_functions, get_num_threads())
 watch(_pool.set_threads)
 _pool_address = _pool.address

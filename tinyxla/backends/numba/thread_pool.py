@@ -13,6 +13,7 @@ other (Dekker's argument) and no wake-up is lost.
 
 One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside
 a chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
+Chunks are taken in order, so that one may `wait` for what an earlier one will `announce`.
 
 After `fork` the child has the memory but not the threads: its state is reset and the next region starts new ones.
 """
@@ -64,6 +65,7 @@ _WORDS = 6 * _PAIR
 _STOPPED, _ASLEEP, _BENCHED = 0, 1, 2
 
 _SPIN_SECONDS = 30e-6
+_PAUSES_BEFORE_YIELD = 1000
 _MOST_PROCESSORS = 1024
 _FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98}
 _PAUSES = {
@@ -73,7 +75,7 @@ _PAUSES = {
     "arm64": "void @llvm.aarch64.hint(i32 1)",
 }
 
-NAMES = ("run_split", "work", "set_helpers", "spin")
+NAMES = ("run_split", "work", "set_helpers", "spin", "wait", "announce")
 
 _SOURCE = Template("""
 $declare_pause
@@ -95,6 +97,36 @@ loop:
 done:
   ret void
 }
+
+; Wait until a word is not 0. The chunk that makes it so must come before that which waits: chunks are taken in order.
+define void @wait(ptr %word, ptr %made) {
+entry:
+  br label %look
+look:
+  %left = phi i64 [ $PAUSES, %entry ], [ %fewer, %relax ], [ 0, %yield ]
+  %value = load atomic i64, ptr %word acquire, align 8
+  %ready = icmp ne i64 %value, 0
+  br i1 %ready, label %done, label %unready
+unready:
+  %tired = icmp sle i64 %left, 0
+  br i1 %tired, label %yield, label %relax
+relax:
+  call void @pause()
+  %fewer = sub i64 %left, 1
+  br label %look
+yield:
+  call i32 @tinyxla_yield()
+  br label %look
+done:
+  ret void
+}
+
+define void @announce(ptr %word, ptr %made) {
+  store atomic i64 1, ptr %word release, align 8
+  ret void
+}
+
+declare i32 @tinyxla_yield()
 
 define internal i64 @futex(ptr %pool, ptr %word, i64 %operation, i64 %value) noinline {
   %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
@@ -412,6 +444,7 @@ def source() -> str:
         ONE_GENERATION=1 << 32,
         GENERATION_BYTE=8 * Word.TICKET + (4 if little else 0),
         LOW_BYTE=0 if little else 4,
+        PAUSES=_PAUSES_BEFORE_YIELD,
         FUTEX_WAIT=128,  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, see futex(2)
         FUTEX_WAKE=129,
         EVERYBODY=0x7FFF_FFFF,
@@ -440,7 +473,7 @@ class ThreadPool:
         self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
         self._starter = address_of(self._callbacks[0])
         self.state[Word.WAKER] = address_of(self._callbacks[1])
-        self.state[Word.YIELD] = _yield_address()
+        self.state[Word.YIELD] = yield_address()
         self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
         self._allowed = (ctypes.c_int64 * (_MOST_PROCESSORS // 64))()
         self.state[Word.ALLOWED] = ctypes.addressof(self._allowed)
@@ -574,7 +607,7 @@ def _futex() -> tuple[int, int]:
     return address_of(ctypes.CDLL(None).syscall), number
 
 
-def _yield_address() -> int:
+def yield_address() -> int:
     if sys.platform == "win32":
         return address_of(ctypes.WinDLL("kernel32").SwitchToThread)
     return address_of(ctypes.CDLL(None).sched_yield)

@@ -1,0 +1,420 @@
+"""The beginnings or ends of lines, folded: cumulative sums and their like.
+
+Lines are gone through by *runs*, side by side, since each element of one waits for the last: these are columns,
+lines, or parts of a line, what comes before which is known from the folds of those before it. Few long lines are cut
+into pieces, too, for threads. Memory is read once and written once: a piece is folded, which brings it to the cache,
+waits for what comes before it, hands on what comes before the next piece, and is then gone through.
+Source: D. Merrill and M. Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tinyxla.backends.numba import scan_routines
+from tinyxla.backends.numba.axes import CHUNK, finished
+from tinyxla.backends.numba.folds import Fold, Line, compare, load, select, store
+from tinyxla.backends.numba.loops import Buffer, Index, Operand
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Partial, Storage, if_
+from tinyxla.compiler.fusion import is_costly
+from tinyxla.compiler.windows import LANES
+from tinyxla.ops import reduction
+from tinyxla.shapes import Shape, element_type
+
+ROW = 1 << 10  # results
+LINES = 4  # folded together, since one waits for its last element
+FEW_LINES = 8  # fewer than this, and lines are cut
+SHORT = 128  # rows
+SHORTEST = 32  # of which vectors are made
+WRITTEN_OUT = 8  # columns, which become one vector
+NARROWEST = 128  # columns that are gone through together, where there are more
+WIDE = 1 << 14  # bytes of such columns, past the caches
+ROWS = 16  # of a piece of columns, at least
+
+
+class _Scan:
+    """One kernel. Rows are the elements along lines, counted from where these begin, or from their ends if it is
+    `backward`; a piece has so many `parts`, which are runs."""
+
+    def __init__(
+        self,
+        fold: Fold,
+        line: Line,
+        targets: list[Storage],
+        backward: bool,
+        few: bool,
+        parts: int = 1,
+        width: int = 1,
+    ) -> None:
+        self.fold, self.line, self.targets, self.backward, self.parts = fold, line, targets, backward, parts
+        self.low = fold.lowering("scan")
+        self.starts = [self.low.value(o, ()) for o in fold.x.operands[len(fold.x.operands) // 2 :]]
+        self.puts_first = backward and not fold.is_commutative  # the initial value, for each result
+        self.columns = -(-line.inner // width)  # blocks of them
+        least = ROWS if width > 1 else 1
+        self.rows = max(least, CHUNK // (width * parts)) * parts  # of a piece; the last one has more
+        self.rest = line.along.size % parts  # rows before the first piece
+        self.pieces = max(1, line.along.size // self.rows) if few else 1
+        self.sizes = line.outer, self.pieces + 1, line.inner
+        self.before = fold.partials(self.sizes)
+        kind = element_type("s64")
+        self.known = [Partial(Shape(kind, (line.outer, self.pieces + 1, self.columns))) for _ in self.before]
+
+    def piece(self, p: Index) -> tuple[Index, Index]:
+        """The first row of a piece, and the rows of each of its parts."""
+        b, body = self.low.builder, self.line.along.size - self.rest
+        more = body - self.pieces * self.rows
+        first = b.index("add", b.index("multiply", p, self.rows), self.rest)
+        is_last = b.index("divide", p, self.pieces - 1) if self.pieces > 1 else 1
+        return first, b.index("add", b.index("multiply", is_last, more // self.parts), self.rows // self.parts)
+
+    def element(self, line: Index, row: Index, column: Index) -> Index:
+        place = self.low.builder.index("subtract", self.line.along.size - 1, row) if self.backward else row
+        return self.low.linear(self.line.sizes, (line, place, column))
+
+    def lowest(self, line: Index, row: Index, rows: Index, column: Index = 0) -> Index:
+        """The first place of so many rows."""
+        b = self.low.builder
+        return self.element(line, b.index("subtract", b.index("add", row, rows), 1) if self.backward else row, column)
+
+    def load(self, place: Index) -> list[Operand]:
+        return [self.low.builder.load(self.low.buffer(s), place) for s in self.fold.arrays]
+
+    def store(self, place: Index, values: Sequence[Operand]) -> None:
+        if self.puts_first:
+            values = self.fold.apply(self.low, self.starts, values)
+        for target, value in zip(self.targets, values, strict=True):
+            self.low.builder.store(self.low.buffer(target, True), place, value)
+
+    def put_away(
+        self, line: Index, row: Index, rows: Index, column: Index, count: Index, results: Sequence[Buffer]
+    ) -> None:
+        """So many results, which are those of neighbouring columns or rows."""
+        b = self.low.builder
+        place = self.lowest(line, row, rows, column)
+        with self.low.loop(0, count) as (k, _):
+            self.store(b.index("add", place, k), [b.load(buffer, k) for buffer in results])
+
+    def by_blocks(
+        self,
+        length: Index,
+        height: int,
+        values: Sequence[Operand],
+        visit: Callable[[Index, Index, list[Operand]], list[Operand]],
+    ) -> None:
+        """Visit so many rows at a time of a run; all at once, if `height` is 0."""
+        b = self.low.builder
+
+        def block(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            begin = b.index("multiply", indices[0], height)
+            return visit(begin, b.index("minimum", b.index("subtract", length, begin), height), carried)
+
+        if not height:
+            visit(0, length, list(values))
+        else:
+            blocks = b.index("divide", b.index("add", length, height - 1), height)
+            self.low.nest([(0, blocks)], values, block, sequential=True)
+
+    def join(self, before: Sequence[Operand], after: Sequence[Operand]) -> list[Operand]:
+        left, right = (after, before) if self.backward else (before, after)
+        return self.fold.apply(self.low, left, right)
+
+    def step(self, before: Sequence[Operand], row: Index, place: Index) -> list[Operand]:
+        elements = self.load(place)
+        found = self.join(before, elements)
+        if not self.puts_first:
+            return found
+        first = compare(self.low, row, 0, "EQ")
+        return [select(self.low, first, x, y) for x, y in zip(elements, found, strict=True)]
+
+    def through_rest(self, values: Sequence[Operand], line: Index, p: Index, column: Index) -> list[Operand]:
+        """What comes before the parts of a piece: before the first one, there are rows that are in none."""
+
+        def visit(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+            place = self.element(line, indices[0], column)
+            found = self.step(values, indices[0], place)
+            self.store(place, found)
+            return found
+
+        if not self.rest:
+            return list(values)
+        count = self.rest if self.pieces == 1 else if_(self.low, compare(self.low, p, 0, "EQ"), self.rest)
+        return self.low.nest([(0, count)], values, visit, sequential=True)
+
+    def hand(self, routine: str, line: Index, p: Index, block: Index) -> None:
+        """Wait until it is known what comes before a piece, or let it be known."""
+        if self.pieces > 1:
+            place = self.low.linear((*self.sizes[:2], self.columns), (line, p, block))
+            for known, before in zip(self.known, self.before, strict=True):
+                buffers = self.low.buffer(known, True), self.low.buffer(before, True)
+                self.low.builder.call(routine, (buffers[0], place), (buffers[1], 0))
+
+    def received(self, line: Index, p: Index, column: Index) -> list[Operand]:
+        """What comes before a piece."""
+        if self.pieces == 1:
+            return self.starts
+        return [load(self.low, s, self.sizes, (line, p, column)) for s in self.before]
+
+    def send(self, line: Index, p: Index, column: Index, values: Sequence[Operand]) -> None:
+        if self.pieces > 1:
+            for storage, value in zip(self.before, values, strict=True):
+                store(self.low, storage, self.sizes, (line, p, column), value)
+
+    def finished(self, extent: int, work: int) -> list[LoweredKernel]:
+        """The kernels."""
+        roots = [self.fold.x]
+        if self.pieces == 1:
+            return [finished(self.low, extent, work, roots)]
+        scan = replace(finished(self.low, extent, work, roots), grain=1)
+        low = self.fold.lowering("begin")
+        b, blocks = low.builder, (self.pieces + 1) * self.columns
+        with low.loop(b.kernel.first, b.kernel.last) as (line, _):
+            starts = [low.value(o, ()) for o in self.fold.x.operands[len(self.fold.x.operands) // 2 :]]
+            with low.loop(0, blocks) as (k, _):
+                is_first = b.compute("convert", "s64", compare(low, k, self.columns, "LT"))
+                for known in self.known:
+                    store(low, known, (self.line.outer, blocks), (line, k), is_first)
+            with low.loop(0, self.line.inner) as (j, _):
+                for before, start in zip(self.before, starts, strict=True):
+                    store(low, before, self.sizes, (line, 0, j), start)
+        return [finished(low, self.line.outer, blocks, roots), scan]
+
+
+def lower_scan(fold: Fold, line: Line, targets: list[Storage], backward: bool) -> list[LoweredKernel]:
+    op, type = reduction.monoid(fold.computation), fold.x.operands[0].array_shape.element_type.name
+    if line.inner == 1 and line.along.size >= SHORTEST and scan_routines.supports(op, type):
+        return _by_routine(fold, line, targets[0], str(op), backward)
+    costly = any(map(is_costly, fold.computation.instructions))
+    in_vectors = costly or 2 < line.inner <= WRITTEN_OUT or line.inner >= LANES
+    return (_in_vectors if in_vectors else _in_registers)(fold, line, targets, backward)
+
+
+def _by_routine(fold: Fold, line: Line, target: Storage, op: str, backward: bool) -> list[LoweredKernel]:
+    """Lines of which a routine makes vectors. What goes past the caches goes through a row of scratch."""
+    scan = _Scan(fold, line, [target], backward, line.outer < FEW_LINES)
+    low, b = scan.low, scan.low.builder
+    type = fold.x.operands[0].array_shape.element_type.name
+    routine = scan_routines.provide(op, type, backward)
+    carry = b.scratch(type, 1)
+    source, result = low.buffer(fold.arrays[0]), b.scratch(type, ROW) if fold.is_large else low.buffer(target, True)
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        o, p = low.split_index(index, (line.outer, scan.pieces))
+        first, length = scan.piece(p)
+        b.store(carry, 0, *_starts_of_runs(scan, [(o, first)], length, p))
+
+        def visit(begin: Index, rows: Index, values: list[Operand]) -> list[Operand]:
+            row = b.index("add", first, begin)
+            place = scan.lowest(o, row, rows)
+            to = 0 if fold.is_large else place
+            b.call(routine, (source, place), (result, to), (result, b.index("add", to, rows)), (carry, 0))
+            if fold.is_large:
+                scan.put_away(o, row, rows, 0, rows, [result])
+            return values
+
+        scan.by_blocks(length, ROW if fold.is_large else 0, [], visit)
+    return scan.finished(line.outer * scan.pieces, line.along.size // scan.pieces)
+
+
+def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool) -> list[LoweredKernel]:
+    """Few runs of few columns. What goes past the caches goes through rows of scratch."""
+    inner, n, count = line.inner, line.along.size, len(targets)
+    side = max(1, LINES // inner)
+    many = line.outer >= side * FEW_LINES or n < SHORT or (backward and not fold.is_commutative)
+    group = min(side, line.outer) if many else 1
+    scan = _Scan(fold, line, targets, backward, not many, 1 if many else side, inner)
+    low, b = scan.low, scan.low.builder
+    direct = n * inner < SHORT or not fold.is_large
+    height = 0 if direct else max(1, ROW // (inner * count))  # rows of which results are put together
+    types = [o.array_shape.element_type.name for o in fold.x.operands[:count]]
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        if many:
+            length: Index = n
+            lines = [
+                b.index("minimum", b.index("add", b.index("multiply", index, group), k), line.outer - 1)
+                for k in range(group)
+            ]
+            runs: list[tuple[Index, Index]] = [(o, 0) for o in lines]
+            values = scan.starts * (group * inner)
+        else:
+            o, p = b.index("divide", index, scan.pieces), b.index("remainder", index, scan.pieces)
+            first, length = scan.piece(p)
+            runs = [(o, b.index("add", first, b.index("multiply", length, k))) for k in range(side)]
+            values = _starts_of_runs(scan, runs, length, p)
+        rows = [[] if direct else [b.scratch(type, height * inner) for type in types] for _ in runs]
+
+        def visit(begin: Index, here: Index, values: list[Operand]) -> list[Operand]:
+            def element(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+                (t,) = indices
+                updated: list[Operand] = []
+                at = b.index("subtract", b.index("subtract", here, 1), t) if backward else t
+                for (o, first), row in zip(runs, rows, strict=True):
+                    u = b.index("add", first, b.index("add", begin, t))
+                    for j in range(inner):
+                        place = scan.element(o, u, j)
+                        new = scan.step(carried[len(updated) : len(updated) + count], u, place)
+                        updated += new
+                        if direct:
+                            scan.store(place, new)
+                        else:
+                            for buffer, value in zip(row, new, strict=True):
+                                b.store(buffer, b.index("add", b.index("multiply", at, inner), j), value)
+                return updated
+
+            values = low.nest([(0, here)], values, element, sequential=True)
+            for (o, first), row in zip(runs, rows, strict=True):
+                if not direct:
+                    scan.put_away(o, b.index("add", first, begin), here, 0, b.index("multiply", here, inner), row)
+            return values
+
+        scan.by_blocks(length, height, values, visit)
+    return scan.finished(-(-line.outer // group) * scan.pieces, n // scan.pieces * inner * group)
+
+
+def _starts_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: Index, p: Index) -> list[Operand]:
+    """What comes before each part of a piece, column by column."""
+    low, b, inner = scan.low, scan.low.builder, scan.line.inner
+    o = runs[0][0]
+    starts = scan.starts
+    count = len(starts)
+    totals: list[list[Operand]] = []
+    if scan.pieces * len(runs) > 1:
+        all_of = [(first, j) for _, first in runs for j in range(inner)]
+        known = reduction.monoid(scan.fold.computation) is not None
+        for group in [[x] for x in all_of] if known else [all_of]:  # vectors, or what does not wait for each other
+
+            def visit(indices: Coordinates, carried: list[Operand], group: Any = group) -> list[Operand]:
+                updated: list[Operand] = []
+                for first, j in group:
+                    elements = scan.load(scan.element(o, b.index("add", first, indices[0]), j))
+                    updated += scan.join(carried[len(updated) : len(updated) + count], elements)
+                return updated
+
+            initial = [v for first, j in group for v in scan.load(scan.element(o, first, j))]
+            found = low.nest([(1, length)], initial, visit, sequential=not known)
+            totals += [found[k : k + count] for k in range(0, len(found), count)]
+    scan.hand("wait", o, p, 0)
+    values: list[list[Operand]] = []
+    for j in range(inner):
+        before = scan.through_rest(scan.received(o, p, j), o, p, j)
+        values.append(before)
+        for k in range(len(runs)):
+            if totals:
+                before = scan.join(before, totals[k * inner + j])
+            values.append(before)
+        scan.send(o, b.index("add", p, 1), j, before)
+    scan.hand("announce", o, b.index("add", p, 1), 0)
+    per = len(runs) + 1
+    return [v for k in range(len(runs)) for j in range(inner) for v in values[j * per + k]]
+
+
+def _in_vectors(fold: Fold, line: Line, targets: list[Storage], backward: bool) -> list[LoweredKernel]:
+    """Runs side by side in vectors: columns, or, where there are none, many lines or parts of a line."""
+    inner, n = line.inner, line.along.size
+    wide = inner > 1
+    whole = backward and not fold.is_commutative
+    split = not (wide or whole) and line.outer < LANES and n >= LANES * LANES
+    width = LANES
+    if wide:
+        bytes_each = sum(o.array_shape.dtype.itemsize for o in fold.x.operands[: len(targets)])
+        for_threads = min(ROW, -(-inner * line.outer // FEW_LINES)) // LANES * LANES
+        least = max(NARROWEST, WIDE // bytes_each if fold.is_large else for_threads)
+        width = min(inner, least)
+    few = split or (wide and not whole and line.outer * -(-inner // width) < FEW_LINES)
+    scan = _Scan(fold, line, targets, backward, few, LANES if split else 1, width if wide else 1)
+    low, b = scan.low, scan.low.builder
+    rows = [b.scratch(o.array_shape.element_type.name, width) for o in fold.x.operands[: len(targets)]]
+    direct = not (wide and fold.is_large)
+    reads_back = direct and inner > LANES and not scan.puts_first  # the row before: shorter ones stay in registers
+    height = 0 if direct else 1 if scan.columns > 1 else max(1, ROW // width)  # rows of which results are put together
+    results = [] if direct else rows if height == 1 else [b.scratch(row.type, height * width) for row in rows]
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        block: Index = 0
+        o, p, first, length, here = index, 0, 0, n, width
+        if wide:
+            o, p, block = low.split_index(index, (line.outer, scan.pieces, scan.columns))
+            here = b.index("minimum", b.index("subtract", inner, b.index("multiply", block, width)), width)
+        elif split:
+            o, p = low.split_index(index, (line.outer, scan.pieces))
+        else:
+            o = b.index("multiply", index, LANES)
+            here = b.index("minimum", b.index("subtract", line.outer, o), LANES)
+        if wide or split:
+            first, length = scan.piece(p)
+
+        def place(j: Index, t: Index) -> tuple[Index, Index]:
+            """The row, and the place in memory."""
+            row = b.index("add", first, t)
+            if wide:
+                return row, scan.element(o, row, column(j))
+            if split:
+                row = b.index("add", row, b.index("multiply", j, length))
+                return row, scan.element(o, row, 0)
+            return row, scan.element(b.index("add", o, j), row, 0)
+
+        def column(j: Index) -> Index:
+            return b.index("add", b.index("multiply", block, width), j)
+
+        def values(j: Index) -> list[Operand]:
+            return [b.load(row, j) for row in rows]
+
+        def put(j: Index, new: Sequence[Operand]) -> None:
+            for row, value in zip(rows, new, strict=True):
+                b.store(row, j, value)
+
+        folded = split or scan.pieces > 1
+        with low.loop(0, here) as (j, _):
+            put(j, scan.load(place(j, 0)[1]) if folded else scan.starts)
+        if folded:
+            with low.loop(1, length, sequential=True) as (t, _), low.loop(0, here) as (j, _):
+                put(j, scan.join(values(j), scan.load(place(j, t)[1])))
+            scan.hand("wait", o, p, block)
+            after = b.index("add", p, 1)
+            if split:
+                before = scan.through_rest(scan.received(o, p, 0), o, p, 0)
+
+                def one(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+                    total = values(indices[0])
+                    put(indices[0], carried)
+                    return scan.join(carried, total)
+
+                scan.send(o, after, 0, low.nest([(0, LANES)], before, one, sequential=True))
+            else:
+                with low.loop(0, here) as (j, _):
+                    before = scan.received(o, p, column(j))
+                    scan.send(o, after, column(j), scan.join(before, values(j)))
+                    put(j, before)
+            scan.hand("announce", o, after, block)
+
+        def row(begin: Index, count: Index, t: Index) -> None:
+            with low.loop(0, here) as (j, _):
+                number, at = place(j, b.index("add", begin, t))
+                if reads_back and t != 0:
+                    last = place(j, b.index("subtract", t, 1))[1]
+                    before: list[Operand] = [b.load(low.buffer(target, True), last) for target in targets]
+                else:
+                    before = values(j)
+                new = scan.step(before, number, at)
+                if not reads_back:
+                    put(j, new)
+                if direct:
+                    scan.store(at, new)
+                elif height > 1:
+                    at = b.index("subtract", b.index("subtract", count, 1), t) if backward else t
+                    for buffer, value in zip(results, new, strict=True):
+                        b.store(buffer, b.index("add", b.index("multiply", at, width), j), value)
+
+        def several(begin: Index, count: Index, carried: list[Operand]) -> list[Operand]:
+            if reads_back:
+                row(begin, count, 0)
+            with low.loop(int(reads_back), count, sequential=True) as (t, _):
+                row(begin, count, t)
+            if not direct:
+                most = b.index("multiply", count, width) if scan.columns == 1 else here
+                scan.put_away(o, b.index("add", first, begin), count, column(0), most, results)
+            return carried
+
+        scan.by_blocks(length, height, [], several)
+    units = line.outer if wide or split else -(-line.outer // LANES)
+    return scan.finished(units * scan.pieces * scan.columns, n // scan.pieces * width)
