@@ -4,6 +4,7 @@ registers, and functions without what they rarely need."""
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -17,7 +18,7 @@ from tinyxla.ops import reduction
 from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
 
 tnp = tx.numpy
-SHAPES = [(5,), (1000,), (70, 130), (3, 50_000), (7, 128), (300, 1), (2, 3, 200)]
+SHAPES = [(5,), (1000,), (70, 130), (3, 50_000), (7, 128), (300, 1), (2, 3, 200), (40, 33), (16, 100)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,41 @@ def test_the_place_of_the_extremum(name: str, dtype: Any) -> None:
 def test_the_place_among_infinities(name: str) -> None:
     worst = np.full(1000, -np.inf if name == "argmax" else np.inf)
     assert int(tx.jit(getattr(tnp, name))(worst)) == 0
+
+
+def test_the_place_beside_other_reductions() -> None:
+    """It is found by itself, from what the others kept."""
+
+    def together(x: Any) -> Any:
+        weights = tx.nn.softmax(x)
+        return tnp.argmax(weights, 1), tnp.sum(weights * x, 1), tnp.max(x, 1), tnp.argmin(x, 1)
+
+    for width in (10, 33, 100, 300):
+        x = np.random.default_rng(width).normal(size=(50, width))
+        for found, expected in zip(tx.jit(together)(x), together(x), strict=True):
+            np.testing.assert_allclose(found, expected, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "argmax"])
+def test_many_short_rows_are_joined_once(name: str, dtype: Any) -> None:
+    x = random((5, 4, 9, 40), dtype)
+    x = np.where(x > 0, 1, -1).astype(dtype) if name == "prod" else x
+    for axes in ((0, 3), (1, 3), (0, 2, 3), (0, 1, 3)):
+        expected = np.moveaxis(x, axes, range(len(axes))).reshape(-1, *np.delete(x.shape, axes))
+        if name == "argmax":
+            found = tx.jit(lambda x, axes=axes: lax.reduce((x, x * 2), (dtype(-9), dtype(-18)), _larger, axes)[1])(x)
+            expected = 2 * expected.max(0)
+        else:
+            options = {} if name == "max" else {"dtype": dtype}
+            found = tx.jit(partial(getattr(tnp, name), axis=axes, **options))(x)
+            expected = getattr(expected, name)(0, **options)
+        np.testing.assert_allclose(found, expected, 1e-5)
+
+
+def _larger(x: Any, y: Any) -> Any:
+    first = x[0] >= y[0]
+    return tuple(lax.select(first, one, other) for one, other in zip(x, y, strict=True))
 
 
 def test_what_does_not_commute_keeps_its_order() -> None:
@@ -109,7 +145,7 @@ def test_distances() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64, np.complex128, np.bool_])
 def test_turned_arrays(dtype: Any) -> None:
-    for shape in ((257, 129), (4, 160, 64), (40, 1000, 3)):
+    for shape in ((257, 129), (1030, 12), (4, 160, 64), (40, 1000, 3)):
         x = random(shape, dtype)
         for order in [*permutations(range(len(shape)))][1::2]:
             expected = np.transpose(x, order)
@@ -119,6 +155,19 @@ def test_turned_arrays(dtype: Any) -> None:
             )
             np.testing.assert_array_equal(plain, expected)
             np.testing.assert_array_equal(found, expected + y)
+
+
+def test_arrays_of_several_types_that_lie_across() -> None:
+    arrays = [random((150, 270), dtype, k) for k, dtype in enumerate([np.uint8, np.float32, np.int16] * 4)]
+    found = tx.jit(lambda *arrays: sum(x.T for x in arrays))(*arrays)
+    np.testing.assert_array_equal(found, sum(x.T.astype(np.float32) for x in arrays))
+
+
+def test_large_copies_of_numpy_arrays_begin_with_a_line_of_the_cache() -> None:
+    for make in (tnp.asarray, tx.device_put):
+        x = make(np.ones((300, 70), np.float32).T)
+        assert np.asarray(x).ctypes.data % 64 == 0
+        np.testing.assert_array_equal(x, np.ones((70, 300)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -140,6 +189,24 @@ def test_huge_arguments_among_others(dtype: Any, count: int, times: int) -> None
         x[place] = value
     total = tx.jit(lambda x: tnp.sum(tnp.cos(x)))(x)
     np.testing.assert_allclose(total, np.sum(np.cos(x.astype(np.longdouble))), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_are_exact(dtype: Any) -> None:
+    """Of quotients that are whole but for rounding, of large ones, and of special values."""
+    random = np.random.default_rng(0)
+    divisors, factors = random.standard_normal(5000).astype(dtype), random.integers(1, 2000, 5000).astype(dtype)
+    special = np.array([0.0, -0.0, 0.3, -2.0, 5e5, np.inf, -np.inf, np.nan, np.finfo(dtype).tiny / 4], dtype)
+    sizes = (2.0 ** random.uniform(-30, 30, 5000)).astype(dtype)
+    x = np.concatenate([divisors * factors, sizes * factors, *([v] * len(special) for v in special)])
+    y = np.concatenate([divisors, divisors, *[special] * len(special)])
+    with np.errstate(all="ignore"):
+        expected = np.fmod(x, y)
+    for several in (x[:10_000], x):
+        found = np.asarray(tx.jit(lax.rem)(several, y[: len(several)]))
+        np.testing.assert_array_equal(found, expected[: len(several)])
+        kept = found == found
+        np.testing.assert_array_equal(np.signbit(found)[kept], np.signbit(expected[: len(several)])[kept])
 
 
 def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:

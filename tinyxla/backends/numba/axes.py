@@ -14,6 +14,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
+CHUNKS = 32  # pieces of work, at most: threads whose pieces are neighbours in memory take cache lines from each other
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
 
 def finished(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
     """`work` is that of one index of the outermost loop."""
-    grain = max(1, CHUNK * COSTLY_WORK // max(1, work))
+    grain = max(1, CHUNK * COSTLY_WORK // max(1, work), extent // CHUNKS)
     return LoweredKernel(low.builder.kernel, low.arguments, extent, grain, list(roots))
 
 

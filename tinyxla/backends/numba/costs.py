@@ -17,6 +17,7 @@ import numpy as np
 
 from tinyxla.backends.numba.loops import (
     INDEX,
+    Buffer as Memory,
     Call,
     Compute,
     Index,
@@ -30,7 +31,6 @@ from tinyxla.backends.numba.loops import (
     Store,
     Value,
 )
-from tinyxla.backends.numba.loops import Buffer as Memory
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.streams import ROUTINE
 from tinyxla.backends.report import NEAR, Cost
@@ -39,6 +39,7 @@ from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 _POINTS = 1024
 _COPIES = ("panels", "pairs", "pad")  # kernels that only copy, in the order in which another one reads
 _FILLED = (*_COPIES, "product", "convolution")  # kernels whose routines write without reading what was there
+_NO_ARITHMETIC = ("transpose", "wait", "announce", ROUTINE)  # routines
 _UNBOUNDED = 1 << 60  # a loop that ends when its body says so
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -232,13 +233,14 @@ class _Counting:
 
     def _call(self, x: Call) -> None:
         """A native routine: it goes over all that it is given, and does what the graph's operation costs."""
-        for buffer, _ in x.places:
+        streams = x.routine.startswith(ROUTINE)
+        for buffer, _ in x.places[: 3 if streams else None]:
             size = self._whole.get(buffer.name, 0)
-            if not buffer.written or not (self._name in _FILLED or x.routine == ROUTINE):
+            if not buffer.written or not (self._name in _FILLED or streams):
                 self.loads.append(_Access(buffer.name, "read", None, size))
             if buffer.written:
                 self.stores.append(_Access(buffer.name, "written", None, size))
-        while self._roots and self._name not in _COPIES and not x.routine.startswith(("transpose", ROUTINE)):
+        while self._roots and self._name not in _COPIES and not x.routine.startswith(_NO_ARITHMETIC):
             self.operations += operations_of(self._roots.pop())[0]
 
 

@@ -99,7 +99,8 @@ class Carried:
 class Loop:
     """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores
     to and loads from scratch or output elements of other iterations when `sequential` is set. With `again`, a pred that
-    the body computes, the loop ends after the first iteration in which it is false."""
+    the body computes, the loop ends after the first iteration in which it is false. `in_vectors` asks for vectors even
+    of few iterations, which are written out otherwise."""
 
     index: Value
     start: Index
@@ -108,6 +109,7 @@ class Loop:
     carried: list[Carried]
     sequential: bool = False
     again: Operand | None = None
+    in_vectors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,8 @@ class Multiply:
 
 @dataclass(slots=True)
 class Call:
-    """A native function that `blas.provide_routine` names, with the addresses of elements: of all that it takes, as
-    Fortran wants it. It may read and write what is there, and what follows."""
+    """A native function that `provide_routine` names, with the addresses of elements: of all that it takes, as Fortran
+    wants it. It may read and write what is there, and what follows."""
 
     routine: str
     places: tuple[tuple[Buffer, Index], ...]

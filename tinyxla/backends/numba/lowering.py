@@ -26,6 +26,7 @@ from tinyxla.shapes import Shape, element_type
 
 _REASSOCIATED = ("add", "multiply")
 LANES = 64  # elements of a row that are reduced side by side
+ROWS = 4  # short ones, of which lanes take an element each at once
 FEW_LANES = 8  # that are combined one after the other
 
 
@@ -153,47 +154,74 @@ class Lowering:
         body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
         combine: Callable[[Sequence[Operand], Sequence[Operand]], Sequence[Operand]],
     ) -> list[Operand]:
-        """The same for what is carried by a commutative reduction: `LANES` elements side by side have carried values of
-        their own, in rows, so that the loop over them becomes one of vectors."""
+        """The same for what is carried by a commutative reduction: `LANES` elements side by side, or all of a short
+        row, have carried values of their own, in rows, so that the loop over them becomes one of vectors."""
         b = self.builder
         *outer, (start, stop) = bounds
-        rows = [b.scratch(x.type, LANES) for x in initial]
+        size = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * LANES
+        width = size if size < 2 * LANES else LANES
+        rows = [b.scratch(x.type, width) for x in initial]
 
         def update(lane: Index, change: Callable[[list[Operand]], Sequence[Operand]]) -> None:
             for row, value in zip(rows, change([b.load(row, lane) for row in rows]), strict=True):
                 b.store(row, lane, value)
 
-        def lanes(indices: Coordinates, first: Index, count: Index) -> None:
-            with self.loop(0, count) as (lane, _):
+        def lanes(places: Sequence[Coordinates], first: Index, count: Index) -> None:
+            with self.loop(0, count) as (lane, loop):
+                loop.in_vectors = True
                 index = b.index("add", first, lane)
                 if isinstance(index, Value):
                     self.sums[index.name] = (first, lane)
-                update(lane, lambda values: body((*indices, index), values))
 
-        def blocks(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+                def joined(values: list[Operand]) -> Sequence[Operand]:
+                    for place in places:
+                        values = list(body((*place, index), values))
+                    return values
+
+                update(lane, joined)
+
+        def blocks(places: Sequence[Coordinates]) -> None:
             count = b.index("subtract", stop, start)
-            whole = b.index("divide", count, LANES)
+            whole = b.index("divide", count, width)
             with self.loop(0, whole) as (block, _):
-                lanes(indices, b.index("add", start, b.index("multiply", block, LANES)), LANES)
-            rest = b.index("remainder", count, LANES)
+                lanes(places, b.index("add", start, b.index("multiply", block, width)), width)
+            rest = b.index("remainder", count, width)
             if rest != 0:
-                lanes(indices, b.index("add", start, b.index("multiply", whole, LANES)), rest)
+                lanes(places, b.index("add", start, b.index("multiply", whole, width)), rest)
+
+        def rows_at_once(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            """A short row does not fill vectors, and what is masked is not read back as quickly as it was written."""
+            first, last = outer[-1]
+            whole = b.index("divide", b.index("subtract", last, first), ROWS)
+            with self.loop(0, whole, sequential=True) as (k, _):
+                row = b.index("add", first, b.index("multiply", k, ROWS))
+                blocks([(*indices, b.index("add", row, more)) for more in range(ROWS)])
+            with self.loop(b.index("add", first, b.index("multiply", whole, ROWS)), last, sequential=True) as (k, _):
+                blocks([(*indices, k)])
             return carried
 
-        with self.loop(0, LANES) as (lane, _):
+        def one_row(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            blocks([indices])
+            return carried
+
+        with self.loop(0, width) as (lane, _):
             update(lane, lambda _: neutral)
-        self.nest(outer, (), blocks)
-        with self.loop(0, (LANES // FEW_LANES).bit_length() - 1, [Literal(INDEX, LANES)], True) as (_, halves):
+        if width == LANES or not outer:
+            self.nest(outer, (), one_row)
+        else:
+            self.nest(outer[:-1], (), rows_at_once, sequential=True)
+        halvings = (LANES // FEW_LANES).bit_length() - 1 if width == LANES else 0
+        with self.loop(0, halvings, [Literal(INDEX, LANES)], True) as (_, halves):
             half = b.index("divide", halves.carried[0].inside, 2)
             halves.carried[0].updated = _as_operand(half)
             with self.loop(0, half) as (lane, _):
                 other = b.index("add", lane, half)
                 update(lane, lambda values: combine(values, [b.load(row, other) for row in rows]))
         return self.nest(
-            [(0, FEW_LANES)],
+            [(0, FEW_LANES if halvings else width)],
             initial,
             lambda indices, values: combine(values, [b.load(row, indices[0]) for row in rows]),
-            sequential=True,
+            sequential=halvings > 0,
         )
 
     def split_index(self, index: Index, sizes: Sequence[int]) -> Coordinates:
@@ -552,19 +580,18 @@ def _dynamic_slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> O
 
 def _gather(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     operand, indices = x.operands
-    sizes, a = operand.array_shape.dimensions, x.attributes
+    sizes = operand.array_shape.dimensions
+    a: indexing.Gather = x.attributes
     if operand.array_shape.size == 0:
         return zero(operand.array_shape)
-    batch, inner = indexing.batch_and_window(coordinates, a.offset_dims)
+    batch, inner = a.parted(coordinates)
     place: list[Index] = [0] * len(sizes)
     for k, d in enumerate(a.start_index_map):
-        entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
-        vector = (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
+        vector = a.vector(batch, k, indices.array_shape.rank)
         place[d] = start_index(low, indices, vector, sizes[d] - a.slice_sizes[d])
-    for d, c in indexing.batching_pairs(a.operand_batching_dims, a.start_indices_batching_dims, a.index_vector_dim):
+    for d, c in a.pairs():
         place[d] = batch[c]
-    window = indexing.window_dims(len(sizes), a.collapsed_slice_dims, a.operand_batching_dims)
-    for d, c in zip(window, inner, strict=True):
+    for d, c in zip(a.window(len(sizes)), inner, strict=True):
         place[d] = low.builder.index("add", place[d], c)
     return low.value(operand, tuple(place))
 

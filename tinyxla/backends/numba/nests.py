@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from itertools import pairwise, product
+from functools import partial
+from itertools import accumulate, pairwise, product
 from typing import Any, Literal
 
 from tinyxla.backends.numba import pads, reductions, transposes
@@ -19,11 +20,12 @@ from tinyxla.ops import reduction
 from tinyxla.shapes import element_type
 
 ACROSS = 1 << 13  # elements that had better not be read across
-TILES = (128, 64, 32)  # rows and columns of a square that is read across
-SQUARES_LIMIT = 1 << 17  # bytes of all of them
-MORE = 16  # elements between its rows, so that these do not meet the same cache set again and again
+LINE = 64  # bytes of the cache
+STRIPS_LIMIT = 1 << 16  # bytes of all that is turned for a piece
+MORE = 16  # elements between the lines of a strip, so that these do not meet the same cache set again and again
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
+QUOTIENTS = frozenset(("divide", "chain-divide"))  # for a vector they take as long as some ten loads
 SHORT_LOOP = 128  # fewer take less time than to compute the place of a row
 SHORT_ROW = 16  # elements of a row that is written out
 LONG_CHAIN = 100  # simple operations for an element of a short row: LLVM writes these out, too long for vectors
@@ -32,6 +34,7 @@ SHORT_ROWS = 16  # fewer of them do not fill a vector
 SHORT_ROW_WORK = 600  # simple operations of all of them
 MOST_PIECES = 32  # of rows that are summed up
 ROWS_OF_PIECE = 16  # at least
+MOST_TOGETHER = 32  # arrays of single elements that one loop puts together
 MOST_PARTS = 8  # of a loop that is cut where what is read changes
 LONGEST_IN_PARTS = 200  # operations that are written out for each part
 
@@ -49,11 +52,35 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     low = Lowering("loop", plan, roots)
     axes = merged(roots, plan.stored, sizes)
     work = cost(roots, plan.stored)
+
+    def define(coordinates: Coordinates) -> None:
+        for root in roots:
+            low.define(root, coordinates)
+
+    crossing = _crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
+    way = _last_loop(axes, crossing, work, roots, plan.stored)
+    if crossing is not None and crossing is not axes[-2 if way in ("written", "inside") else -1]:
+        return [_tiled(low, axes, crossing, work, roots)]
+    return [finished(low, *_nest(low, roots, axes, way, work, len(sizes), plan.stored, define), roots)]
+
+
+def _nest(
+    low: Lowering,
+    roots: Sequence[Instruction],
+    axes: Sequence[Axis],
+    way: str,
+    work: int,
+    rank: int,
+    stored: set[Instruction],
+    define: Callable[[Coordinates], None],
+) -> tuple[int, int]:
+    """The loops over the axes, around `define` for each element. Given are how often the outermost one runs, and the
+    work of once."""
     first, last = low.builder.kernel.first, low.builder.kernel.last
 
     def along(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
         """The innermost loop, cut where what is read changes, if that makes few parts: none has to ask where it is."""
-        b, ends = low.builder, cuts(roots, plan.stored, axis) if work <= LONGEST_IN_PARTS else []
+        b, ends = low.builder, cuts(roots, stored, axis) if work <= LONGEST_IN_PARTS else []
         for begin, end in pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]):
             bounds = (b.index("maximum", start, begin), b.index("minimum", stop, end)) if ends else (start, stop)
             with low.loop(*bounds) as (j, _), ExitStack() as loops:
@@ -62,38 +89,29 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
                 if way == "inside":
                     ranges = [[loops.enter_context(low.loop(0, a.size))[0]] for a in short]
                 for indices in product(*ranges):
-                    coordinates = spread(axes, [*outer, j, *indices], len(sizes))
-                    for root in roots:
-                        low.define(root, coordinates)
+                    define(spread(axes, [*outer, j, *indices], rank))
 
     if not axes:
         with low.loop(first, last):
-            for root in roots:
-                low.define(root, (0,) * len(sizes))
-        return [finished(low, 1, work, roots)]
-    crossing = _crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
-    way = _last_loop(axes, crossing, work, roots, plan.stored)
+            define((0,) * rank)
+        return 1, work
     short = axes[-1:] if way in ("written", "inside") else ()
-    if crossing is not None and crossing is not axes[-1 - len(short)]:
-        return [_tiled(low, axes, crossing, work, roots)]
     *outer, inner = axes[: len(axes) - len(short)]
     inside = math.prod(a.size for a in short)
     if not outer:
         along(inner, first, last, ())
-        return [finished(low, inner.size, work * inside, roots)]
+        return inner.size, work * inside
     rows = math.prod(a.size for a in outer)
     if way == "flat":
         with low.loop(first, last) as (j, _):
-            coordinates = spread(axes, low.split_index(j, [a.size for a in axes]), len(sizes))
-            for root in roots:
-                low.define(root, coordinates)
-        return [finished(low, rows * inner.size, work, roots)]
+            define(spread(axes, low.split_index(j, [a.size for a in axes]), rank))
+        return rows * inner.size, work
     pieces = -(-inner.size * inside // CHUNK) if rows < 16 else 1
     with low.loop(first, last) as (index, _):
         low.builder.bound(index, 0, rows * pieces - 1)
         row, start, stop = piece_of(low, index, pieces, inner.size)
         along(inner, start, stop, low.split_index(row, [a.size for a in outer]))
-    return [finished(low, rows * pieces, work * inside * -(-inner.size // pieces), roots)]
+    return rows * pieces, work * inside * -(-inner.size // pieces)
 
 
 def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -101,11 +119,21 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     (root,) = fusion.roots
     d, whole = root.attributes.dimension, root.array_shape.dimensions
     found: list[LoweredKernel] = []
-    start = 0
-    for x in root.operands:
+    if all(math.prod(x.array_shape.dimensions[d:]) == 1 for x in root.operands):
+        return [
+            _computed_parts(
+                Lowering("part", plan, [root]), root, range(k, min(k + MOST_TOGETHER, whole[d])), plan.stored
+            )
+            for k in range(0, whole[d], MOST_TOGETHER)
+        ]
+    starts = accumulate((x.array_shape.dimensions[d] for x in root.operands), initial=0)
+    for k, (x, start) in enumerate(zip(root.operands, starts, strict=False)):
         outer, inner = x.array_shape.dimensions[:d], x.array_shape.dimensions[d:]
         low = Lowering("part", plan, [root])
         b = low.builder
+        if not low.in_memory(x):
+            found.append(_computed_parts(low, root, [k], plan.stored))
+            continue
         row, wide = math.prod(inner), [k for k, size in enumerate(inner) if size != 1]
         pieces = -(-row // CHUNK)
         around = outer[-1:] if len(outer) > 1 and row < SHORT_LOOP else ()
@@ -115,16 +143,31 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             at = (*low.split_index(number, first), *(loops.enter_context(low.loop(0, n))[0] for n in around))
             to = low.linear(whole, (*at, start, *[0] * (len(inner) - 1)))
             with low.loop(begin, end) as (j, _):
-                if len(wide) < 2 or low.in_memory(x):  # where the last dimension may run on into those before it
-                    place: Coordinates = tuple(j if [k] == wide[-1:] else 0 for k in range(len(inner)))
-                else:
-                    place = low.split_index(j, inner)
+                place = tuple(j if [k] == wide[-1:] else 0 for k in range(len(inner)))  # which may run on
                 b.store(low.buffer(root, True), b.index("add", to, j), low.value(x, (*at, *place)))
         work = cost([root], plan.stored) // len(root.operands) + 3
         work *= row // max(1, pieces) * math.prod(around)
         found.append(finished(low, math.prod(first) * pieces, work, [root]))
-        start += inner[0]
     return found
+
+
+def _computed_parts(
+    low: Lowering, root: Instruction, numbers: Sequence[int], stored: set[Instruction]
+) -> LoweredKernel:
+    """What one nest computes of a concatenation: operands of one shape."""
+    parts, d, b = [root.operands[k] for k in numbers], root.attributes.dimension, low.builder
+    sizes = parts[0].array_shape.dimensions
+    first = sum(x.array_shape.dimensions[d] for x in root.operands[: numbers[0]])
+
+    def define(coordinates: Coordinates) -> None:
+        for k, x in enumerate(parts):
+            start = b.index("add", coordinates[d], first + k * sizes[d])
+            place = (*coordinates[:d], start, *coordinates[d + 1 :])
+            b.store(low.buffer(root, True), low.linear(root.array_shape.dimensions, place), low.value(x, coordinates))
+
+    axes, work = merged(parts, stored, sizes, (d,)), cost(parts, stored) + len(parts)
+    way = _last_loop(axes, None, work, parts, stored)
+    return finished(low, *_nest(low, parts, axes, way, work, len(sizes), stored, define), [root])
 
 
 def _last_loop(
@@ -134,9 +177,9 @@ def _last_loop(
     that takes longer than the row, so it may be inside of the one before it, within a piece of work; written out, where
     vectors had better be across it, since memory goes on there, or since what is read changes along it; or flat: one
     with all others, where LLVM would write it out, and that is too long to become vectors."""
-    size, is_cut = axes[-1].size, bool(cuts(roots, stored, axes[-1]))
     if len(axes) < 2:
         return "rows"
+    size, is_cut = axes[-1].size, bool(cuts(roots, stored, axes[-1]))
     is_long = work >= LONG_CHAIN
     if size <= SHORT_ROW and size * work <= SHORT_ROW_WORK and (is_cut or crossing is axes[-2]) and not is_long:
         return "written"
@@ -173,79 +216,95 @@ def _read_along(
 def _tiled(
     low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]
 ) -> LoweredKernel:
-    """Squares of two loops at a time. What lies across is first copied, as it is read, to a square that stays in the
-    cache; so every line of memory is read once, and loops go along memory on both sides."""
-    b = low.builder
-    inner = axes[-1]
-    across = _read_along(crossing, axes[-1], roots, low.stored)
-    bytes_across = sum(x.array_shape.dtype.itemsize for x, _ in across)
-    tile = next((t for t in TILES if t * (t + MORE) * bytes_across <= SQUARES_LIMIT), TILES[-1])
-    pitch = tile + MORE
+    """Strips: pieces of as many lines of the result as elements of what lies across are on a line of the cache. What
+    lies across is first copied, as it is read, to a strip that stays in the first cache; so every line of memory is
+    read once, and loops go along memory on both sides. Meanwhile what the strip that follows will read is asked for."""
+    b, inner = low.builder, axes[-1]
+    across = _read_along(crossing, inner, roots, low.stored)
+    straight = [item for item in _read_along(inner, crossing, roots, low.stored) if item[0] not in roots]
+    sizes = [x.array_shape.dtype.itemsize for x, _ in across]
+    lines = min(LINE // min(sizes), crossing.size)
+    width = _width(inner.size, max(sizes), STRIPS_LIMIT // (lines * sum(sizes)))
+    pitch = -(-width // (4 * MORE)) * 4 * MORE + 2 * MORE  # of which there are few, since each has its routine
     others = [a for a in axes if a not in (crossing, inner)]
-    counts = [*(a.size for a in others), -(-inner.size // tile), -(-crossing.size // tile)]  # what lies across goes on
-    rank = len(domain(roots[0]))
-    squares = [b.scratch(x.array_shape.element_type.name, tile * pitch) for x, _ in across]
+    counts = [*(a.size for a in others), -(-inner.size // width), -(-crossing.size // lines)]
+    rank, extent = len(domain(roots[0])), math.prod(counts)
+    strips = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
+
+    def corner(number: Index) -> tuple[list[Index], Index]:
+        """Where a strip begins, and how many of its lines another one has, too."""
+        *indices, column, strip = low.split_index(number, counts)
+        begin = b.index("multiply", strip, lines)
+        top = b.index("minimum", begin, crossing.size - lines)
+        return [*indices, top, b.index("multiply", column, width)], b.index("subtract", begin, top)
+
+    def coordinates_at(start: Sequence[Index], i: Index, j: Index) -> Coordinates:
+        here = (*start[:-2], b.index("add", start[-2], i), b.index("add", start[-1], j))
+        by_axis = dict(zip([*others, crossing, inner], here, strict=True))
+        return spread(axes, [by_axis[a] for a in axes], rank)
+
+    def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
+        return tuple(coordinates[c] if isinstance(c, int) and c >= 0 else 0 for c in place)
+
+    def address(x: Instruction, place: Place, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
+        return low.buffer(x), low.linear(x.array_shape.dimensions, read_at(place, coordinates_at(start, i, j)))
+
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        *indices, column, square = low.split_index(index, counts)
-        top, left = b.index("multiply", square, tile), b.index("multiply", column, tile)
-        height = b.index("minimum", b.index("subtract", crossing.size, top), tile)
-        width = b.index("minimum", b.index("subtract", inner.size, left), tile)
+        b.bound(index, 0, extent - 1)
+        here, first = corner(index)
+        ahead, _ = corner(b.index("minimum", b.index("add", index, 1), extent - 1))
+        length = b.index("minimum", b.index("subtract", inner.size, here[-1]), width)
+        for (x, place), copy in zip(across, strips, strict=True):
+            at, soon = partial(address, x, place, here), partial(address, x, place, ahead)
+            _turn(low, at, soon, copy, pitch, (lines, length), inner.size)
+        with low.loop(first, lines) as (i, _):
+            for x, place in straight:
+                b.call(transposes.provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
+            with low.loop(0, length) as (j, _):
+                coordinates = coordinates_at(here, i, j)
+                for (x, place), copy in zip(across, strips, strict=True):
+                    value = b.load(copy, b.index("add", b.index("add", b.index("multiply", i, pitch), MORE), j))
+                    low.know(x, read_at(place, coordinates), value)
+                for root in roots:
+                    low.define(root, coordinates)
+    return finished(low, extent, work * lines * width, roots)
 
-        def coordinates_at(i: Index, j: Index) -> Coordinates:
-            by_axis = dict(
-                zip(
-                    [*others, crossing, inner], [*indices, b.index("add", top, i), b.index("add", left, j)], strict=True
-                )
-            )
-            return spread(axes, [by_axis[a] for a in axes], rank)
 
-        def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
-            return tuple(coordinates[c] if isinstance(c, int) and c >= 0 else 0 for c in place)
-
-        for (x, place), copy in zip(across, squares, strict=True):
-
-            def address(i: Index, j: Index, x: Instruction = x, place: Place = place) -> tuple[Buffer, Index]:
-                return low.buffer(x), low.linear(x.array_shape.dimensions, read_at(place, coordinates_at(i, j)))
-
-            _turn(low, address, copy, pitch, (height, width), (crossing.size, inner.size))
-        with low.loop(0, height) as (i, _), low.loop(0, width) as (j, _):
-            coordinates = coordinates_at(i, j)
-            for (x, place), copy in zip(across, squares, strict=True):
-                value = b.load(copy, b.index("add", b.index("multiply", i, pitch), j))
-                low.know(x, read_at(place, coordinates), value)
-            for root in roots:
-                low.define(root, coordinates)
-    return finished(low, math.prod(counts), work * tile * tile, roots)
+def _width(size: int, bytes_each: int, most: int) -> int:
+    """Elements of pieces of lines of this size: as equal as can be, and longer where the cache's lines are cut."""
+    near = (512 if size * bytes_each % LINE == 0 else 1024) // max(2, bytes_each)
+    pieces = max(1, round(size / min(near, most)))
+    return size if pieces == 1 else -(-size // (pieces * MORE)) * MORE
 
 
 def _turn(
     low: Lowering,
     address: Callable[[Index, Index], tuple[Buffer, Index]],
+    ahead: Callable[[Index, Index], tuple[Buffer, Index]],
     copy: Buffer,
     pitch: int,
-    extent: tuple[Index, Index],
-    sizes: tuple[int, int],
+    extent: tuple[int, Index],
+    size: int,
 ) -> None:
-    """Copy what lies across to a square: by small ones, which are transposed in registers, in the order in which they
-    lie in memory; and what is left element by element."""
+    """Copy what lies across to a strip: by small squares, which are transposed in registers, in the order in which they
+    lie in memory, the last one such that it ends where the strip does; or element by element, where none fits."""
     b = low.builder
-    height, width = extent
-    n = transposes.rows(element_type(copy.type).dtype.itemsize)
-    high, wide = (b.index("multiply", b.index("divide", size, n), n) for size in extent)
-    if n > 1:
-        routine = transposes.provide(element_type(copy.type).dtype.itemsize, pitch)
-        with low.loop(0, b.index("divide", width, n)) as (q, _), low.loop(0, b.index("divide", height, n)) as (p, _):
-            i, j = b.index("multiply", p, n), b.index("multiply", q, n)
-            to = b.index("add", b.index("multiply", i, pitch), j)
-            b.call(routine, address(i, j), address(i, b.index("add", j, 1)), (copy, to))
-    rest: list[tuple[Index, Index, Index, Index]] = []
-    if sizes[0] % n or n == 1:
-        rest.append((high if n > 1 else 0, height, 0, width))
-    if sizes[1] % n and n > 1:
-        rest.append((0, high, wide, width))
-    for top, bottom, left, right in rest:
-        with low.loop(left, right) as (j, _), low.loop(top, bottom) as (i, _):
-            b.store(copy, b.index("add", b.index("multiply", i, pitch), j), b.load(*address(i, j)))
+    (height, length), bytes_each = extent, element_type(copy.type).dtype.itemsize
+    n = transposes.rows(bytes_each, min(height, size))
+
+    def place(i: Index, j: Index) -> tuple[Buffer, Index]:
+        return copy, b.index("add", b.index("add", b.index("multiply", i, pitch), MORE), j)
+
+    if n == 1:
+        with low.loop(0, length) as (j, _), low.loop(0, height) as (i, _):
+            b.store(*place(i, j), b.load(*address(i, j)))
+        return
+    routine = transposes.provide(n, bytes_each, pitch)
+    count = b.index("divide", b.index("add", length, n - 1), n)
+    with low.loop(0, count) as (q, _), low.loop(0, -(-height // n)) as (p, _):
+        i = b.index("minimum", b.index("multiply", p, n), height - n)
+        j = b.index("minimum", b.index("multiply", q, n), b.index("subtract", length, n))
+        b.call(routine, address(i, j), address(i, b.index("add", j, 1)), place(i, j), ahead(i, j))
 
 
 def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -378,11 +437,12 @@ def _inner_order(root: Instruction, rank: int) -> tuple[list[int], list[int]]:
 def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[Instruction]]:
     """Loops over a row, one after the other, with the roots that share each.
 
-    A root comes after the reductions it needs, and after what it reads at other places of the row.
+    A root comes after the reductions it needs, and after what it reads at other places of the row. What finds where the
+    largest element is goes over the row by itself, and last, so that it reads what the others kept.
     """
     members = {r: root for root in fusion.roots for r in results_of(root, users)}
     level: dict[Instruction, int] = {}
-    groups: dict[tuple[int, tuple[int, ...]], list[Instruction]] = {}
+    groups: dict[tuple[int, int, tuple[int, ...]], list[Instruction]] = {}
     columns = fusion.across
     after = [] if columns is None else [r for r in columns.roots if r not in [*columns.reductions, *columns.along()]]
     for root in fusion.roots:
@@ -401,8 +461,9 @@ def _phases(fusion: Fusion, stored: set[Instruction], users: Any) -> list[list[I
                 at = max(at, level[needed] + (not same))
         level[root] = at
         inner = tuple(domain(root)[d] for d in _order(root, fusion)[1])
-        groups.setdefault((at, inner), []).append(root)
-    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
+        alone = len(groups) + 1 if reductions.finds_place(base(root)) else 0
+        groups.setdefault((at, alone, inner), []).append(root)
+    return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
 
 
 def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Instruction]) -> set[Instruction]:
@@ -419,7 +480,8 @@ def _kept_rows(phases: list[list[Instruction]], fusion: Fusion, stored: set[Inst
     for k, phase in enumerate(phases):
         for x, place, from_memory in walk(phase, stored):
             whole = all(c in (-1, d) for d, c in enumerate(place))
-            if from_memory or not is_costly(x) or not whole or x in found or x in elsewhere:
+            kept = is_costly(x) or x.op.name in QUOTIENTS
+            if from_memory or not kept or not whole or x in found or x in elsewhere:
                 continue
             sizes = x.array_shape.dimensions
             if sizes != domain(phase[0]) or sizes[:rank] != fusion.outer or len(place) == rank:

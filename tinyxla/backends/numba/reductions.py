@@ -12,6 +12,7 @@ import numpy as np
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, finished, merged, piece_of, spread
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import (
+    FEW_LANES,
     LANES,
     Coordinates,
     LoweredKernel,
@@ -31,8 +32,11 @@ from tinyxla.shapes import Shape
 Array = np.ndarray[Any, Any]
 
 SAMPLES = 128  # by which a computation shows whether it is commutative
-COLUMNS = 1 << 10  # accumulators of a column reduction
+COLUMNS = 1 << 12  # accumulators of a column reduction
+AT_ONCE = 4  # rows for which accumulators are loaded and stored once, where LLVM makes vectors of so much work
 BLOCK = 1 << 10  # elements of which the largest is found before it is found out where that is
+SHORT = 16  # fewer elements, and they are compared one after the other
+MANY = 256  # elements of several rows: fewer, and their lanes are not worth joining
 FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
 
 
@@ -48,6 +52,8 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     independent = math.prod(a.size for a in kept) * blocks
     long = over[0].size if over else 1
     each = math.prod(a.size for a in over[1:]) * width * work
+    plain = len(space.arrays) == 1 and space.arrays[0].array_shape.dtype.itemsize >= 4 and work <= COSTLY_WORK
+    together = AT_ONCE if plain else 1
     few = independent < FEW_COLUMNS and space.divisible
     pieces = max(1, min(64, long * each // (CHUNK * COSTLY_WORK))) if few else 1
     low = Lowering("column", plan, space.own(users))
@@ -65,18 +71,35 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             for row, value in zip(rows, initial, strict=True):
                 b.store(row, j, value)
 
-        def accumulate(indices: Coordinates, values: list[Operand]) -> list[Operand]:
+        def accumulate(before: Coordinates, more: Coordinates) -> None:
+            """The elements at some indices of the innermost reduced dimension, if there is one."""
             with low.loop(0, here) as (j, _):
-                place = space.place([*kept, *over, columns], [*outer, *indices, b.index("add", begin, j)])
-                updated = space.accumulate(low, [b.load(row, j) for row in rows], place)
-                for row, value in zip(rows, updated, strict=True):
+                values: list[Operand] = [b.load(row, j) for row in rows]
+                for last in [(k,) for k in more] or [()]:
+                    place = [*outer, *before, *last, b.index("add", begin, j)]
+                    values = space.accumulate(low, values, space.place([*kept, *over, columns], place))
+                for row, value in zip(rows, values, strict=True):
                     b.store(row, j, value)
+
+        def in_turn(before: Coordinates, values: list[Operand]) -> list[Operand]:
+            if not bounds:
+                accumulate((), ())
+                return values
+            start, stop = bounds[-1]
+            whole = b.index("divide", b.index("subtract", stop, start), together)
+            with low.loop(0, whole, sequential=True) as (k, _):
+                first = b.index("add", start, b.index("multiply", k, together))
+                accumulate(before, tuple(b.index("add", first, more) for more in range(together)))
+            rest = b.index("add", start, b.index("multiply", whole, together))
+            if rest != stop:
+                with low.loop(rest, stop, sequential=True) as (k, _):
+                    accumulate(before, (k,))
             return values
 
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         if pieces > 1:
             bounds[0] = piece_of(low, piece, pieces, long)[1:]
-        low.nest(bounds, (), accumulate, sequential=True)
+        low.nest(bounds[:-1], (), in_turn, sequential=True)
         with low.loop(0, here) as (j, _):
             place = space.place([*kept, columns], [*outer, b.index("add", begin, j)])
             result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
@@ -187,11 +210,18 @@ def run(
     initial: Sequence[Operand],
     body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
 ) -> list[Operand]:
-    """The loops of reductions: with several sets of carried values, where LLVM would not find them by itself."""
+    """The loops of reductions: with several sets of carried values, where LLVM would not find them by itself, or would
+    join those of each of many short rows."""
     start, stop = bounds[-1] if bounds else (0, 0)
-    short = isinstance(start, int) and isinstance(stop, int) and stop - start < 2 * LANES
+    width = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * LANES
+    short = width < 2 * LANES
     known = [reduction.monoid(x.attributes.to_apply) is not None for x in reduced]
-    if short or all(known) or not all(k or _is_interchangeable(x) for k, x in zip(known, reduced, strict=True)):
+    sizes = [end - begin for begin, end in bounds if isinstance(begin, int) and isinstance(end, int)]
+    many_rows = (
+        FEW_LANES <= width < 2 * LANES and len(bounds) > 1 and (len(sizes) < len(bounds) or math.prod(sizes) >= MANY)
+    )
+    in_lanes = many_rows or not (short or all(known))
+    if not in_lanes or not all(k or _is_interchangeable(x) for k, x in zip(known, reduced, strict=True)):
         return low.nest(bounds, initial, body)
     neutral = [value for x in reduced for value in low.neutral(x)]
     return low.nest_in_lanes(
@@ -211,7 +241,7 @@ def argument(
     before."""
     direction = _direction_of(x) if len(bounds) == 1 else None
     start, stop = bounds[0] if bounds else (0, 0)
-    if direction is None or (isinstance(start, int) and isinstance(stop, int) and stop - start < 2 * LANES):
+    if direction is None or (isinstance(start, int) and isinstance(stop, int) and stop - start < SHORT):
         return None
     b, (values, places) = low.builder, x.operands[:2]
     kind, index_kind = (o.array_shape.element_type for o in (values, places))
@@ -259,6 +289,11 @@ def _axis(x: Instruction) -> int:
     """The dimension that a reduction goes along: there is one only that is longer than 1."""
     sizes = x.operands[0].array_shape.dimensions
     return max(x.attributes.dimensions, key=lambda d: sizes[d])
+
+
+def finds_place(x: Instruction) -> bool:
+    """Whether this is a reduction that finds where the largest or the least element is."""
+    return x.op is reduction.reduce and _direction_of(x) is not None
 
 
 def _direction_of(x: Instruction) -> str | None:

@@ -1,5 +1,5 @@
-"""A routine that transposes a small square of elements in registers: kernels of the loop IR call it for arrays that
-lie across.
+"""Routines that transpose a small square of elements in registers, and that ask for lines of the cache: kernels of the
+loop IR call them for arrays that lie across.
 
 A square of n x n elements is n vectors. In steps s = 1, 2, 4, ... n / 2, the rows that differ in bit s of their number
 swap, of every block of 2 s x 2 s elements, the parts off the diagonal (Eklundh, A fast computer method for matrix
@@ -13,41 +13,69 @@ import functools
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.native import provide_llvm
 
-_AHEAD = 256  # bytes from what is read to what will be: so many rows at a time are more than processors foresee
-_ROWS = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square, by the bytes of an element
+_WIDEST = 64  # bytes of a row
 
 
-def rows(bytes_each: int) -> int:
-    """Of the square of such elements that the routine transposes; 1 where there is none."""
-    return _ROWS.get(bytes_each, 1)
+def rows(bytes_each: int, most: int) -> int:
+    """Of the largest square of such elements that a routine transposes, but at most so many; 1 where there is none."""
+    return next((n for n in (16, 8, 4) if n <= most and n * bytes_each <= _WIDEST and bytes_each <= 8), 1)
 
 
 @functools.cache
-def provide(bytes_each: int, pitch: int) -> str:
-    """Let kernels call the routine for elements of so many bytes; its name. It takes the address of the first row, that
-    of the second, which tells how far apart rows are, and the address of the result, whose rows are `pitch` elements
-    apart."""
-    name = f"transpose_{bytes_each}_{pitch}"
-    provide_llvm(routine_name(name), _text(rows(bytes_each), bytes_each, pitch), "transpose", is_final=True)
+def provide(n: int, bytes_each: int, pitch: int) -> str:
+    """Let kernels call the routine for n rows of elements of so many bytes; its name. It takes the address of the first
+    row, that of the second, which tells how far apart rows are, the address of the result, whose rows are `pitch`
+    elements apart, and the address of a square that will be read soon."""
+    name = f"transpose_{n}_{bytes_each}_{pitch}"
+    provide_llvm(routine_name(name), _text(n, bytes_each, pitch), "transpose", is_final=True)
     return name
+
+
+def provide_request() -> str:
+    """Let kernels call the routine that asks for what will be read soon, up to an address; its name."""
+    provide_llvm(routine_name("request"), _REQUEST, "request", is_final=True)
+    return "request"
+
+
+_REQUEST = """
+define void @request(ptr %from, ptr %to) {
+entry:
+  %start = call ptr @llvm.ptrmask.p0.i64(ptr %from, i64 -64)
+  %end = ptrtoint ptr %to to i64
+  br label %line
+line:
+  %at = phi ptr [ %start, %entry ], [ %next, %line ]
+  call void @llvm.prefetch.p0(ptr %at, i32 0, i32 2, i32 1)
+  %next = getelementptr i8, ptr %at, i64 64
+  %here = ptrtoint ptr %next to i64
+  %more = icmp ult i64 %here, %end
+  br i1 %more, label %line, label %done
+done:
+  ret void
+}
+
+declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+"""
 
 
 def _text(n: int, bytes_each: int, pitch: int) -> str:
     element = f"i{8 * bytes_each}"
     vector = f"<{n} x {element}>"
     lines = [
-        "define void @transpose(ptr %first, ptr %second, ptr noalias %to) {",
+        "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %soon) {",
         "  %from = ptrtoint ptr %first to i64",
         "  %after = ptrtoint ptr %second to i64",
         "  %pitch = sub i64 %after, %from",
+        f"  %end = getelementptr i8, ptr %soon, i64 {n * bytes_each - 1}",  # in a line that no row here ends in
     ]
     for k in range(n):
         lines += [
             f"  %offset{k} = mul i64 %pitch, {k}",
             f"  %at{k} = getelementptr i8, ptr %first, i64 %offset{k}",
             f"  %row{k} = load {vector}, ptr %at{k}, align {bytes_each}",
-            f"  %ahead{k} = getelementptr i8, ptr %at{k}, i64 {_AHEAD}",
-            f"  call void @llvm.prefetch.p0(ptr %ahead{k}, i32 0, i32 2, i32 1)",
+            f"  %soon{k} = getelementptr i8, ptr %end, i64 %offset{k}",
+            f"  call void @llvm.prefetch.p0(ptr %soon{k}, i32 0, i32 2, i32 1)",
         ]
     found = [f"%row{k}" for k in range(n)]
     step = 1
