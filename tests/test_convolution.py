@@ -299,6 +299,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[NumPyArray, ...]]] = {
     ),
     "transpose": (lambda ns, x, y: ns.conv_transpose(x, y, (2, 3), "SAME"), (IMAGE, KERNEL)),
     "transpose valid": (lambda ns, x, y: ns.conv_transpose(x, y, (1, 3), "VALID", (2, 1)), (IMAGE, KERNEL)),
+    "transpose by tiles": (lambda ns, x, y: ns.conv_transpose(x, y, (3, 2), "VALID"), (IMAGE, KERNEL)),
+    "tiles": (
+        lambda ns, x, y: ns.conv_general_dilated(x, y, (3, 2), "VALID", dimension_numbers=LAST),
+        (IMAGE[:, :6], KERNEL),
+    ),
     "transpose padded": (lambda ns, x, y: ns.conv_transpose(x, y, (2, 1), [(1, 2), (0, 0)]), (IMAGE, KERNEL)),
     "transpose of the kernel": (
         lambda ns, x, y: ns.conv_transpose(
@@ -334,7 +339,9 @@ def test_function(name: str) -> None:
     _same(call(lax, *map(tinyxla.numpy.asarray, arrays)), expected)
 
 
-@pytest.mark.parametrize("name", ["labels", "feature groups", "batch groups", "with general padding", "transpose"])
+@pytest.mark.parametrize(
+    "name", ["labels", "feature groups", "batch groups", "with general padding", "transpose", "tiles"]
+)
 def test_gradients(name: str) -> None:
     call, arrays = CASES[name]
 

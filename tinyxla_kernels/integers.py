@@ -132,7 +132,18 @@ def sign(x: Scalar) -> Scalar:
 
 def rem(x: Scalar, y: Scalar) -> Scalar:
     """The remainder of the truncated quotient, exact, with the sign of x: C's fmod; `remainder` for integers."""
-    return remainder(x, y) if is_integer(x.type) else x % y
+    if is_integer(x.type):
+        return remainder(x, y)
+    if x.type not in FORMATS:
+        return x % y
+    # A quotient of few bits is right but for having been rounded up, and then what is left is exact.
+    form, size, divisor = format_of(x), x.abs(), y.abs()
+    quotient = (size / divisor).trunc()
+    left = (-quotient).fma(divisor, size)
+    left = (left < 0.0).where(left + divisor, left)
+    left = quotient.equal(0.0).where(size, left)
+    usual = (left.bits() ^ (x.bits() & form.sign_bit)).bitcast(x.type)
+    return (size >= divisor * 2.0 ** (form.mantissa_bits - 1)).rarely(lambda: [x % y], [usual])[0]
 
 
 def round_afz(x: Scalar) -> Scalar:

@@ -76,12 +76,13 @@ class _Convolution:
         self.dims = self.dims._replace(preferred_element_type=wide if is_paired else None, operand_precision=())
         self._turn()
         holes = self._holes_of_the_result()
-        columns = None if is_paired else self._columns()
-        if not columns:
+        is_tiled = self._is_tiled()
+        columns = None if is_paired or is_tiled else self._columns()
+        if not columns and not is_tiled:
             self._pad()
         if columns is not None:
             found = self._in_columns() if columns else self._in_rows()
-        elif self._is_product():
+        elif is_tiled or self._is_product():
             found = self._product()
         elif is_paired:
             found = self._in_pairs()
@@ -193,9 +194,21 @@ class _Convolution:
             for w, n in zip(self.dims.window, self._positions(), strict=True)
         )
 
+    def _is_tiled(self) -> bool:
+        """Whether each element of the input makes a tile of the result as large as the window, and all of that."""
+        sizes = (self._size(self.lhs, d) for d in self.dims.dim_labels.lhs_spec[2:])
+        return self.dims.groups == 1 and all(
+            w == WindowDimension(w.size, 1, w.size - 1, w.size - 1, 1, w.size) and n == w.size * size
+            for w, n, size in zip(self.dims.window, self._positions(), sizes, strict=True)
+        )
+
     def _product(self) -> Instruction:
         """A product over dimensions with names: those that both operands have are terms, or groups."""
         emit = self.rewriter.emit
+        window = zip(self.dims.dim_labels.rhs_spec[2:], self.dims.window, strict=True)
+        tiled = [d for d, w in window if w.base_dilation > 1]
+        if tiled:
+            self.rhs = emit(movement.reverse, self.rhs, dimensions=tuple(tiled))
         lhs, left = self._named_lhs()
         rhs, right = self._named_rhs()
         groups = [name for name in left if name == "group"]
@@ -210,8 +223,9 @@ class _Convolution:
         product = emit(contraction.dot, lhs, rhs, **dims._asdict())
         found = [*groups, *(n for n in left if n not in right), *(n for n in right if n not in left)]
         wanted: list[str] = []
+        of_features = {0: ["batch"], 1: [*groups, "output"]}
         for k in sorted(range(len(self.dims.dim_labels.out_spec)), key=self.dims.dim_labels.out_spec.__getitem__):
-            wanted += ["batch"] if k == 0 else [*groups, "output"] if k == 1 else [f"place{k}"]
+            wanted += of_features.get(k) or [n for n in (f"place{k}", f"window{k}") if n in found]
         product = emit(movement.transpose, product, permutation=tuple(map(found.index, wanted)))
         return emit(movement.reshape, product, sizes=self._result_sizes())
 
@@ -225,6 +239,10 @@ class _Convolution:
             size = self._size(lhs, spec[k])
             if k > 1:
                 w, n = self.dims.window[k - 2], positions[k - 2]
+                if w.base_dilation > 1:
+                    sizes.append(size)
+                    names.append(f"place{k}")
+                    continue
                 inside = w.window_dilation if n == 1 else 1
                 extent = dilated(w.size, inside)
                 step = extent if n == 1 else w.stride

@@ -4,44 +4,46 @@ in order.
 A kernel transforms several *lanes* side by side, which are the innermost loop of every pass and become vectors: a batch
 of signals, or, for a dimension that is not the last, what comes after it in memory. A long signal of n1 n2 elements is
 a matrix: its columns are transformed, multiplied by roots of unity, and then its rows, whose transforms are columns of
-the result. Real signals of even length are complex ones of half the length.
+the result. Real signals of even length are complex ones of half the length, and those of odd length complex ones of the
+same.
 
-Lengths whose factors are small primes are done here; the host does the others.
+Lengths with a large prime are done as convolutions, and the host does the longest ones.
 
-Source: C. Van Loan, Computational Frameworks for the Fast Fourier Transform, sections 1.7, 3.2 and 4.3.
+Source: C. Van Loan, Computational Frameworks for the Fast Fourier Transform, sections 1.7, 3.2, 4.2 and 4.3.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba import fourier_routines as routines
-from tinyxla.backends.numba import panel_routines, panels
+from tinyxla.backends.numba import fourier_routines as routines, panel_routines, panels
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, finished
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users
 from tinyxla.compiler.fusion import Plan
-from tinyxla.hlo import Instruction
-from tinyxla.hlo import Literal as Constant
+from tinyxla.hlo import Instruction, Literal as Constant
 from tinyxla.ops import movement
 from tinyxla.ops.fourier import Fft
 from tinyxla.shapes import Shape, element_type
 
 _PRIMES = (5, 3, 7, 11, 13)
+_LARGEST = 300  # the time for a number grows with the prime, in which its sum is
 _MOST = 1000  # elements of a signal that a kernel transforms at once
 _BYTES = 64_000  # of all lanes; no power of two, so that real and imaginary parts do not share lines of the cache
 _SQUARE_BYTES = 4096  # that are turned at once
 _VECTOR = 16  # lanes, about
 _PARTS = {"c64": "f32", "c128": "f64"}
 
+Array = np.ndarray[Any, Any]
 Complex = tuple[Operand, Operand]
+_Change = Callable[[Lowering, Index, Callable[[Index], Operand]], Operand]  # of the element k, by those that there are
 Place = tuple[Buffer, Index]
 
 
@@ -56,15 +58,13 @@ class _Axis:
 
 def supports(x: Instruction) -> bool:
     options = Fft(*x.attributes)
-    if not x.array_shape.size or (options.fft_type in ("RFFT", "IRFFT") and options.fft_length[-1] % 2):
-        return False
-    return all(_split(n) is not None for n in _lengths(options))
+    return bool(x.array_shape.size) and all(_split(n) or _chirp_length(n) for n in _lengths(options))
 
 
 def _lengths(options: Fft) -> list[int]:
     """Of the complex signals."""
     *outer, last = options.fft_length
-    return [*outer, last // 2 if options.fft_type in ("RFFT", "IRFFT") else last]
+    return [*outer, last // 2 if options.fft_type in ("RFFT", "IRFFT") and last % 2 == 0 else last]
 
 
 def _split(n: int) -> tuple[int, int] | None:
@@ -81,11 +81,33 @@ def _split(n: int) -> tuple[int, int] | None:
 def _radices(n: int) -> tuple[int, ...] | None:
     """Of the passes, in order."""
     found: list[int] = []
-    for radix in (4, 2, *_PRIMES):
+    for radix in (4, 2, *_PRIMES, *range(routines.WRITTEN_OUT, _LARGEST + 1, 2)):
         while n % radix == 0:
             found.append(radix)
             n //= radix
     return tuple(found) if n == 1 else None
+
+
+@functools.cache
+def _chirp_length(n: int) -> int | None:
+    """Of a circular convolution that holds one of two signals of n elements: it has no primes but 2, 3 and 5."""
+    longest = min(4 * n, _MOST**2 + 1)
+    return next((m for m in range(2 * n - 1, longest) if 60 ** m.bit_length() % m == 0 and _split(m)), None)
+
+
+@functools.lru_cache(64)
+def _chirps(n: int, long: int) -> tuple[Array, Array]:
+    """The roots exp(-i pi k^2 / n), and the transform of their conjugates, which go both ways around."""
+    chirp = np.exp(-1j * np.pi * (np.arange(n) ** 2 % (2 * n)) / n)
+    around = np.zeros(long, complex)
+    around[:n] = chirp.conj()
+    around[long - n + 1 :] = chirp.conj()[:0:-1]
+    return chirp, np.fft.fft(around)
+
+
+def _reversed(spectrum: Array) -> Array:
+    """The transform of the conjugates of what has this one."""
+    return np.roll(spectrum[::-1], 1).conj()
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -127,7 +149,9 @@ class _Transform:
     def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """The middle one of three dimensions."""
         split = _split(n)
-        assert split is not None
+        if split is None:
+            self._chirp(source, target, outer, n, inner)
+            return
         second, first = split  # columns of the matrix that a signal is, and rows
         scale = 1 / n if self.backward else 1.0
         whole, one = _Axis(outer, n * inner, n * inner), _Axis(1, 0, 0)
@@ -135,12 +159,12 @@ class _Transform:
         if second == 1 and inner > 1:
             self._kernel(source, target, (whole, one), lanes, n, (inner, inner), scale)
             return
-        if second == 1 and (outer * _VECTOR >= n or first < _VECTOR):
+        root = max(k for k in range(1, math.isqrt(n) + 1) if n % k == 0)
+        if second == 1 and (outer * _VECTOR >= n or first < _VECTOR or root == 1):
             self._kernel(source, target, (one, one), whole, n, (1, 1), scale)
             return
         if second == 1:
-            first = max(k for k in range(1, math.isqrt(n) + 1) if n % k == 0)
-            second = n // first
+            first, second = root, n // root
         middle = Partial(Shape(self.kind, (outer, n, inner)))
         step = second * inner
         if inner == 1:
@@ -190,15 +214,30 @@ class _Transform:
             )
         kinds = (_type(source), _type(target))
         kernel = _driver(part, self.kind.name, kinds, turns, bool(whole), radices and tuple(sorted({*radices})))
-        work = width * n * (4 + 2 * len(radices))
+        work = width * n * (4 + sum(max(2, radix // 4) for radix in radices))
         extent = outer[0].size * outer[1].size * blocks
         grain = max(1, CHUNK * COSTLY_WORK // work)
-        self.found.append(LoweredKernel(kernel, arguments, extent, grain, [self.x], numbers))
+        self.found.append(LoweredKernel(kernel, arguments, extent, grain, [self.x], numbers, lasts=True))
 
     # --- real signals
 
     def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
         half = n // 2
+        if n % 2:
+            given, found = (Partial(Shape(self.kind, (outer, n))) for _ in range(2))
+
+            def real(low: Lowering, k: Index, element: Callable[[Index], Operand]) -> Operand:
+                return low.builder.compute("real", self.part, element(k))
+
+            if self.backward:
+                self._rows(source, given, (outer, half + 1, n, 1), functools.partial(self._mirrored, n=n))
+                self._along(given, found, outer, n, 1)
+                self._rows(found, target, (outer, n, n, 1), real)
+            else:
+                self._rows(source, given, (outer, n, n, 1), lambda low, k, element: element(k))
+                self._along(given, found, outer, n, 1)
+                self._rows(found, target, (outer, n, half + 1, 1), lambda low, k, element: element(k))
+            return
         packed = Partial(Shape(self.kind, (outer, half)))
         if self.backward:
             self._join(source, packed, outer, half)
@@ -206,6 +245,83 @@ class _Transform:
         else:
             self._along(source, packed, outer, half, 1)
             self._part(packed, target, outer, half)
+
+    def _rows(
+        self, source: Storage, target: Storage, sizes: tuple[int, int, int, int], value: _Change, pairs: bool = False
+    ) -> None:
+        """What becomes of the middle one of three dimensions: (outer, size, wanted, inner). Real numbers may be pairs
+        that stand for complex ones."""
+        outer, size, wanted, inner = sizes
+        low = Lowering("rows", self.plan)
+        b, given, taken = low.builder, low.buffer(source), low.buffer(target, True)
+        pieces = -(-wanted // _PIECE)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            row, piece = low.split_index(index, [outer, pieces])
+            start = b.index("multiply", piece, _PIECE)
+            stop = b.index("minimum", b.index("add", start, _PIECE), wanted)
+            with low.loop(start, stop) as (k, _), low.loop(0, inner) as (i, _):
+
+                def place(size: int, k: Index, row: Index = row, i: Index = i) -> Index:
+                    at = b.index("add", b.index("multiply", row, size), k)
+                    return b.index("add", b.index("multiply", at, inner), i)
+
+                def element(k: Index, place: Callable[[int, Index], Index] = place) -> Operand:
+                    at = place(size, k)
+                    if given.type == self.kind.name or not pairs:
+                        return b.load(given, at)
+                    at = b.index("multiply", at, 2)
+                    parts = b.load(given, at), b.load(given, b.index("add", at, 1))
+                    return b.compute("complex", self.kind.name, *parts)
+
+                found, at = value(low, k, element), place(wanted, k)
+                if taken.type == self.kind.name or not pairs:
+                    b.store(taken, at, b.compute("convert", taken.type, found))
+                else:
+                    at = b.index("multiply", at, 2)
+                    b.store(taken, at, b.compute("real", self.part, found))
+                    b.store(taken, b.index("add", at, 1), b.compute("imag", self.part, found))
+        self.found.append(finished(low, outer * pieces, 8 * min(wanted, _PIECE) * inner, [self.x]))
+
+    def _mirrored(self, low: Lowering, k: Index, element: Callable[[Index], Operand], n: int) -> Operand:
+        """A coefficient of a real signal of odd length: those behind the middle are conjugates of others."""
+        b, kind = low.builder, {"compare_type": "SIGNED"}
+        value = element(b.index("minimum", k, b.index("subtract", n, k)))
+        re, im = (b.compute(op, self.part, value) for op in ("real", "imag"))
+        behind = b.compute("compare", "pred", _index(k), Literal("s64", n // 2), direction="GT", **kind)
+        alone = b.compute("compare", "pred", _index(k), Literal("s64", 0), direction="EQ", **kind)
+        im = b.compute("select", self.part, behind, b.compute("negate", self.part, im), im)
+        zero = _literal(self.part, 0.0)
+        return b.compute("complex", self.kind.name, re, b.compute("select", self.part, alone, zero, im))
+
+    def _chirp(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
+        """A length with a large prime, as a convolution by one without, after Bluestein."""
+        long, backward = _chirp_length(n), self.backward
+        assert long is not None
+        one, other = (Partial(Shape(self.kind, (outer, long, inner))) for _ in range(2))
+        chirp, spectrum = _chirps(n, long)
+
+        def times(source: Storage, target: Storage, size: int, wanted: int, factors: Array) -> None:
+            re, im = (_constant(part, self.part) for part in (factors.real, factors.imag))
+
+            def value(low: Lowering, k: Index, element: Callable[[Index], Operand]) -> Operand:
+                b = low.builder
+                x = element(k if wanted <= size else b.index("minimum", k, size - 1))
+                x = b.compute("real", self.part, x), b.compute("imag", self.part, x)
+                factor = b.load(low.buffer(re), k), b.load(low.buffer(im), k)
+                return b.compute("complex", self.kind.name, *_times(low, x, factor))
+
+            self._rows(source, target, (outer, size, wanted, inner), value, pairs=True)
+
+        if backward:
+            chirp, spectrum = chirp.conj(), _reversed(spectrum)
+        times(source, one, n, long, np.pad(chirp, (0, long - n)))
+        self.backward = False
+        self._along(one, other, outer, long, inner)
+        times(other, one, long, long, spectrum)
+        self.backward = True
+        self._along(one, other, outer, long, inner)
+        self.backward = backward
+        times(other, target, long, n, chirp / n if backward else chirp)
 
     def _element(self, low: Lowering, source: Buffer, place: Index) -> Complex:
         b = low.builder
@@ -362,9 +478,12 @@ def _plan(n: int, radices: tuple[int, ...], width: int, part: str) -> tuple[Inst
     for radix in radices:
         rest = length // radix
         passes.append((radix, rest, stride, place))
-        roots.append(_roots(np.arange(rest)[:, None] * np.arange(1, radix) / length))
+        roots.append(_roots(np.arange(rest)[:, None] * np.arange(1, radix) / length).ravel())
+        if radix > routines.WRITTEN_OUT:
+            turns = routines.sums_of(radix)[:, None] * np.arange(1, radix // 2 + 1)[:, None] % radix / radix
+            roots[-1] = np.concatenate([roots[-1], (_roots(turns) * [1, -1]).ravel()])
         place, length, stride = place + roots[-1].size, rest, stride * radix
-    flat = np.concatenate([x.ravel() for x in roots]) if roots else np.zeros(1)
+    flat = np.concatenate(roots) if roots else np.zeros(1)
     return _constant(np.array(passes or [(0,) * 4], np.int64), "s64"), _constant(flat, part)
 
 
@@ -473,7 +592,7 @@ class _Driver:
                 place = b.times(b.sum(end, start, row), self.words[1])
                 given = (square, b.times(row, n["width"]))
                 self._turned((self.target, place), given, count, n["width"], left, n["target_lane"])
-            with b.loop(0, count) as (lane, _), b.loop(rest, size) as (row, _):
+            with b.loop(0, count, sequential=True) as (lane, _), b.loop(rest, size, sequential=True) as (row, _):
                 value = b.load(square, b.sum(b.times(row, n["width"]), lane))
                 place = b.sum(end, b.times(lane, n["target_lane"]), start, row)
                 if self.types[1] == self.kind:

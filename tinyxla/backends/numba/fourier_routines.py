@@ -13,13 +13,18 @@ import functools
 import math
 import struct
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import provide_llvm, vector_bytes
+from tinyxla.backends.numba.native import loaded_words, provide_llvm, vector_bytes
 
 PLAN = ("radix", "part", "stride", "roots")  # what `transform` is told of each pass
 TRANSFORM = ("passes", "re", "im", "to_re", "to_im")
 LANES = ("rows", "step", "count", "width")
+WRITTEN_OUT = 13  # the largest prime whose sums are
+SUMS = 4  # that are made at once of a larger one
 _SCALARS = {"f32": "float", "f64": "double"}
 _BYTES = {"f32": 4, "f64": 8}
 
@@ -36,14 +41,14 @@ def transform(part: str, radices: tuple[int, ...]) -> str:
     lines = [
         "define void @transform(ptr %lanes, ptr %roots, ptr %plan, ptr %numbers) nounwind {",
         "entry:",
-        *_loads("numbers", TRANSFORM),
+        loaded_words("numbers", TRANSFORM),
         "  br label %pass",
         "pass:",
         "  %k = phi i64 [ 0, %entry ], [ %next, %passed ]",
         *(f"  %{x}{j} = phi i64 [ %{x}, %entry ], [ %{y}{j}, %passed ]" for j in (0,) for x, y in _SWAPPED),
         f"  %at = mul i64 %k, {len(PLAN)}",
         "  %step = getelementptr i64, ptr %plan, i64 %at",
-        *_loads("step", PLAN, "pass_"),
+        loaded_words("step", PLAN, prefix="pass_"),
         f"  %roots_at = getelementptr {_SCALARS[part]}, ptr %roots, i64 %pass_roots",
         *(f"  %{x}_at0 = getelementptr {_SCALARS[part]}, ptr %lanes, i64 %{x}0" for x, _ in _SWAPPED),
     ]
@@ -125,7 +130,7 @@ def _moving(part: str, body: str, given: str) -> str:
     """Loops over rows, and in these over vectors of lanes."""
     head = f"define void @move(ptr noalias %re, ptr noalias %im, ptr noalias %complex, {given}ptr %numbers) nounwind {{"
     text = (
-        "\n".join([head, "entry:", *_loads("numbers", LANES)])
+        "\n".join([head, "entry:", loaded_words("numbers", LANES)])
         + """
   %twice_count = mul i64 %count, 2
   %step_words = mul i64 %step, 2
@@ -206,14 +211,6 @@ def _declarations(part: str) -> str:
     return _filled(part, "declare $v @llvm.fmuladd.v$n$t($v, $v, $v)\n")
 
 
-def _loads(address: str, names: Sequence[str], prefix: str = "") -> list[str]:
-    lines: list[str] = []
-    for k, name in enumerate(names):
-        lines.append(f"  %{prefix}{name}_word = getelementptr i64, ptr %{address}, i64 {k}")
-        lines.append(f"  %{prefix}{name} = load i64, ptr %{prefix}{name}_word")
-    return lines
-
-
 def _provided(name: str, function: str, text: str) -> str:
     provide_llvm(routine_name(name), text, function, is_final=True)
     return name
@@ -275,6 +272,8 @@ class _Emitter:
 @functools.cache
 def _pass(part: str, radix: int) -> str:
     """One pass, as a function of its own, which transforms of any lengths share; its name."""
+    if radix > WRITTEN_OUT:
+        return _pass_of_sums(part, radix)
     outer, inner = _Emitter(part, "turn"), _Emitter(part)
     outer.lines.append(f"  %first_root = mul i64 %p, {2 * (radix - 1)}")
     roots: list[Complex] = []
@@ -324,6 +323,114 @@ def _pass(part: str, radix: int) -> str:
         _declarations(part),
     ]
     return _provided(f"fourier_pass_{part}_{radix}", "pass", "\n".join(lines))
+
+
+def sums_of(radix: int) -> np.ndarray[Any, Any]:
+    """For a large prime radix, in the order of their use, the numbers t of the sums: each is that of the pairs k, as
+    even parts times cos(2 pi k t / radix) and odd ones times the sine. The last group repeats the last sum."""
+    half = radix // 2
+    return np.minimum(np.arange(-(-half // SUMS) * SUMS) + 1, half).reshape(-1, SUMS)
+
+
+def _pass_of_sums(part: str, radix: int) -> str:
+    """The same for a large prime: a few sums at once, with their factors in a table that follows the roots."""
+    half, groups = radix // 2, len(sums_of(radix))
+    pair, end = _Emitter(part, "pair"), _Emitter(part, "end")
+
+    def element(e: _Emitter, row: str) -> tuple[str, str]:
+        return e.value(f"getelementptr $e, ptr %re, i64 {row}"), e.value(f"getelementptr $e, ptr %im, i64 {row}")
+
+    def loaded(row: str) -> Complex:
+        re, im = (pair.value(f"load $v, ptr {at}, align $bytes") for at in element(pair, row))
+        return re, im
+
+    near = pair.value(f"add i64 {pair.value('mul i64 %k, %step')}, %at")
+    mirrored = pair.value(f"sub i64 {radix}, %k")
+    a, b = loaded(near), loaded(pair.value(f"add i64 {pair.value(f'mul i64 {mirrored}, %step')}, %at"))
+    even, odd = pair.add(a, b), pair.add(a, b, "fsub")
+    place = pair.value(f"mul i64 {pair.value('sub i64 %k, 1')}, {2 * SUMS}")
+    carried = {"all": pair.add(("%all_re", "%all_im"), even)}
+    for i in range(SUMS):
+        cosine, sine = pair.spread_pair("%factors", pair.value(f"add i64 {place}, {2 * i}"))
+        for name, x, factor in ((f"even{i}", even, cosine), (f"odd{i}", odd, sine)):
+            carried[name] = pair.add_scaled((f"%{name}_re", f"%{name}_im"), x, factor)
+    phis = [
+        f"  %{name}_{side} = phi $v [ {'zeroinitializer' if name[0] == 'o' else f'%x_{side}'}, %group ], "
+        f"[ {updated}, %pair ]"
+        for name, both in carried.items()
+        for side, updated in zip(("re", "im"), both, strict=True)
+    ]
+
+    def put(t: str, x: Complex) -> None:
+        row = end.value(f"add i64 {end.value(f'mul i64 {t}, %stride')}, %out")
+        for side, value in zip(("to_re", "to_im"), x, strict=True):
+            at = end.value(f"getelementptr $e, ptr %{side}, i64 {row}")
+            end.lines.append(_filled(part, f"  store $v {value}, ptr {at}, align $bytes"))
+
+    put("0", carried["all"])
+    for i in range(SUMS):
+        t = end.value(f"add i64 {end.value(f'mul i64 %g, {SUMS}')}, {i + 1}")
+        t = end.value(f"call i64 @llvm.smin.i64(i64 {t}, i64 {half})")
+        for row, x in zip(
+            (t, end.value(f"sub i64 {radix}, {t}")),
+            end.turned(carried[f"even{i}"], carried[f"odd{i}"]),
+            strict=True,
+        ):
+            root = end.value(f"mul i64 {end.value(f'sub i64 {row}, 1')}, 2")
+            put(row, end.times(x, end.spread_pair("%turn_roots", root)))
+    names = ", ".join(f"ptr noalias %{x}" for x in ("re", "im", "to_re", "to_im", "roots"))
+    text = f"""define void @pass({names}, i64 %part, i64 %stride) nounwind {{
+entry:
+  %step = mul i64 %part, %stride
+  %all_roots = mul i64 %part, {2 * (radix - 1)}
+  %table = getelementptr $e, ptr %roots, i64 %all_roots
+  br label %turn
+turn:
+  %p = phi i64 [ 0, %entry ], [ %p_next, %turn_end ]
+  %first_root = mul i64 %p, {2 * (radix - 1)}
+  %turn_roots = getelementptr $e, ptr %roots, i64 %first_root
+  %row = mul i64 %p, %stride
+  %out_row = mul i64 %row, {radix}
+  br label %lane
+lane:
+  %q = phi i64 [ 0, %turn ], [ %q_next, %lane_end ]
+  %at = add i64 %row, %q
+  %out = add i64 %out_row, %q
+  %x_re_at = getelementptr $e, ptr %re, i64 %at
+  %x_im_at = getelementptr $e, ptr %im, i64 %at
+  %x_re = load $v, ptr %x_re_at, align $bytes
+  %x_im = load $v, ptr %x_im_at, align $bytes
+  br label %group
+group:
+  %g = phi i64 [ 0, %lane ], [ %g_next, %group_end ]
+  %words = mul i64 %g, {half * 2 * SUMS}
+  %factors = getelementptr $e, ptr %table, i64 %words
+  br label %pair
+pair:
+  %k = phi i64 [ 1, %group ], [ %k_next, %pair ]
+{chr(10).join([*phis, *pair.lines])}
+  %k_next = add i64 %k, 1
+  %k_more = icmp sle i64 %k_next, {half}
+  br i1 %k_more, label %pair, label %group_end
+group_end:
+{chr(10).join(end.lines)}
+  %g_next = add i64 %g, 1
+  %g_more = icmp slt i64 %g_next, {groups}
+  br i1 %g_more, label %group, label %lane_end
+lane_end:
+  %q_next = add i64 %q, $n
+  %q_more = icmp slt i64 %q_next, %stride
+  br i1 %q_more, label %lane, label %turn_end
+turn_end:
+  %p_next = add i64 %p, 1
+  %p_more = icmp slt i64 %p_next, %part
+  br i1 %p_more, label %turn, label %done
+done:
+  ret void
+}}
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+    return _provided(f"fourier_pass_{part}_{radix}", "pass", _filled(part, text) + _declarations(part))
 
 
 def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:
