@@ -1,8 +1,17 @@
 """Functions under the names of `jax.scipy`."""
 
 from tinyxla.numpy.protocols import set_functions
-from tinyxla.scipy import linalg, signal, special, stats
+from tinyxla.scipy import (
+    fft as fft,
+    integrate as integrate,
+    interpolate as interpolate,
+    linalg as linalg,
+    ndimage as ndimage,
+    optimize as optimize,
+    signal as signal,
+    sparse as sparse,
+    special as special,
+    stats as stats,
+)
 
 set_functions({f"special.{name}": function for name, function in vars(special).items()})
-
-__all__ = ["linalg", "signal", "special", "stats"]

@@ -1,20 +1,24 @@
 """Linear algebra, under the names of `jax.scipy.linalg`.
 
-SciPy's options on how to compute (`overwrite_a`, `check_finite` and the like) are not taken: arrays do not change, and
-what is not finite gives NaN.
+SciPy's options on how to compute (`overwrite_a`, `check_finite` and the like) are taken by name, and not used: arrays
+do not change, and what is not finite gives NaN.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tinyxla import lax
-from tinyxla import numpy as tnp
+from tinyxla import lax, numpy as tnp
+from tinyxla.api import ShapeDtypeStruct
+from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, promoted
-from tinyxla.numpy.linalg import det, inv, matrices, system, triangular
+from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
@@ -23,6 +27,26 @@ ArrayLike = Any
 _TRANSPOSES = {0: "NO_TRANSPOSE", 1: "TRANSPOSE", 2: "ADJOINT", "N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
 
 
+def _with_options(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The function with options that it does not use."""
+    options = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in names.split()]
+
+    def taking(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for option in options:
+                kwargs.pop(option.name, None)
+            return function(*args, **kwargs)
+
+        signature = inspect.signature(function)
+        taken: Any = call
+        taken.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])
+        return call
+
+    return taking
+
+
+@_with_options("overwrite_a check_finite")
 def cholesky(a: ArrayLike, lower: bool = False) -> Array:
     """The factor U of positive definite matrices U* U, or L of L L* if `lower`; one triangle is read.
 
@@ -34,11 +58,13 @@ def cholesky(a: ArrayLike, lower: bool = False) -> Array:
     return linear_algebra.cholesky(x, lower=bool(lower))
 
 
+@_with_options("overwrite_a check_finite")
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """What `cho_solve` takes: the factor that `cholesky` gives, and `lower`."""
     return cholesky(a, lower), bool(lower)
 
 
+@_with_options("overwrite_b check_finite")
 def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
     """The x of a x = b, by the factor of a.
 
@@ -52,6 +78,7 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
     return tnp.squeeze(found, -1) if vector else found
 
 
+@_with_options("overwrite_b debug check_finite")
 def solve_triangular(
     a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
 ) -> Array:
@@ -75,6 +102,7 @@ def solve_triangular(
     return tnp.squeeze(found, -1) if vector else found
 
 
+@_with_options("overwrite_a overwrite_b debug check_finite")
 def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str = "gen") -> Array:
     """The x of a x = b, for general matrices or, with `assume_a="pos"`, for positive definite ones.
 
@@ -86,27 +114,34 @@ def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str = "gen"
     return cho_solve(cho_factor(a, lower), b) if assume_a == "pos" else tnp.linalg.solve(a, b)
 
 
+@_with_options("overwrite_a check_finite")
 def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
     """What `lu_solve` takes: the factors of a, and the exchanges of rows."""
     factors, pivots, _ = factorizations.lu(matrices("scipy.linalg.lu_factor", a))
     return factors, pivots
 
 
-def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike) -> Array:
-    """The x of a x = b, by the factors of a.
+@_with_options("overwrite_b check_finite")
+def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0) -> Array:
+    """The x of a x = b, by the factors of a; or, as `trans` is 1 or 2, of the equation with its transpose or adjoint.
 
     >>> lu_solve(lu_factor(np.array([[2.0, 0.0], [0.0, 4.0]])), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float32)
     """
-    factors, y, vector = system("scipy.linalg.lu_solve", lu_and_piv[0], b)
+    if trans not in (0, 1, 2):
+        raise ArgumentError(f"scipy.linalg.lu_solve: trans must be 0, 1 or 2, but got {trans!r}.")
+    factors, y, vector = system("scipy.linalg.lu_solve", lu_and_piv[0], tnp.conj(b) if trans == 2 else b)
     pivots: Any = array_of(lu_and_piv[1], "scipy.linalg.lu_solve")
     permutation = factorizations.pivots_to_permutation(pivots, permutation_size=factors.shape[-1])
-    found = systems.solved_by_factors(factors, permutation, y)
+    found: Any = systems.solved_by_factors(factors, permutation, y, trans != 0)
+    found = tnp.conj(found) if trans == 2 else found
     return tnp.squeeze(found, -1) if vector else found
 
 
-def lu(a: ArrayLike) -> tuple[Array, Array, Array]:
-    """P, L and U of a = P L U: a permutation matrix, and triangular factors, the lower one with a diagonal of 1.
+@_with_options("overwrite_a check_finite")
+def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
+    """P, L and U of a = P L U: a permutation matrix, and triangular factors, the lower one with a diagonal of 1; or,
+    with `permute_l`, P L and U.
 
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[1]
     Array([[1.  , 0.  ],
@@ -116,10 +151,12 @@ def lu(a: ArrayLike) -> tuple[Array, Array, Array]:
     factors, _, permutation = factorizations.lu(x)
     k = min(x.shape[-2:])
     lower = tnp.tril(factors[..., :k], -1) + tnp.eye(x.shape[-2], k, dtype=x.dtype)
-    order = tnp.expand_dims(permutation, -2) == tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1)
-    return order.astype(x.dtype), lower, tnp.triu(factors[..., :k, :])
+    order: Any = tnp.expand_dims(permutation, -2) == tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1)
+    first, upper = order.astype(x.dtype), tnp.triu(factors[..., :k, :])
+    return (first @ lower, upper) if permute_l else (first, lower, upper)
 
 
+@_with_options("overwrite_a lwork check_finite")
 def qr(a: ArrayLike, mode: str = "full") -> Any:
     """Q and R of a = Q R; Q is square with the mode `"full"`, else the mode is `"economic"`, or `"r"` for R alone."""
     if mode not in ("full", "economic", "r"):
@@ -128,16 +165,40 @@ def qr(a: ArrayLike, mode: str = "full") -> Any:
     return (found.R,) if mode == "r" else tuple(found)
 
 
+@_with_options("overwrite_a check_finite lapack_driver")
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """U, the singular values, and V* of matrices, or only the values; as `tinyxla.numpy.linalg.svd`."""
     found = tnp.linalg.svd(a, full_matrices, compute_uv)
     return tuple(found) if compute_uv else found
 
 
+@_with_options("overwrite_a overwrite_b turbo check_finite")
 def eigh(a: ArrayLike, lower: bool = True, eigvals_only: bool = False) -> Any:
     """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read."""
     found = tnp.linalg.eigh(a, "L" if lower else "U", symmetrize_input=False)
     return found.eigenvalues if eigvals_only else tuple(found)
+
+
+det = _with_options("overwrite_a check_finite")(tnp.linalg.det)
+inv = _with_options("overwrite_a check_finite")(tnp.linalg.inv)
+
+
+def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
+    """A complex B of B B = A, whose eigenvalues have no negative real part, from SciPy. It has no derivative.
+
+    >>> sqrtm(np.array([[4.0, 0.0], [0.0, 9.0]])).real.round(4)
+    Array([[2., 0.],
+           [0., 3.]], dtype=float32)
+    """
+    x: Any = matrices("scipy.linalg.sqrtm", A, square=True)
+    result = ShapeDtypeStruct(x.shape, np.result_type(x.dtype, np.complex64))
+
+    def compute(m: Any) -> Any:
+        import scipy.linalg  # here, since importing it costs more than importing this package
+
+        return np.vectorize(scipy.linalg.sqrtm, signature="(n,n)->(n,n)")(np.asarray(m, result.dtype))
+
+    return pure_callback(compute, result, x, vmap_method="expand_dims")
 
 
 # The order of a Padé approximant of exp, and the norm up to which it is exact to rounding, by the bytes of the type
@@ -227,24 +288,3 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
     adjoint = tnp.conj(tnp.matrix_transpose(right if side == "right" else left))
     scaled = (adjoint * values[..., None, :]) @ right if side == "right" else (left * values[..., None, :]) @ adjoint
     return left @ right, scaled
-
-
-__all__ = [
-    "block_diag",
-    "cho_factor",
-    "cho_solve",
-    "cholesky",
-    "det",
-    "eigh",
-    "expm",
-    "inv",
-    "lu",
-    "lu_factor",
-    "lu_solve",
-    "polar",
-    "qr",
-    "solve",
-    "solve_triangular",
-    "svd",
-    "toeplitz",
-]

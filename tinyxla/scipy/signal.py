@@ -172,6 +172,3 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
         slope = tnp.sum(part * weights, -1, keepdims=True)
         parts.append(part - tnp.mean(part, -1, keepdims=True) - slope * tnp.asarray(steps, x.dtype))
     return tnp.moveaxis(tnp.concatenate(parts, -1), -1, axis)
-
-
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve"]

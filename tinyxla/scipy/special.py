@@ -8,13 +8,14 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
-from tinyxla.nn.activations import sigmoid as expit
-from tinyxla.nn.normalization import log_softmax, logsumexp, softmax
+from tinyxla.nn.activations import sigmoid
+from tinyxla.nn.normalization import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
 from tinyxla.numpy.arguments import broadcasted, inexact_array, promoted
 from tinyxla.ops import elementwise
 from tinyxla.tracing.array import Array
 
 ArrayLike = Any
+expit = sigmoid
 
 
 def logit(x: ArrayLike) -> Array:
@@ -36,13 +37,13 @@ def erf(x: ArrayLike) -> Array:
     return elementwise.erf(inexact_array(x, "scipy.special.erf"))
 
 
-def erfinv(y: ArrayLike) -> Array:
+def erfinv(x: ArrayLike) -> Array:
     """The inverse of the error function.
 
     >>> erfinv(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return elementwise.erf_inv(inexact_array(y, "scipy.special.erfinv"))
+    return elementwise.erf_inv(inexact_array(x, "scipy.special.erfinv"))
 
 
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
@@ -364,43 +365,3 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
 def _box_cox(log: Array, power: Array) -> Array:
     flat = power == 0
     return tnp.where(flat, log, tnp.expm1(power * log) / tnp.where(flat, 1.0, power))
-
-
-__all__ = [
-    "beta",
-    "betainc",
-    "betaln",
-    "boxcox",
-    "boxcox1p",
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfinv",
-    "expit",
-    "factorial",
-    "gamma",
-    "gammainc",
-    "gammaincc",
-    "gammaln",
-    "gammasgn",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "kl_div",
-    "log_ndtr",
-    "log_softmax",
-    "logit",
-    "logsumexp",
-    "multigammaln",
-    "ndtr",
-    "ndtri",
-    "poch",
-    "polygamma",
-    "rel_entr",
-    "softmax",
-    "xlog1py",
-    "xlogy",
-    "zeta",
-]

@@ -637,37 +637,3 @@ class gaussian_kde:
         return tnp.exp(self.logpdf(x))
 
     __call__ = evaluate = pdf
-
-
-__all__ = [
-    "bernoulli",
-    "beta",
-    "betabinom",
-    "binom",
-    "cauchy",
-    "chi2",
-    "dirichlet",
-    "expon",
-    "gamma",
-    "gaussian_kde",
-    "gennorm",
-    "geom",
-    "gumbel_l",
-    "gumbel_r",
-    "laplace",
-    "logistic",
-    "mode",
-    "multinomial",
-    "multivariate_normal",
-    "nbinom",
-    "norm",
-    "pareto",
-    "poisson",
-    "rankdata",
-    "sem",
-    "t",
-    "truncnorm",
-    "uniform",
-    "vonmises",
-    "wrapcauchy",
-]

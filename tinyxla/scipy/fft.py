@@ -1,0 +1,111 @@
+"""Cosine transforms, under the names of `jax.scipy.fft`.
+
+Source: J. Makhoul, "A Fast Cosine Transform in One and Two Dimensions", IEEE Transactions on Acoustics, Speech and
+Signal Processing 28 (1980): the transform of n numbers is a Fourier transform of these in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla import numpy as tnp
+from tinyxla.errors import ArgumentError
+from tinyxla.numpy.arguments import inexact_array
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing.array import Array
+
+
+def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> Array:
+    """Lines of n elements along the last axis."""
+    if type != 2 or norm not in (None, "backward", "ortho"):
+        raise ArgumentError(f"scipy.fft.{what}: type must be 2 and norm None or 'ortho', but got {type} and {norm!r}.")
+    value = inexact_array(x, f"scipy.fft.{what}")
+    if value.dtype.kind == "c":
+        raise ArgumentError(f"scipy.fft.{what}: takes real numbers; transform real and imaginary parts.")
+    lines = tnp.moveaxis(value, axis, -1)
+    size = lines.shape[-1] if n is None else n
+    missing = max(0, size - lines.shape[-1])
+    return tnp.pad(lines[..., :size], [(0, 0)] * (lines.ndim - 1) + [(0, missing)])
+
+
+def _factors(n: int, norm: str | None, dtype: Any) -> tuple[Any, Any]:
+    """How the elements are turned, and the lengths to which they are scaled."""
+    turn = np.exp(-0.5j * np.pi * np.arange(n) / n)
+    scale = np.full(n, 2.0)
+    if norm == "ortho":
+        scale = np.where(np.arange(n) == 0, math.sqrt(1 / n), math.sqrt(2 / n))
+    return turn.astype(np.result_type(dtype, np.complex64)), scale.astype(dtype)
+
+
+def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The cosine transform of lines: the sums 2 sum_j x_j cos(pi k (2 j + 1) / (2 n)), scaled by `norm="ortho"` so that
+    the transform is orthogonal.
+
+    Args:
+        x: a real array.
+        type: must be 2.
+        n: the lines' length, to which they are cut or padded with zeros.
+        axis: along which the lines run.
+        norm: None or "ortho".
+
+    >>> dct(np.array([1.0, 1.0])).round(4)
+    Array([4., 0.], dtype=float32)
+    """
+    lines = _lines("dct", x, type, n, axis, norm)
+    turn, scale = _factors(lines.shape[-1], norm, lines.dtype)
+    found = tnp.fft.fft(tnp.concatenate([lines[..., ::2], lines[..., 1::2][..., ::-1]], -1))
+    return tnp.moveaxis((found * turn).real * scale, -1, axis)
+
+
+def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `dct`.
+
+    >>> idct(np.array([4.0, 0.0])).round(4)
+    Array([1., 1.], dtype=float32)
+    """
+    lines = _lines("idct", x, type, n, axis, norm)
+    size = lines.shape[-1]
+    turn, scale = _factors(size, norm, lines.dtype)
+    scaled = lines / scale
+    behind = tnp.concatenate([tnp.zeros_like(scaled[..., :1]), scaled[..., :0:-1]], -1)
+    mixed = tnp.fft.ifft((scaled - 1j * behind).astype(turn.dtype) / turn).real
+    order = np.empty(size, int)
+    order[::2], order[1::2] = np.arange(size)[: (size + 1) // 2], np.arange(size)[(size + 1) // 2 :][::-1]
+    return tnp.moveaxis(mixed[..., order], -1, axis)
+
+
+def _several(
+    one: Callable[..., Array], x: Any, type: int, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None
+) -> Array:
+    rank = np.ndim(x)
+    given = range(rank if s is None else len(s)) if axes is None else axes
+    along = [canonical_axis(d, rank, "scipy.fft") for d in given]
+    for axis, n in zip(along, [None] * len(along) if s is None else s, strict=True):
+        x = one(x, type, n, axis, norm)
+    return x
+
+
+def dctn(
+    x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
+) -> Array:
+    """`dct` along several axes (all, if None), with lengths s.
+
+    >>> dctn(np.ones((2, 2))).round(4)[0, 0]
+    Array(16., dtype=float32)
+    """
+    return _several(dct, x, type, s, axes, norm)
+
+
+def idctn(
+    x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
+) -> Array:
+    """The inverse of `dctn`.
+
+    >>> idctn(dctn(np.ones((2, 2)))).round(4)[0]
+    Array([1., 1.], dtype=float32)
+    """
+    return _several(idct, x, type, s, axes, norm)
