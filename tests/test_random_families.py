@@ -36,6 +36,11 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("triangular", (0.0, 1.0, 3.0, (9,))),
     ("geometric", (0.3, (9,))),
     ("geometric", (np.array([0.1, 0.9], np.float32),)),
+    ("binomial", (10, 0.3, (40,))),
+    ("binomial", (20, 0.5, (40,))),
+    ("binomial", (20.5, 0.5, (40,))),
+    ("binomial", (100.0, 0.5, (40,))),
+    ("binomial", (np.array([0, 5, 50, 1000, -1, 5, 5], np.float32), np.array([0.5, 0, 1, 0.7, 0.5, 1.5, np.nan]))),
     ("poisson", (3.0, (30,))),
     ("poisson", (40.0, (30,))),
     ("poisson", (np.array([0.0, 5, 100], np.float32),)),
@@ -48,6 +53,19 @@ def test_numbers_are_those_of_jax(name: str, arguments: tuple[Any, ...]) -> None
     expected = np.asarray(getattr(jax.random, name)(jax.random.PRNGKey(7), *arguments))
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+
+
+def test_multinomial_numbers_are_those_of_jax() -> None:
+    chances = np.array([[0.2, 0.3, 0.5, 0], [1, 0, 0, 0]], np.float32)
+    for n, p in ((np.array([100, 7]), chances), (30.0, chances[0]), (30, chances[0])):
+        found = np.asarray(random.multinomial(KEY, n, p))
+        expected = np.asarray(jax.random.multinomial(jax.random.PRNGKey(7), n, p))
+        np.testing.assert_array_equal(found, expected, strict=True)
+        assert (found.sum(-1) == n).all()
+    for p, shape in ((chances, (5, 2)), (chances[0], (3,))):  # which JAX 0.10 fails to broadcast
+        found = np.asarray(random.multinomial(KEY, 7, p, shape=shape))
+        assert found.shape == (*shape, 4)
+        assert (found.sum(-1) == 7).all()
 
 
 def test_gamma_is_differentiable_and_compiled() -> None:
@@ -76,6 +94,8 @@ def test_refusals() -> None:
         random.multivariate_normal(KEY, MEAN, np.eye(3))
     with pytest.raises(errors.ShapeError, match="at least one dimension"):
         random.dirichlet(KEY, 1.0)
+    with pytest.raises(errors.ShapeError, match="the outcomes"):
+        random.multinomial(KEY, 3, 1.0)
     with pytest.raises(errors.DTypeError, match="integers"):
         random.poisson(KEY, 1.0, dtype="float32")
     with pytest.raises(errors.AttributeValueError, match="threefry2x32"):

@@ -1,4 +1,4 @@
-"""Many numbers drawn outside of compiled functions come from a compiled program: the same ones as from JAX."""
+"""Numbers drawn outside of compiled functions: the same bits by every way, and those of JAX where there are many."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import jax
 import numpy as np
 import pytest
 
+import tinyxla as tx
 from tinyxla import random
 from tinyxla.errors import ShapeError
-from tinyxla.random.programs import MANY
+from tinyxla.replays import MANY, OFTEN
 
 N = 5000
 
@@ -38,10 +39,63 @@ def test_the_numbers_are_those_of_jax(name: str) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_a_call_gives_the_same_numbers_whenever_it_is_made() -> None:
-    for count in (10, MANY - 1, MANY):
-        first, second = (random.normal(random.PRNGKey(1), (count,)).numpy() for _ in range(2))
-        assert first.tobytes() == second.tobytes()
+def _with(*parameters: float) -> Callable[..., Any]:
+    return lambda draw, key: draw(key, *(np.float32(p) for p in parameters), (3, 7))
+
+
+EVERY: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(
+        "bits uniform normal rademacher exponential gumbel laplace logistic cauchy maxwell".split(), _with()
+    ),
+    **dict.fromkeys("gamma loggamma chisquare t poisson".split(), _with(3.0)),
+    **dict.fromkeys("beta f binomial".split(), _with(3.0, 0.5)),
+    **dict.fromkeys("lognormal rayleigh pareto geometric bernoulli wald".split(), _with(0.3)),
+    **dict.fromkeys("weibull_min double_sided_maxwell truncated_normal".split(), _with(0.5, 2.0)),
+    "triangular": _with(0.0, 1.0, 3.0),
+    "generalized_normal": _with(3.0),
+    "randint": lambda draw, key: draw(key, (30,), 0, 17),
+    "categorical": lambda draw, key: draw(key, np.linspace(0, 1, 7, dtype=np.float32), shape=(9,)),
+    "permutation": lambda draw, key: draw(key, 33),
+    "choice": lambda draw, key: draw(key, 50, (9,), False),
+    "split": lambda draw, key: draw(key, 5),
+    "fold_in": lambda draw, key: draw(key, 3),
+    "multinomial": lambda draw, key: draw(key, 20, np.array([0.25, 0.5, 0.25], np.float32)),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_bits_are_the_same_by_every_way(name: str) -> None:
+    def draw(key: Any) -> Any:
+        return EVERY[name](getattr(random, name), key)
+
+    keys = random.split(random.PRNGKey(3), 2)
+    first = [draw(key).numpy() for key in keys]
+    for _ in range(OFTEN):
+        draw(keys[0])
+    compiled = tx.jit(draw)
+    for way in (draw(keys[1]), compiled(keys[1]), tx.vmap(draw)(keys)[1]):
+        assert way.numpy().tobytes() == first[1].tobytes()
+
+
+def test_what_draws_with_sums_gives_the_same_every_time() -> None:
+    """Sums are made in another order by compiled code."""
+    p = np.random.default_rng(0).dirichlet(np.ones(1000)).astype(np.float32)
+    first = random.choice(random.PRNGKey(1), 1000, (50,), p=p).tolist()
+    for _ in range(OFTEN + 1):
+        assert random.choice(random.PRNGKey(1), 1000, (50,), p=p).tolist() == first
+
+
+def test_few_and_many_numbers_begin_alike() -> None:
+    many, few = (random.normal(random.PRNGKey(1), (count,)).numpy() for count in (MANY, MANY - 1))
+    assert many[:-1].tobytes() == few.tobytes()
+
+
+def test_numbers_are_no_part_of_a_recording() -> None:
+    """So another parameter needs no other program."""
+    key = random.PRNGKey(0)
+    for rate in (2.0, 3.0, 4.5):
+        assert random.gamma(key, rate, (100,)).tolist() == random.gamma(key, np.float32(rate), (100,)).tolist()
+    assert (np.asarray(random.randint(key, (50,), 2**30, 2**31)) >= 2**30).all()  # beyond the integers of 32 bits
 
 
 def test_sizes_may_be_lists_or_a_number() -> None:

@@ -1,90 +1,106 @@
-"""Functions that are made of several operations, outside of traces: those of small arrays are recorded when they are
-called for the second time with such arguments, and from then on replayed; those of large arrays are compiled.
+"""When functions that are made of several operations are compiled, outside of compiled functions.
 
-What a replay saves is Python's work for each operation, which takes longer than a small array's elements do: promotion,
-checks, choices by shapes. The operations are those of the first call, in the same order, each by its `evaluate`, so the
-results are the same to the bit. What depends on no array was computed when the call was recorded.
+Those of small arrays are recorded, and from then on replayed: that saves Python's work for each operation, which takes
+longer than a small array's elements do. What depends on no array was computed when the call was recorded. Those of
+large arrays are compiled. The sizes alone decide where numbers are added up, in an order that is NumPy's or the
+compiler's: so the same call gives the same bits, whenever it is made.
+
+Functions of random keys, which are called again and again with arrays of the same shapes, are replayed by the
+arithmetic of compiled code. So their bits are the same under transformations and in compiled functions, too; and those
+that are called often can be compiled in the end.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tinyxla.api import trace_tree
+from tinyxla.backends import default_backend
 from tinyxla.compilation import jit
-from tinyxla.errors import TinyxlaError
+from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls
+from tinyxla.ops import arithmetic, calls
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import ConcreteArray
-from tinyxla.tracing.core import LARGE, state
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.options import config
+from tinyxla.tracing.promotion import as_array
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_Plan = Callable[[list[ConcreteArray]], Any]
-_PLAIN = frozenset((int, bool, str, type(None), type, np.dtype))  # of arguments by whose value a recording is found
+_Plan = Callable[[list[Any]], Any]
+_PLAIN = (int, bool, str, type(None), type, np.dtype, np.integer)  # by whose value a recording is found
 _MOST = 1 << 10  # recordings of a function
+MANY = 1 << 12  # random numbers that are drawn by a compiled program at once
+OFTEN = 32  # calls that are replayed before they are compiled
+_SUMS = frozenset(("dot", "reduce", "reduce-window"))  # of floats, in an order that is left open
 
 # Of each function: by its arguments' shapes, types and plain values; None for what was called once.
 _recordings: list[dict[Any, _Plan | None]] = []
 
 
-class _State(threading.local):
-    recording: bool = False
+def replayed(function: _Function) -> _Function:
+    """The function, which looks at shapes, types and plain values only, but not at arrays' elements."""
+    return _recording(function, None)
 
 
-_state = _State()
+def drawn(*static: str) -> Callable[[_Function], _Function]:
+    """Of a function of random keys. The arguments that are `static` stay Python values; other numbers become arrays."""
+    return lambda function: _recording(function, static)
 
 
-def is_recording() -> bool:
-    """Whether a function is traced to be replayed, so that what is called here is run later, step by step."""
-    return _state.recording
-
-
-def replayed(function: _Function, limit: int = LARGE) -> _Function:
-    """The function, which looks at shapes, types and plain values only, but not at arrays' elements; where all arrays
-    have fewer elements than the limit."""
+def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
+    names = list(inspect.signature(function).parameters)
     recordings: dict[Any, _Plan | None] = {}
     _recordings.append(recordings)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.staging is not None or state.axes or config.special:
+        if state.staging is not None or config.special or (static is not None and config.disable_jit):
             return function(*args, **kwargs)
-        key: list[Any] = [*kwargs]
-        arrays: list[ConcreteArray] = []
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            if not _describe(x, key, arrays):
+        given: Any = args
+        if static is not None:
+            given = [*(x if n in static else _array(x) for n, x in zip(names, args, strict=False)), *args[len(names) :]]
+        key: list[Any] = [len(args), *kwargs]
+        arrays: list[Any] = []
+        for name in kwargs:
+            given = (*given, kwargs[name] if static is None or name in static else _array(kwargs[name]))
+        for x in given:
+            if not _describe(x, key, arrays, static is not None):
                 return function(*args, **kwargs)
         which = tuple(key)
-        try:
-            plan = recordings[which]
-        except KeyError:
+        plan = recordings.get(which)
+        if plan is None:
             if len(recordings) > _MOST:
                 recordings.clear()
-            plan = recordings[which] = None
-            if all(x.size < LARGE for x in arrays):
+            if static is None and which not in recordings and all(x.size < LARGE for x in arrays):
+                recordings[which] = None
                 return function(*args, **kwargs)
-        if plan is None:
-            plan = recordings[which] = _recorded(function, args, kwargs, limit)
+            plan = recordings[which] = _recorded(function, given, list(kwargs), static is not None)
         return plan(arrays) if plan is not _direct else function(*args, **kwargs)
 
     return call  # type: ignore[return-value]
 
 
-def _describe(x: Any, key: list[Any], arrays: list[ConcreteArray]) -> bool:
+def _array(x: Any) -> Any:
+    """A number or an array of NumPy's as an array; else what it is."""
+    try:
+        return as_array(x) if isinstance(x, (int, float, np.ndarray, np.generic)) else x
+    except TinyxlaError:
+        return x
+
+
+def _describe(x: Any, key: list[Any], arrays: list[Any], traced: bool = False) -> bool:
     """Append to the key what stands for an argument, and to the arrays those in it; False if nothing does."""
     kind = type(x)
     if kind is ConcreteArray:
         arrays.append(x)
         key.append(x.signature())
-    elif kind in _PLAIN:
+    elif isinstance(x, _PLAIN):
         key += kind, x
     elif kind is float:
         key += kind, x.hex()  # which tells zeros apart, and is equal for NaNs
@@ -93,76 +109,92 @@ def _describe(x: Any, key: list[Any], arrays: list[ConcreteArray]) -> bool:
         for part in x:
             if not _describe(part, key, arrays):
                 return False
+    elif traced and isinstance(x, Tracer):
+        arrays.append(x)
+        key += x.dtype, x.shape, x.weak_type
     else:
         return False
     return True
 
 
-def _direct(arrays: list[ConcreteArray]) -> Any:
+def _direct(arrays: list[Any]) -> Any:
     """Stands for a call that is not replayed."""
 
 
-def _recorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> _Plan:
-    leaves, treedef = pytrees.flatten((args, kwargs))
-    places = [k for k, x in enumerate(leaves) if type(x) is ConcreteArray]
-
+def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[str], draws: bool) -> _Plan:
+    """What a call does from here on, whose last arguments have names."""
+    leaves, treedef = pytrees.flatten(list(given))
+    places = [k for k, x in enumerate(leaves) if isinstance(x, Array)]
     arrays_given = [leaves[k] for k in places]
     for k in places:
         leaves[k] = None  # the program shall not keep them alive
 
     def of_arrays(*arrays: Any) -> Any:
-        given = list(leaves)
+        values = list(leaves)
         for k, x in zip(places, arrays, strict=True):
-            given[k] = x
-        positional, named = pytrees.unflatten(treedef, given)
-        return function(*positional, **named)
+            values[k] = x
+        whole = pytrees.unflatten(treedef, values)
+        count = len(whole) - len(names)
+        return function(*whole[:count], **dict(zip(names, whole[count:], strict=True)))
 
-    _state.recording = True
+    program = jit(of_arrays)  # which knows when options change, and when caches are cleared
+
+    def compiled(arrays: list[Any]) -> Any:
+        return program(*arrays)
+
+    if any(isinstance(x, Tracer) for x in arrays_given):
+        return compiled
+    outer, state.source = state.source, state.source or user_line()  # looked for once
     try:
-        made, _, weak, tree = trace_tree(of_arrays, tuple(arrays_given), {})
+        traced = program.trace(*arrays_given)
     except TinyxlaError:  # it looks at elements, or the call itself is wrong, and says so
         return _direct
     finally:
-        _state.recording = False
-    sizes = [x.shape.size for x in made.instructions if isinstance(x.shape, Shape)]
-    if any(x.has_side_effect for x in made.instructions):
+        state.source = outer
+    made = traced.jaxpr.entry
+    if made.has_side_effect:
         return _direct
-    if max(sizes, default=0) >= LARGE:
-        program = jit(of_arrays)  # which knows when options change, and when caches are cleared
-        return lambda arrays: program(*arrays)
-    return _plan(made, weak, tree) if max(sizes, default=0) < limit else _direct
+    largest = max((x.shape.size for x in made.instructions if isinstance(x.shape, Shape)), default=0)
+    if largest >= (MANY if draws else LARGE) or (draws and _has_loop(made)):
+        return compiled
+    weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]
+    alike = draws and default_backend() != "interpreter"
+    plan = _plan(made, weak, traced.out_tree, alike)
+    if not alike or any(x.op.name in _SUMS and isinstance(x.shape, Shape) for x in made.instructions):
+        return plan
+    left = iter(range(OFTEN))
+    return lambda arrays: compiled(arrays) if next(left, None) is None else plan(arrays)
 
 
-def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef) -> _Plan:
+def _has_loop(made: Computation) -> bool:
+    return any(x.op.name in ("while", "lanes") or any(map(_has_loop, x.computations())) for x in made.instructions)
+
+
+def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef, as_compiled: bool) -> _Plan:
     """What runs a computation's instructions, those that depend on no parameter once for all."""
-    numbers = {x: k for k, x in enumerate(made.parameters)}
-    first = len(numbers)
-    known: list[Any] = []
-    steps: list[tuple[Callable[..., Any], list[int]]] = []
-    fixed: dict[Instruction, Any] = {}
+    places = {x: k for k, x in enumerate((*made.parameters, *_needed(made)))}
+    count = len(made.parameters)
+    known: list[Any] = [None] * len(places)
+    varying = set(made.parameters)
+    steps: list[tuple[Callable[..., Any], list[int], int]] = []
     with np.errstate(all="ignore"):
-        for x in _needed(made):
-            evaluate = functools.partial(x.op.evaluate, **x.attributes._asdict())
-            if all(o in fixed for o in x.operands):
-                fixed[x] = evaluate(*(fixed[o] for o in x.operands))
-    for x in fixed:
-        numbers[x] = first + len(known)
-        known.append(fixed[x])
-    for x in _needed(made):
-        if x not in numbers:
-            numbers[x] = first + len(known) + len(steps)
-            evaluate = functools.partial(x.op.evaluate, **x.attributes._asdict())
-            steps.append((evaluate, [numbers[o] for o in x.operands]))
-    results = [(numbers[x], w) for x, w in zip(made.outputs, weak, strict=True)]
+        for x, place in list(places.items())[count:]:
+            evaluate, operands = arithmetic.evaluator(x, as_compiled), [places[o] for o in x.operands]
+            if varying.isdisjoint(x.operands):
+                known[place] = evaluate(*[known[k] for k in operands])
+            else:
+                varying.add(x)
+                steps.append((evaluate, operands, place))
+    results = [(places[x], w) for x, w in zip(made.outputs, weak, strict=True)]
     is_single = tree.is_leaf()
 
     def run(arrays: list[ConcreteArray]) -> Any:
-        values = [x.numpy() for x in arrays]
-        values += known
+        values = known.copy()
+        values[:count] = [x.numpy() for x in arrays]
         if steps:
             with np.errstate(all="ignore"):
-                for evaluate, operands in steps:
-                    values.append(evaluate(*[values[k] for k in operands]))
+                for evaluate, operands, place in steps:
+                    values[place] = evaluate(*[values[k] for k in operands])
         found = [ConcreteArray(values[k], w) for k, w in results]
         return found[0] if is_single else tree.unflatten(found)
 

@@ -61,6 +61,44 @@ def threefry2x32(keys: tuple[Any, Any], counters: tuple[Any, Any]) -> tuple[Any,
     return x, y
 
 
+def _cipher_shape(*operands: AnyShape) -> TupleShape:
+    shape = elementwise.check_operands("threefry-2x32", frozenset(("unsigned",)), *operands)
+    if shape.element_type is not _WORD:
+        raise DTypeError(f"threefry-2x32: keys and counters must be 32-bit words u32, but got {shape}; convert them.")
+    return TupleShape((shape, shape))
+
+
+def _encrypt(*words: Any) -> tuple[Any, Any]:
+    return threefry2x32(words[:2], words[2:])
+
+
+def _cipher_evaluate(*words: Array) -> tuple[Array, ...]:
+    with np.errstate(over="ignore"):
+        return tuple(map(np.asarray, _encrypt(*words)))
+
+
+def _cipher_batch(size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...]) -> tuple[Any, tuple[int, int]]:
+    found, axis = elementwise.batch_elementwise(threefry)(size, operands, axes)
+    return found, (axis, axis)
+
+
+def _cipher_samples(random: np.random.Generator) -> Iterator[Sample]:
+    for shape in ((), (3, 4), (0, 2)):
+        yield Sample(tuple(random.integers(0, 2**32, shape, np.uint32) for _ in range(4)))
+
+
+# One operation, which all random numbers of keys are made with: so these are quickly traced, and mapped, and computed.
+threefry = Op(
+    "threefry-2x32",
+    shape=_cipher_shape,
+    evaluate=_cipher_evaluate,
+    derivative=Zero(),
+    batch=_cipher_batch,
+    samples=_cipher_samples,
+    expand=_encrypt,
+)
+
+
 def _philox4x32(run: Run, keys: tuple[Any, Any], counters: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
     """The ciphertext of a counter of four 32-bit words under a key of two."""
     a, b, c, d = counters

@@ -23,6 +23,7 @@ from tinyxla.random.distributions import (
 from tinyxla.random.families import (
     ball,
     beta,
+    binomial,
     chisquare,
     dirichlet,
     double_sided_maxwell,
@@ -32,6 +33,7 @@ from tinyxla.random.families import (
     geometric,
     loggamma,
     maxwell,
+    multinomial,
     multivariate_normal,
     orthogonal,
     pareto,
@@ -54,37 +56,7 @@ from tinyxla.random.keys import (
     split,
     wrap_key_data,
 )
-from tinyxla.random.programs import MANY_BY_LOOPS, drawn
 from tinyxla.random.selections import categorical, choice, permutation
-
-bits = drawn(bits)
-uniform = drawn(uniform)
-normal = drawn(normal)
-truncated_normal = drawn(truncated_normal)
-bernoulli = drawn(bernoulli)
-rademacher = drawn(rademacher)
-randint = drawn(randint)
-categorical = drawn(categorical)
-exponential = drawn(exponential)
-gumbel = drawn(gumbel)
-laplace = drawn(laplace)
-logistic = drawn(logistic)
-cauchy = drawn(cauchy)
-lognormal = drawn(lognormal)
-maxwell = drawn(maxwell)
-rayleigh = drawn(rayleigh)
-pareto = drawn(pareto)
-weibull_min = drawn(weibull_min)
-geometric = drawn(geometric)
-permutation = drawn(permutation, elements="x")
-choice = drawn(choice, elements="a")
-gamma = drawn(gamma, MANY_BY_LOOPS)
-loggamma = drawn(loggamma, MANY_BY_LOOPS)
-beta = drawn(beta, MANY_BY_LOOPS)
-dirichlet = drawn(dirichlet, MANY_BY_LOOPS)
-chisquare = drawn(chisquare, MANY_BY_LOOPS)
-t = drawn(t, MANY_BY_LOOPS)
-poisson = drawn(poisson, MANY_BY_LOOPS)
 
 __all__ = [
     "KeyArray",
@@ -92,6 +64,7 @@ __all__ = [
     "ball",
     "bernoulli",
     "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
@@ -115,6 +88,7 @@ __all__ = [
     "logistic",
     "lognormal",
     "maxwell",
+    "multinomial",
     "multivariate_normal",
     "normal",
     "orthogonal",

@@ -4,7 +4,6 @@ what is made of them by exact arithmetic are equal, transcendental functions may
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,11 @@ from tinyxla.numpy.arguments import (
     python_dtype,
     shape_of,
 )
-from tinyxla.ops import bits as bit_ops
-from tinyxla.ops import elementwise, movement
+from tinyxla.ops import bits as bit_ops, elementwise, movement
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.replays import drawn
 from tinyxla.shapes import ElementType, element_type
-from tinyxla.tracing.array import Array, ConcreteArray, wrap
-from tinyxla.tracing.core import state
+from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float, default_int
 
 DTypeLike = Any
@@ -55,6 +53,7 @@ def _shape(what: str, shape: ShapeLike | None, *parameters: Any) -> tuple[int, .
 # --- uniform ----------------------------------------------------------------------------------------------------------
 
 
+@drawn("shape", "dtype")
 def uniform(
     key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Array:
@@ -91,6 +90,7 @@ def _unit(key: Array, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return elementwise.sub(numbers, movement.full(1, dtype, sizes))
 
 
+@drawn("shape", "dtype")
 def randint(key: KeyArray, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike = None) -> Array:
     """Integers from `minval` up to, but without, `maxval`; where that leaves none, `minval`.
 
@@ -153,6 +153,7 @@ def _nearest(dtype: np.dtype[Any], value: int) -> Any:
     return constant(value, dtype)
 
 
+@drawn("shape", "mode")
 def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
     """True with probability p; the shape is that of p unless one is given.
 
@@ -170,6 +171,7 @@ def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode:
     return tnp.less(uniform(key, sizes, dtype), _spread(what, chance, dtype, sizes))
 
 
+@drawn("shape", "dtype")
 def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """1 or -1, equally likely.
 
@@ -224,32 +226,23 @@ def _single_erf_inv(x: Any) -> Any:
     Source: M. Giles, Approximating the erfinv function, GPU Computing Gems, 2010: a polynomial in -log(1 - x^2) for the
     centre and one in its root for the tails. Its relative error is up to 1e-5; `lax.erf_inv` is more accurate.
     """
-    if isinstance(x, ConcreteArray) and state.staging is None:
-        with np.errstate(all="ignore"):
-            return wrap(_erf_inv(lambda op, *operands, **attributes: op.evaluate(*operands, **attributes), x.numpy()))
-    return _erf_inv(lambda op, *operands, **attributes: op(*operands, **attributes), x)
-
-
-def _erf_inv(run: Callable[..., Any], x: Any) -> Any:
-    """Written once, for NumPy arrays and for values: `run(op, *operands)` gives an op's result."""
 
     def constant(value: float) -> Any:
-        return np.float32(value) if isinstance(x, np.ndarray) else movement.full(value, x.dtype, x.shape)
+        return movement.full(value, x.dtype, x.shape)
 
-    w = run(elementwise.neg, run(elementwise.log1p, run(elementwise.neg, run(elementwise.mul, x, x))))
-    central = run(elementwise.compare, w, constant(5.0), direction="LT", type="FLOAT")
-    centred, rooted = run(elementwise.sub, w, constant(2.5)), run(elementwise.sqrt, w)
-    shifted = run(elementwise.select, central, centred, run(elementwise.sub, rooted, constant(3.0)))
-    found = run(elementwise.select, central, constant(_CENTRAL[0]), constant(_TAIL[0]))
+    w = elementwise.neg(elementwise.log1p(elementwise.neg(elementwise.mul(x, x))))
+    central = elementwise.lt(w, constant(5.0))
+    centred, rooted = elementwise.sub(w, constant(2.5)), elementwise.sub(elementwise.sqrt(w), constant(3.0))
+    shifted = elementwise.select(central, centred, rooted)
+    found = elementwise.select(central, constant(_CENTRAL[0]), constant(_TAIL[0]))
     for here, there in zip(_CENTRAL[1:], _TAIL[1:], strict=True):
-        coefficient = run(elementwise.select, central, constant(here), constant(there))
-        found = run(elementwise.add, coefficient, run(elementwise.mul, found, shifted))
-    infinite = run(elementwise.compare, run(elementwise.abs_, x), constant(1.0), direction="EQ", type="FLOAT")
-    return run(
-        elementwise.select, infinite, run(elementwise.mul, x, constant(math.inf)), run(elementwise.mul, found, x)
-    )
+        coefficient = elementwise.select(central, constant(here), constant(there))
+        found = elementwise.add(coefficient, elementwise.mul(found, shifted))
+    infinite = elementwise.eq(elementwise.abs_(x), constant(1.0))
+    return elementwise.select(infinite, elementwise.mul(x, constant(math.inf)), elementwise.mul(found, x))
 
 
+@drawn("shape", "dtype")
 def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Normal numbers of mean 0 and variance 1; complex ones have half of the variance in each part.
 
@@ -267,6 +260,7 @@ def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
     return _from_error_function(what, key, sizes, wanted, _next(-1.0, 0.0, wanted), 1.0)
 
 
+@drawn("shape", "dtype")
 def truncated_normal(
     key: KeyArray, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
 ) -> Array:
@@ -291,6 +285,7 @@ def _between(x: Any, low: Any, high: Any) -> Any:
     return elementwise.clamp(nextafter(low, infinity), x, nextafter(high, elementwise.neg(infinity)))
 
 
+@drawn("shape", "dtype")
 def lognormal(key: KeyArray, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
     """Numbers whose logarithms are normal with mean 0 and standard deviation sigma.
 
@@ -313,6 +308,7 @@ def _eps(dtype: np.dtype[Any]) -> float:
     return float(tnp.finfo(dtype).eps)
 
 
+@drawn("shape", "dtype")
 def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-x), x >= 0.
 
@@ -323,6 +319,7 @@ def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -
     return elementwise.neg(elementwise.log1p(elementwise.neg(drawn)))
 
 
+@drawn("shape", "dtype")
 def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the distribution function exp(-exp(-x)).
 
@@ -334,6 +331,7 @@ def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
     return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(drawn))))
 
 
+@drawn("shape", "dtype")
 def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-|x|) / 2.
 
@@ -346,6 +344,7 @@ def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
     return elementwise.mul(elementwise.sign(drawn), size)
 
 
+@drawn("shape", "dtype")
 def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the distribution function 1 / (1 + exp(-x)).
 
@@ -357,6 +356,7 @@ def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> A
     return elementwise.log(elementwise.div(drawn, elementwise.sub(movement.full(1, wanted, drawn.shape), drawn)))
 
 
+@drawn("shape", "dtype")
 def cauchy(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density 1 / (pi (1 + x**2)).
 

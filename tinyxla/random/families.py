@@ -3,9 +3,10 @@ from uniform numbers. Keys are split as `jax.random` does, so the numbers are th
 last places (where these decide whether a candidate is rejected, a number may be another one).
 
 Sources: G. Marsaglia and W. W. Tsang, "A Simple Method for Generating Gamma Variables" (2000); W. Hörmann, "The
-Transformed Rejection Method for Generating Poisson Random Variables" (1993); D. Knuth, "The Art of Computer
-Programming", volume 2, for Poisson numbers of small mean; F. Barthe and others, "A Probabilistic Approach to the
-Geometry of the l_p^n-Ball" (2005).
+Transformed Rejection Method for Generating Poisson Random Variables" and "The Generation of Binomial Random Variates"
+(1993); L. Devroye, "Non-Uniform Random Variate Generation" (1986), section X.4.3, for binomial numbers of small mean;
+D. Knuth, "The Art of Computer Programming", volume 2, for Poisson numbers of small mean; F. Barthe and others, "A
+Probabilistic Approach to the Geometry of the l_p^n-Ball" (2005).
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla import lax
-from tinyxla import numpy as tnp
+from tinyxla import lax, numpy as tnp
 from tinyxla.api import vmap
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
 from tinyxla.numpy.arguments import array_of, cast, python_dtype, shape_of
-from tinyxla.random.distributions import DTypeLike, exponential, normal, rademacher, uniform
-from tinyxla.random.distributions import _float_type as float_type  # pyright: ignore[reportPrivateUsage]
-from tinyxla.random.distributions import _shape as shape_for  # pyright: ignore[reportPrivateUsage]
-from tinyxla.random.distributions import _spread as spread  # pyright: ignore[reportPrivateUsage]
+from tinyxla.random.distributions import (
+    DTypeLike,
+    _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
+    _shape as shape_for,  # pyright: ignore[reportPrivateUsage]
+    _spread as spread,  # pyright: ignore[reportPrivateUsage]
+    exponential,
+    normal,
+    rademacher,
+    uniform,
+)
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, split
+from tinyxla.replays import drawn
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
@@ -37,6 +44,7 @@ MaybeShape = ShapeLike | None
 # --- gamma and what follows from it -----------------------------------------------------------------------------------
 
 
+@drawn("shape", "dtype")
 def gamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers x > 0 with the density x**(a-1) exp(-x) / gamma(a); differentiable by a.
 
@@ -46,6 +54,7 @@ def gamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = No
     return _gamma("gamma", key, a, shape, dtype, False)
 
 
+@drawn("shape", "dtype")
 def loggamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """The logarithms of numbers of the gamma distribution, which for small a would be too small themselves."""
     return _gamma("loggamma", key, a, shape, dtype, True)
@@ -58,19 +67,19 @@ def _gamma(name: str, key: KeyArray, a: Any, shape: MaybeShape, dtype: DTypeLike
     keys = split(checked_key(what, key), math.prod(sizes))
 
     @custom_jvp
-    def samples(alphas: Any) -> Any:
+    def samples(keys: Any, alphas: Any) -> Any:
         return vmap(lambda k, alpha: _one_gamma(k, alpha, logarithmic))(keys, alphas)
 
     @samples.defjvp
-    def rule(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:  # pyright: ignore[reportUnusedFunction]
-        (alpha,), (t,) = primals, tangents
-        x = samples(alpha)
+    def rule(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:  # pyright: ignore[reportUnusedFunction]
+        alpha, t = primals[1], tangents[1]
+        x = samples(*primals)
         if not logarithmic:
             return x, t * lax.random_gamma_grad(alpha, x)
         plain = tnp.maximum(tnp.exp(x), float(tnp.finfo(kind).tiny))
         return x, t * lax.random_gamma_grad(alpha, plain) / plain
 
-    return samples(alphas).reshape(sizes) if alphas.size else tnp.zeros(sizes, kind)
+    return samples(keys, alphas).reshape(sizes) if alphas.size else tnp.zeros(sizes, kind)
 
 
 def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
@@ -80,25 +89,23 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
     large = alpha >= 1
     d = tnp.where(large, alpha, alpha + 1) - 1 / 3
     c = (1 / 3) / tnp.sqrt(d)
-    one = tnp.ones((), dtype)
 
-    def rejected(state: Any) -> Any:
-        _, square, v, u = state
-        quickly = u >= 1 - 0.0331 * (square * square)
-        return quickly & (tnp.log(u) >= square * 0.5 + d * ((1 - v) + tnp.log(v)))
-
-    def positive(state: Any) -> Any:
-        following, own = split(state[0])
+    def attempt(key: Any, for_x: Any, for_u: Any) -> Any:
+        """The state after a candidate: a further key for x, whether v is positive, and whether it is accepted."""
+        following, own = split(for_x)
         x = normal(own, (), dtype)
-        return following, x, 1 + x * c
+        root = 1 + x * c
+        square, v, u = x * x, (root * root) * root, uniform(for_u, (), dtype)
+        slowly = tnp.log(u) < square * 0.5 + d * ((1 - v) + tnp.log(v))
+        return key, following, for_u, v, root > 0, (root > 0) & ((u < 1 - 0.0331 * (square * square)) | slowly)
 
-    def candidate(state: Any) -> Any:
-        following, for_x, for_u = split(state[0], 3)
-        _, x, v = lax.while_loop(lambda s: s[2] <= 0, positive, (for_x, 0 * one, -one))
-        return following, x * x, (v * v) * v, uniform(for_u, (), dtype)
+    def again(state: Any) -> Any:
+        key, *same, _, positive, _ = state
+        return attempt(*(tnp.where(positive, x, y) for x, y in zip(split(key, 3), (key, *same), strict=True)))
 
     first, for_boost = split(key)
-    _, _, v, _ = lax.while_loop(rejected, candidate, (first, 0 * one, one, 2 * one))
+    # Most first candidates are accepted: those of all numbers are made side by side.
+    _, _, _, v, _, _ = lax.while_loop(lambda state: tnp.logical_not(state[-1]), again, attempt(*split(first, 3)))
     if logarithmic:
         lower = -exponential(for_boost, (), dtype)
         return (tnp.log(d) + tnp.log(v)) + tnp.where(large | (lower == 0), 0.0, lower * (1 / alpha)).astype(dtype)
@@ -106,6 +113,7 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
     return ((d * v) * boost).astype(dtype)
 
 
+@drawn("shape", "dtype")
 def beta(key: KeyArray, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers from 0 to 1 with a density proportional to x**(a-1) (1-x)**(b-1).
 
@@ -135,6 +143,7 @@ def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeL
     return softmax(loggamma(key, weights, (*sizes, weights.shape[-1]), dtype), -1)
 
 
+@drawn("shape", "dtype")
 def chisquare(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of `df` normal numbers.
 
@@ -146,6 +155,7 @@ def chisquare(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike
     return tnp.exp(loggamma(key, half, shape, kind)) * 2
 
 
+@drawn("shape", "dtype")
 def f(key: KeyArray, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Quotients of two chi-square numbers, each divided by its degrees of freedom.
 
@@ -159,6 +169,7 @@ def f(key: KeyArray, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DT
     return (chisquare(above, number, sizes, kind) / number) / (chisquare(below, divisor, sizes, kind) / divisor)
 
 
+@drawn("shape", "dtype")
 def t(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Student's t: normal numbers divided by the root of chi-square ones per degree of freedom.
 
@@ -172,6 +183,7 @@ def t(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None)
     return normal(above, sizes, kind) * tnp.sqrt(half / gamma(below, half, sizes, kind))
 
 
+@drawn("shape", "dtype")
 def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with a density proportional to exp(-|x|**p).
 
@@ -252,15 +264,18 @@ def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = 
     return turned.mT if n < columns else turned
 
 
+@drawn("shape", "dtype")
 def maxwell(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """The lengths of vectors of three normal numbers.
 
     >>> maxwell(PRNGKey(42), (3,)).shape
     (3,)
     """
-    return tnp.linalg.norm(normal(key, (*shape_of("tinyxla.random.maxwell", shape), 3), dtype), axis=-1)
+    vector = normal(key, (*shape_of("tinyxla.random.maxwell", shape), 3), dtype)
+    return tnp.sqrt((vector[..., 0] ** 2 + vector[..., 1] ** 2) + vector[..., 2] ** 2)
 
 
+@drawn("shape", "dtype")
 def double_sided_maxwell(key: KeyArray, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers of `maxwell` with a random sign, times `scale`, around `loc`.
 
@@ -274,6 +289,7 @@ def double_sided_maxwell(key: KeyArray, loc: Any, scale: Any, shape: ShapeLike =
     return maxwell(size, sizes, kind) * rademacher(sign, sizes, kind) * scale + loc
 
 
+@drawn("shape", "dtype")
 def wald(key: KeyArray, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers of the inverse normal distribution with that mean and scale 1.
 
@@ -293,6 +309,7 @@ def wald(key: KeyArray, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = 
 # --- by uniform numbers -----------------------------------------------------------------------------------------------
 
 
+@drawn("shape", "dtype")
 def pareto(key: KeyArray, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers x >= 1 with the density b x**(-b-1).
 
@@ -304,6 +321,7 @@ def pareto(key: KeyArray, b: Any, shape: MaybeShape = None, dtype: DTypeLike = N
     return tnp.exp(exponential(key, sizes, kind) / spread(what, b, kind, sizes))
 
 
+@drawn("shape", "dtype")
 def rayleigh(key: KeyArray, scale: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """The lengths of vectors of two normal numbers, times `scale`.
 
@@ -315,6 +333,7 @@ def rayleigh(key: KeyArray, scale: Any, shape: MaybeShape = None, dtype: DTypeLi
     return spread(what, scale, kind, sizes) * tnp.sqrt(tnp.log(uniform(key, sizes, kind)) * -2)
 
 
+@drawn("shape", "dtype")
 def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers whose part that is larger than x is exp(-(x / scale)**concentration).
 
@@ -325,6 +344,7 @@ def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike 
     return tnp.power(-tnp.log1p(-drawn), 1.0 / concentration) * scale
 
 
+@drawn("shape", "dtype")
 def triangular(
     key: KeyArray, left: Any, mode: Any, right: Any, shape: MaybeShape = None, dtype: DTypeLike = None
 ) -> Array:
@@ -352,6 +372,7 @@ def _integer_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
     return found
 
 
+@drawn("shape", "dtype")
 def geometric(key: KeyArray, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many trials it takes until one succeeds, if each does with probability p.
 
@@ -367,6 +388,7 @@ def geometric(key: KeyArray, p: Any, shape: MaybeShape = None, dtype: DTypeLike 
     return (tnp.floor(ratio) + 1).astype(kind)
 
 
+@drawn("shape", "dtype")
 def poisson(key: KeyArray, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many events there are if they are independent and lam on average.
 
@@ -379,7 +401,7 @@ def poisson(key: KeyArray, lam: Any, shape: MaybeShape = None, dtype: DTypeLike 
     rate = spread(what, lam, np.dtype(np.float32), sizes)
     few = tnp.isnan(rate) | (rate < 10)
     small = _poisson_by_products(source, tnp.where(few, rate, 0.0), kind)
-    large = _poisson_by_rejection(source, tnp.where(few, 1e5, rate)).astype(kind)
+    large = _poisson_by_rejection(source, tnp.where(few, 1e5, rate), few).astype(kind)
     return tnp.where(rate == 0, 0, tnp.where(few, small, large)).astype(kind)
 
 
@@ -396,7 +418,7 @@ def _poisson_by_products(key: Any, rate: Any, kind: np.dtype[Any]) -> Any:
     return lax.while_loop(lambda state: (state[2] > -rate).any(), step, start)[0] - 1
 
 
-def _poisson_by_rejection(key: Any, rate: Any) -> Any:
+def _poisson_by_rejection(key: Any, rate: Any, unwanted: Any) -> Any:
     """Hörmann's transformed rejection, with his constants."""
     b = 0.931 + 2.53 * tnp.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -416,5 +438,112 @@ def _poisson_by_rejection(key: Any, rate: Any) -> Any:
         taken = ((inner >= 0.07) & (v <= quick)) | (~outside & slowly)
         return tnp.where(taken, k, found), accepted | taken, following
 
-    start = (tnp.full(rate.shape, -1, rate.dtype), tnp.zeros(rate.shape, bool), key)
+    start = (tnp.full(rate.shape, -1, rate.dtype), unwanted, key)
     return lax.while_loop(lambda state: ~state[1].all(), step, start)[0]
+
+
+@drawn("shape", "dtype")
+def binomial(key: KeyArray, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+    """How many of n trials succeed if each does with probability p, as floating-point numbers; NaN where no n trials
+    can be made, or p is no probability.
+
+    >>> binomial(PRNGKey(42), 10, 0.3, (3,)).shape
+    (3,)
+    """
+    what = "tinyxla.random.binomial"
+    sizes, kind = shape_for(what, shape, n, p), float_type(what, dtype)
+    source = checked_key(what, key)
+    trials, chance = (spread(what, x, kind, sizes) for x in (n, p))
+    valid = (chance >= 0) & (chance <= 1) & (trials >= 0) & tnp.isfinite(trials)
+    rare = tnp.where(valid, tnp.where(chance < 0.5, chance, 1 - chance), 0)  # the rarer of success and failure
+    few = trials * rare <= 10
+    trials = tnp.floor(trials)
+    by_gaps = _binomial_by_gaps(source, tnp.where(valid & few, trials, -1), rare)
+    other = _binomial_by_rejection(source, tnp.where(few, 1e4, trials), tnp.where(few, 0.5, rare), few)
+    found = tnp.where(few, by_gaps, other)
+    return tnp.where(valid, tnp.where(chance < 0.5, found, trials - found), tnp.nan).astype(kind)
+
+
+def _binomial_by_gaps(key: Any, trials: Any, chance: Any) -> Any:
+    """From one success to the next it takes a geometric number of trials; as many as fit."""
+    scale = tnp.log1p(-chance)
+
+    def step(state: Any) -> Any:
+        count, used, key = state
+        own, following = split(key)
+        count = tnp.where(used <= trials, count + 1, count)
+        return count, used + tnp.ceil(tnp.log(uniform(own, trials.shape, trials.dtype)) / scale), following
+
+    start = (tnp.zeros_like(trials), tnp.zeros_like(trials), key)
+    return lax.while_loop(lambda state: (state[1] <= trials).any(), step, start)[0] - 1
+
+
+# What Stirling's formula for log(k!) leaves, for k up to 9; for larger ones it is taken to be that of 9.
+_STIRLING = [math.lgamma(k + 1) - (k + 0.5) * math.log(k + 1) + k + 1 - 0.5 * math.log(2 * math.pi) for k in range(10)]
+
+
+def _binomial_by_rejection(key: Any, n: Any, p: Any, unwanted: Any) -> Any:
+    """Hörmann's transformed rejection (BTRS), with his constants."""
+    deviation, odds = tnp.sqrt(n * p * (1 - p)), p / (1 - p)
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    alpha = (2.83 + 5.1 / b) * deviation
+    mode = tnp.floor((n + 1) * p)
+
+    def rest(k: Any) -> Any:
+        return tnp.take(tnp.asarray(_STIRLING, n.dtype), tnp.clip(k, 0, 9).astype(np.int32))
+
+    def step(state: Any) -> Any:
+        found, accepted, key = state
+        following, for_u, for_v = split(key, 3)
+        u = uniform(for_u, n.shape, n.dtype) - 0.5
+        v = uniform(for_v, n.shape, n.dtype)
+        inner = 0.5 - tnp.abs(u)
+        k = tnp.floor((2 * a / inner + b) * u + (n * p + 0.5))
+        bound = (
+            (mode + 0.5) * tnp.log((mode + 1) / (odds * (n - mode + 1)))
+            + (n + 1) * tnp.log((n - mode + 1) / (n - k + 1))
+            + (k + 0.5) * tnp.log(odds * (n - k + 1) / (k + 1))
+            + (rest(mode) + rest(n - mode) - rest(k) - rest(n - k))
+        )
+        slowly = (k >= 0) & (k <= n) & (tnp.log(v * alpha / (a / (inner * inner) + b)) <= bound)
+        taken = ((inner >= 0.07) & (v <= 0.92 - 4.2 / b)) | slowly
+        return tnp.where(taken, k, found), accepted | taken, following
+
+    start = (tnp.full(n.shape, -1, n.dtype), unwanted, key)
+    return lax.while_loop(lambda state: ~state[1].all(), step, start)[0]
+
+
+@drawn("shape", "dtype", "unroll")
+def multinomial(
+    key: KeyArray, n: Any, p: Any, *, shape: MaybeShape = None, dtype: DTypeLike = None, unroll: int | bool = 1
+) -> Array:
+    """How many of n trials have each outcome, along the last axis, as floating-point numbers.
+
+    Args:
+        key: a key.
+        n: numbers of trials, of a shape that broadcasts with the leading axes of p.
+        p: the outcomes' probabilities, along the last axis.
+        shape: of the result without its last axis.
+        dtype: a floating-point type, `float32` unless another is asked for.
+        unroll: how many outcomes to write out after one another in the loop over them.
+
+    >>> multinomial(PRNGKey(42), 10, np.array([0.2, 0.3, 0.5])).sum()
+    Array(10., dtype=float32)
+    """
+    what = "tinyxla.random.multinomial"
+    kind = float_type(what, dtype)
+    chances = cast(array_of(p, what), kind, False)
+    if not chances.ndim:
+        raise ShapeError(f"{what}: p must have at least one dimension, the outcomes, but is a number.")
+    sizes = shape_for(what, shape, n, chances[..., 0])
+    left = tnp.flip(tnp.cumsum(tnp.flip(chances, -1), -1), -1)
+    shares = tnp.moveaxis(tnp.clip(chances / tnp.where(left == 0, 1, left), 0, 1), -1, 0)
+
+    def outcome(trials: Any, given: Any) -> Any:
+        found = binomial(given[0], trials, given[1], sizes, kind)
+        return trials - found, found
+
+    keys = split(checked_key(what, key), shares.shape[0])
+    _, counts = lax.scan(outcome, spread(what, n, kind, sizes), (keys, shares), unroll=unroll)
+    return tnp.moveaxis(counts, 0, -1)

@@ -15,8 +15,9 @@ import numpy as np
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import array_of, cast, constant, element_count, python_dtype, shape_of
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.random_bits import threefry2x32
-from tinyxla.random.threefry import words
+from tinyxla.ops.random_bits import threefry, threefry2x32
+from tinyxla.random.threefry import halves, words
+from tinyxla.replays import drawn
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.promotion import config
@@ -102,6 +103,7 @@ def clone(key: KeyArray) -> KeyArray:
     return key
 
 
+@drawn("num")
 def split(key: KeyArray, num: int | tuple[int, ...] = 2) -> KeyArray:
     """New keys from one: an array of them, of shape `num`.
 
@@ -134,8 +136,7 @@ def fold_in(key: KeyArray, data: Any) -> KeyArray:
         with np.errstate(over="ignore"):
             pair = threefry2x32((source.numpy()[0], source.numpy()[1]), (np.uint32(0), np.uint32(number.numpy())))
         return wrap(np.array(pair, np.uint32))
-    keys = tuple(movement.reshape_to(movement.slice_axis(source, 0, k, k + 1), ()) for k in (0, 1))
-    return _stacked(*threefry2x32(keys, (elementwise.zeros_like(number), number)))  # type: ignore[arg-type]
+    return _stacked(*threefry(*halves(source), elementwise.zeros_like(number), number))
 
 
 def _stacked(high: Any, low: Any) -> Any:
@@ -147,6 +148,7 @@ def _stacked(high: Any, low: Any) -> Any:
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
+@drawn("shape", "dtype")
 def bits(key: KeyArray, shape: ShapeLike = (), dtype: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32` unless another type is asked for.
 
@@ -164,7 +166,7 @@ def random_bits(key: Array, sizes: tuple[int, ...], dtype: Any) -> Any:
     """An array of unsigned integers of the given type. Narrow ones are the low bits of what 32-bit ones are."""
     high, low = words(key, element_count(sizes))
     if element_type(dtype).bits < 64:
-        found = cast(elementwise.xor(high, low), dtype)
+        found: Any = cast(elementwise.xor(high, low), dtype)
     else:
         upper, lower = (cast(x, dtype) for x in (high, low))
         found = elementwise.or_(elementwise.shift_left(upper, movement.full(32, dtype, upper.shape)), lower)

@@ -14,6 +14,7 @@ from tinyxla.numpy.arguments import array_of, broadcast_shapes, inexact_array, s
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.replays import drawn
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -24,6 +25,7 @@ _WORD = np.dtype(np.uint32)
 # --- orders -----------------------------------------------------------------------------------------------------------
 
 
+@drawn("x", "axis", "independent")
 def permutation(key: KeyArray, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The elements of an array along an axis in random order, or the numbers below an integer.
 
@@ -62,6 +64,7 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
 # --- choices ----------------------------------------------------------------------------------------------------------
 
 
+@drawn("a", "shape", "replace", "axis")
 def choice(
     key: KeyArray,
     a: int | ArrayLike,
@@ -135,6 +138,7 @@ def _place(ends: Any, x: Any) -> Any:
     return found
 
 
+@drawn("axis", "shape", "replace")
 def categorical(
     key: KeyArray,
     logits: ArrayLike,
