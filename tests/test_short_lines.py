@@ -37,7 +37,18 @@ def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: 
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((70, 33), 1), ((70, 100), 1), ((3, 40, 256), 2), ((33, 70), 0), ((2, 64, 50), 1)]
+    ("shape", "axis"),
+    [
+        ((70, 33), 1),
+        ((70, 100), 1),
+        ((3, 40, 256), 2),
+        ((17, 1100), 1),
+        ((16, 2048), 1),
+        ((33, 70), 0),
+        ((2, 64, 50), 1),
+        ((2, 600, 67), 1),
+        ((9, 130, 3), 1),
+    ],
 )
 @pytest.mark.parametrize("descending", [False, True])
 def test_lines_by_networks(shape: tuple[int, ...], axis: int, descending: bool, generator: np.random.Generator) -> None:
@@ -54,7 +65,7 @@ def test_lines_by_networks(shape: tuple[int, ...], axis: int, descending: bool, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
-@pytest.mark.parametrize(("length", "k"), [(1, 1), (7, 7), (100, 5), (300, 32), (4096, 4)])
+@pytest.mark.parametrize(("length", "k"), [(1, 1), (7, 7), (100, 5), (300, 32), (4096, 4), (20_000, 3)])
 def test_first_elements_one_by_one(length: int, k: int, dtype: str, generator: np.random.Generator) -> None:
     x = values(generator, (5, length), dtype)
     found, wanted = tx.jit(lambda x: tx.lax.top_k(x, k))(x), jax.lax.top_k(x, k)

@@ -13,8 +13,8 @@ from tinyxla.ops import sorting
 from tinyxla.shapes import element_type
 
 KINDS = "f32 f64 f16 bf16 s8 s16 s32 s64 u8 u16 u32 u64 pred".split()
-# Lines that are sorted in registers, by one thread, by several, and more than one of them.
-SHAPES = [(5,), (9,), (3, 40), (2, 3, 300), (70_001,), (2, 66_000)]
+# Lines that are sorted in registers, side by side, by one thread, by several, and more than one of them.
+SHAPES = [(5,), (9,), (3, 40), (20, 3), (17, 300), (2, 3, 300), (9, 25_000), (70_001,), (2, 66_000)]
 
 
 def keys_of(kind: str, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -79,7 +79,8 @@ def test_lines_whose_digits_are_equal(generator: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "k"), [((5,), 2), ((3, 1000), 7), ((2, 3, 700), 3), ((90_000,), 10), ((2, 3000), 99)]
+    ("shape", "k"),
+    [((5,), 2), ((3, 1000), 7), ((2, 3, 700), 3), ((90_000,), 10), ((70_000,), 1999), ((2, 9000), 99), ((20, 90), 60)],
 )
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s32", "u8", "u64", "pred"])
 def test_first_elements(kind: str, shape: tuple[int, ...], k: int, generator: np.random.Generator) -> None:
@@ -88,6 +89,28 @@ def test_first_elements(kind: str, shape: tuple[int, ...], k: int, generator: np
     if element_type(kind).kind == "float":  # few equal ones
         x = generator.standard_normal(shape).astype(element_type(kind).dtype)
         check(sorting.topk, (x,), k=k, largest=True)
+
+
+@pytest.mark.parametrize("k", [3, 100])
+def test_first_elements_of_lines_that_gain_nothing_by_a_bound(k: int) -> None:
+    """Many are equal, or each comes before all those that were looked at."""
+    rising = np.arange(50_000, dtype=np.int32)
+    for x in (rising, rising[::-1].copy(), 0 * rising, (rising // 7000).astype(np.uint8), rising % 5000):
+        for largest in (True, False):
+            check(sorting.topk, (x,), k=k, largest=largest)
+            check(sorting.topk, (np.full(x.shape, 255, np.uint8),), k=k, largest=largest)
+
+
+def test_sorts_of_lines_need_no_temporaries() -> None:
+    x = np.ones((300, 3000), np.float32)
+    for f in (
+        lambda x: tx.lax.top_k(x, 10),
+        lambda x: tx.lax.top_k(x, 200),
+        lambda x: tx.numpy.sort(x, 0),
+        lambda x: tx.numpy.argsort(x, 0),
+        lambda x: tx.numpy.argsort(x, 1),
+    ):
+        assert tx.jit(f).lower(x).compile().memory_analysis().temp_size_in_bytes == 0
 
 
 def test_results_do_not_depend_on_the_number_of_threads(generator: np.random.Generator) -> None:

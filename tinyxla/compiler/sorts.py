@@ -16,8 +16,7 @@ from tinyxla.ops import elementwise, indexing, movement, sorting
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 
-SHORT_ACROSS = 64  # elements of lines across memory, each of which is on a page of its own
-SHORT, MANY = 256, 64  # elements of lines that are sorted side by side, and how many of these there must be
+SHORT, MANY = 2048, 16  # elements of lines that are sorted side by side, and how many of these there must be
 
 
 def canonicalize_sorts(computation: Computation) -> Computation:
@@ -39,18 +38,23 @@ def _is_simple(x: Instruction, order: sorting.Order) -> bool:
     key = x.operands[0].array_shape
     plain = order.keys == 1 and len(x.operands) <= 2 and key.element_type.kind != "complex"
     (axis,) = x.attributes.dimensions
-    stays = axis == key.rank - 1 or (key.dimensions[axis] <= SHORT_ACROSS and is_side_by_side(x))
+    stays = axis == key.rank - 1 or is_side_by_side(x)
     return key.size == 0 or (plain and stays)
 
 
 def is_side_by_side(x: Instruction) -> bool:
-    """Whether a sort is one of many short lines by one key, so small that it goes into a word with a place."""
-    order, key = sorting.order_of(x.attributes.to_apply), x.operands[0].array_shape
-    length = key.dimensions[x.attributes.dimensions[0]]
-    many = 2 <= length <= SHORT and key.size // length >= MANY
-    kind = key.element_type
+    """Whether a sort is one of many short lines by one key, so small that it goes into a word, with a place if
+    another array is taken along."""
+    order, keys = sorting.order_of(x.attributes.to_apply), x.operands[0].array_shape
     simple = order is not None and order.keys == 1 and len(x.operands) <= 2
-    return many and simple and kind.kind != "complex" and kind.bits <= 32 and supported(key)
+    return simple and are_side_by_side(keys, x.attributes.dimensions[0], 64 if len(x.operands) == 1 else 32)
+
+
+def are_side_by_side(keys: Shape, dimension: int, most_bits: int) -> bool:
+    """Whether these keys are so small, and in so many and so short lines."""
+    kind, length = keys.element_type, keys.dimensions[dimension]
+    many = 2 <= length <= SHORT and keys.size // length >= MANY
+    return many and kind.kind != "complex" and kind.bits <= most_bits and supported(keys)
 
 
 def _sorted(arrays: tuple[Any, ...], axis: int, order: sorting.Order) -> tuple[Any, ...]:

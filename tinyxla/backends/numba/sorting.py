@@ -12,14 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tinyxla.backends.numba import digits, short_lines
+from tinyxla.backends.numba import digits, networks, short_lines
 from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users
 from tinyxla.compiler.fusion import Plan, is_of_scalars
+from tinyxla.compiler.sorts import is_side_by_side
 from tinyxla.hlo import Computation, Instruction
 
 RUN = 8  # elements that are sorted in registers
+FEW = 4  # of a line, for which no network is worth its keys
 TOGETHER = 4  # merges that keep the processor busy
 BLOCK = 1 << 12  # elements of a line that are sorted by one thread, in the cache
 
@@ -58,10 +60,12 @@ class _Lines(NamedTuple):
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     (dimension,) = x.attributes.dimensions
     sizes = x.operands[0].array_shape.dimensions
+    if is_side_by_side(x) and not (sizes[dimension] <= FEW and short_lines.supports(x)):
+        return networks.kernels(digits.sort_of(x, plan, users))
     if short_lines.supports(x):
         return short_lines.lower(x, plan, users)
     if sizes[dimension] > RUN and digits.supports(x):
-        return digits.lower(x, plan, users)
+        return digits.sort_of(x, plan, users).kernels()
     source = _Lines(x.operands, sizes, dimension)
     result = _Lines(digits.results_by_number(x, users), sizes, dimension)
     return _MergeSort(x, plan, source, result, x.attributes.to_apply).kernels()
