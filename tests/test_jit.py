@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import jax
@@ -1110,3 +1111,39 @@ print("done")
 def test_a_size_error_inside_names_the_users_line() -> None:
     with pytest.raises(ShapeError, match=r"test_jit\.py:\d+"):
         tx.jit(lambda x: x + np.ones(4))(np.ones(3))
+
+
+class _Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+def test_calls_are_told_apart() -> None:
+    """By names and their order, static values and their types, numbers and NumPy arrays, and containers."""
+
+    @functools.partial(tx.jit, static_argnums=(-1,), static_argnames="power")
+    def function(x: Any, y: Any, kind: Any, *, power: Any = 1) -> Any:
+        traced.append((kind, power))
+        parts = y.values() if isinstance(y, dict) else [y]
+        return (x + sum(parts)) ** power * (2 if isinstance(kind, bool) else 3)
+
+    traced: list[Any] = []
+    x = np.arange(3, dtype=np.float32)
+    for _ in range(2):
+        assert_equal(function(x, 1, True), (x + 1) * 2)
+        assert_equal(function(x, 1, 1), (x + 1) * 3)
+        assert_equal(function(x, 1.5, 1, power=2), (x + 1.5) ** 2 * 3)
+        assert_equal(function(tx.numpy.asarray(x), x, 1, power=2), (x + x) ** 2 * 3)
+        assert_equal(function(x, {"a": x, "b": 2.0}, 1), (2 * x + 2) * 3)
+    assert len(traced) == 5
+    named = tx.jit(lambda a, b: a - b)
+    for _ in range(2):
+        assert float(named(a=3, b=1)) == float(named(b=1, a=3)) == float(named(3, b=1)) == 2
+        assert float(named(_Level.HIGH, _Level.LOW)) == 1
+        assert np.isinf(float(named(1e300, 0)))
+    with pytest.raises(ArgumentError, match="cannot be hashed"):
+        function(x, 1, [1])
+
+
+def assert_equal(got: Any, wanted: Any) -> None:
+    np.testing.assert_array_equal(np.asarray(got), wanted)

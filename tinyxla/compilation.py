@@ -13,15 +13,23 @@ import reprlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, argument_names, as_integers, check_callable, no_array, shapes_of, trace_tree
+from tinyxla.ahead_of_time import Lowered, Traced
+from tinyxla.api.functions import (
+    ShapeDtypeStruct,
+    argument_names,
+    as_integers,
+    check_callable,
+    name_of,
+    no_array,
+    trace_tree,
+)
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape
@@ -32,10 +40,6 @@ from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed
-
-if TYPE_CHECKING:
-    from tinyxla.backends.report import Machine, Report
-    from tinyxla.profiler import Profile
 
 Function = Callable[..., Any]
 
@@ -58,6 +62,7 @@ class Program:
         self.captured: list[Tracer] = captured
         self.tree = tree
         self._is_single = tree.is_leaf()
+        self.runs = False  # by itself, for arrays; else it becomes an op of what surrounds the call
         self._executable: Executable | None = None
         shapes = [x.array_shape for x in made.outputs]
         self._results = [(w, signature_of(x.dtype, x.dimensions, w)) for w, x in zip(weak, shapes, strict=True)]
@@ -111,7 +116,7 @@ class DonatingProgram(Program):
         return self._executable
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
-        executable = self.executable
+        executable = self._executable or self.executable
         values = [x._value for x in leaves]  # pyright: ignore[reportPrivateUsage]
         for k in self.donated:
             leaves[k].delete()
@@ -190,31 +195,36 @@ class Jitted:
         donated_names: frozenset[str] = frozenset(),
     ) -> None:
         functools.update_wrapper(self, function)
-        self.__name__: str = getattr(function, "__name__", type(function).__name__)
+        self.__name__ = name_of(function)
         self._function = function
         self._static = static
         self._static_names = static_names
         self._donated = donated
         self._donated_names = donated_names
         self._programs: dict[Any, Program] = {}
-        self._by_signatures: dict[Any, Program] = {}  # the same for calls with arrays, and nothing else, as arguments
+        self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _functions[id(self)] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.staging is None and not (kwargs or self._static or self._static_names or state.axes or config.special):
-            try:  # what has a signature is a concrete array
-                program = self._by_signatures[tuple([x._signature for x in args])]
-            except (AttributeError, KeyError):
-                pass
+        if not (state.staging is not None or state.axes or config.special):
+            if kwargs or self._static or self._static_names:
+                positional, named, static = self._split(args, kwargs)
+                arrays, label = (*positional, *named.values()), (static, *named)
             else:
-                return program.run(args)
-            leaves, treedef = pytrees.flatten(args)
+                arrays, label = args, ()
+            signatures = [getattr(x, "_signature", None) for x in arrays]
             try:
-                program = self._programs[treedef, *[x._signature for x in leaves]]
-            except (AttributeError, KeyError):
-                pass
-            else:
-                return program.run(leaves)
+                if None in signatures:  # what has one is a concrete array
+                    arrays, signatures = _with_signatures(arrays)
+                    if None in signatures:
+                        arrays, treedef = pytrees.flatten(tuple(arrays))
+                        arrays, signatures = _with_signatures(arrays)
+                        label = (label, treedef)
+                program = self._by_signatures.get((label, *signatures))
+            except TypeError:  # for what is no array, or static and cannot be hashed
+                program = None
+            if program is not None:
+                return program.run(arrays)
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -222,8 +232,7 @@ class Jitted:
         if config.disable_jit:
             return self._function(*args, **kwargs)
         program, leaves = self._program(args, kwargs)
-        alone = not program.captured and not (state.axes and program.computation.axis_names)
-        if state.staging is None and alone and all(isinstance(x, ConcreteArray) for x in leaves):
+        if program.runs and state.staging is None:
             results = program.run(leaves)
             if config.special and unwanted(tuple(x.numpy() for x in pytrees.leaves(results))):
                 check_computation(program.computation, [x.numpy() for x in leaves])
@@ -237,79 +246,87 @@ class Jitted:
         return program.apply(leaves)
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
-        given = args
-        function, args, kwargs, static = self._without_static(args, kwargs)
-        leaves, treedef = pytrees.flatten((args, kwargs) if kwargs else args)
-        arrays = [self._as_argument(x, args, kwargs, k) for k, x in enumerate(leaves)]
-        key = (treedef, *[_signature(x) for x in arrays])
-        axes = tuple((name, size) for name, (_, size) in state.axes.items())
-        if static or kwargs or axes or config.special:
-            key = (
-                static,
-                bool(kwargs),
-                axes,
-                config.special,
-                *key,
-            )  # a dict may also be the last of the positional arguments
-        program = self._programs.get(key)
+        positional, named, static = self._split(args, kwargs)
+        leaves, treedef = pytrees.flatten((positional, named) if named else positional)
+        signatures = [getattr(x, "_signature", None) for x in leaves]
+        if None in signatures:
+            leaves = self._as_arguments(leaves, positional, named)
+            signatures = [_signature(x) for x in leaves]
+        axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
+        # a dict may also be the last of the positional arguments
+        key = (static, bool(named), axes, config.special, treedef, *signatures)
+        try:
+            program = self._programs.get(key)
+        except TypeError:
+            for where, _, value in static:
+                _check_static(where, value, self.__name__)
+            raise
         if program is None:
-            whole = pytrees.unflatten(treedef, arrays)
-            positional, named = whole if kwargs else (whole, {})
-            program = Program(function, positional, named, treedef)
+            whole = pytrees.unflatten(treedef, leaves)
+            given, others = whole if named else (whole, {})
+            program = Program(self._with_static(len(args), static), given, others, treedef)
             if (self._donated or self._donated_names) and not (program.captured or axes or config.special):
-                program = DonatingProgram(program, self._donated_leaves(len(given), args, kwargs))
+                program = DonatingProgram(program, self._donated_leaves(len(args), positional, named))
             if not program.captured:  # what it captured belongs to a trace that will end
+                have_values = all(type(x) is int for x in signatures)
+                program.runs = have_values and not (axes and program.computation.axis_names)
                 self._programs[key] = program
-                plain = not (static or kwargs or axes or config.special)
-                if plain and all(type(x) is ConcreteArray for x in args):
-                    self._by_signatures[key[1:]] = program
-        return program, arrays
+                if have_values and not (axes or config.special):
+                    label = (static, *named) if kwargs or self._static or self._static_names else ()
+                    arrays = (*positional, *named.values())
+                    if None in _with_signatures(arrays)[1]:
+                        label = (label, pytrees.flatten(arrays)[1])
+                    self._by_signatures[label, *signatures] = program
+        return program, leaves
 
-    def _without_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The function of the other arguments, these, and a key of the static ones."""
-        if not self._static and not self._static_names:
-            return self._function, args, kwargs, ()
-        numbers = {n % len(args) for n in self._static if -len(args) <= n < len(args)}
-        held = {n: args[n] for n in numbers}
-        named = {name: value for name, value in kwargs.items() if name in self._static_names}
-        for where, value in [*held.items(), *named.items()]:
-            _check_static(where, value, self.__name__)
-        rest = tuple(x for n, x in enumerate(args) if n not in numbers)
-        others = {name: value for name, value in kwargs.items() if name not in named}
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        """The arguments that are not static, those by name in the order of these, and a key of the static ones."""
+        named = {name: kwargs[name] for name in sorted(kwargs)} if len(kwargs) > 1 else kwargs
+        if not (self._static or self._static_names):
+            return args, named, ()
+        held, free = _positions(self._static, len(args))
+        static = tuple([(n, type(args[n]), args[n]) for n in held])
+        if kwargs:
+            static += tuple([(name, type(x), x) for name, x in named.items() if name in self._static_names])
+            named = {name: x for name, x in named.items() if name not in self._static_names}
+        return tuple([args[n] for n in free]), named, static
+
+    def _with_static(self, count: int, static: tuple[Any, ...]) -> Function:
+        """The function of the arguments that are not static: what stands at the other positions, of `count`, and
+        names is known."""
+        if not static:
+            return self._function
+        held = {where: value for where, _, value in static}
+        named = {where: value for where, value in held.items() if isinstance(where, str)}
 
         def function(*dynamic: Any, **more: Any) -> Any:
             values = iter(dynamic)
-            whole = [held[n] if n in held else next(values) for n in range(len(args))]
+            whole = [held[n] if n in held else next(values) for n in range(count)]
             return self._function(*whole, **more, **named)
 
-        functools.update_wrapper(function, self._function)
-        key = (
-            tuple((n, type(v), v) for n, v in sorted(held.items())),
-            tuple((n, type(v), v) for n, v in sorted(named.items())),
-        )
-        return function, rest, others, key
+        return functools.update_wrapper(function, self._function)
 
     def _donated_leaves(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
         """Whether each leaf of the arguments that are not static, of `count` that were given, is donated."""
-        static = {n % count for n in self._static if -count <= n < count}
-        donated = {n % count for n in self._donated if -count <= n < count}
-        numbers = [n for n in range(count) if n not in static]
+        donated, _ = _positions(self._donated, count)
+        _, numbers = _positions(self._static, count)
         marked = tuple(pytrees.map_tree(lambda _, n=n: n in donated, x) for n, x in zip(numbers, args, strict=True))
         names = self._donated_names
         named = {name: pytrees.map_tree(lambda _, name=name: name in names, x) for name, x in kwargs.items()}
         return pytrees.leaves((marked, named) if kwargs else marked)
 
-    def _as_argument(self, leaf: Any, args: Any, kwargs: Any, number: int) -> Any:
-        if isinstance(leaf, (Array, ShapeDtypeStruct)):
-            return leaf
-        try:
-            return as_array(leaf)
-        except TypeError:
-            name = argument_names(args, kwargs)[number]
-            raise ArgumentError(
-                f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a Python "
-                "value, mark it with static_argnums or static_argnames."
-            ) from None
+    def _as_arguments(self, leaves: list[Any], args: Any, kwargs: Any) -> list[Any]:
+        made: list[Any] = []
+        for leaf in leaves:
+            try:
+                made.append(leaf if isinstance(leaf, (Array, ShapeDtypeStruct)) else as_array(leaf))
+            except TypeError:
+                name = argument_names(args, kwargs)[len(made)]
+                raise ArgumentError(
+                    f"jit of {self.__name__}: argument {name} {no_array(leaf)}. If the function depends on it as a "
+                    "Python value, mark it with static_argnums or static_argnames."
+                ) from None
+        return made
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -354,6 +371,25 @@ def _forget_programs() -> None:
 config.watch(_forget_programs)
 
 
+_NUMBERS = frozenset((bool, int, float, complex, np.ndarray, *np.sctypeDict.values()))  # types of what becomes arrays
+
+
+def _with_signatures(leaves: Sequence[Any]) -> tuple[Sequence[Any], list[int | None]]:
+    """Numbers as arrays, and the signatures of all that are arrays."""
+    signatures = [getattr(x, "_signature", None) for x in leaves]
+    if None in signatures:
+        leaves = [as_array(x) if type(x) in _NUMBERS else x for x in leaves]
+        signatures = [getattr(x, "_signature", None) for x in leaves]
+    return leaves, signatures
+
+
+@functools.lru_cache(1024)
+def _positions(numbers: frozenset[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which of `count` positions are among `numbers`, of which negative ones count from the end, and which are not."""
+    chosen = {n % count for n in numbers if -count <= n < count}
+    return tuple(sorted(chosen)), tuple(n for n in range(count) if n not in chosen)
+
+
 def _signature(x: Any) -> Any:
     if type(x) is ConcreteArray:
         return x.signature()
@@ -368,185 +404,6 @@ def _check_static(where: int | str, value: Any, name: str) -> None:
             f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, "
             "which cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static."
         ) from None
-
-
-class _Stage:
-    """What is known of a program from tracing on: its arguments (those that are not static) and results."""
-
-    def __init__(self, name: str, program: Program) -> None:
-        self.fun_name = name
-        self._program = program
-
-    @property
-    def in_tree(self) -> pytrees.TreeDef:
-        """The structure of `(args, kwargs)`."""
-        return pytrees.flatten(self.args_info)[1]
-
-    @property
-    def out_tree(self) -> pytrees.TreeDef:
-        """The structure of the result."""
-        return self._program.tree
-
-    @property
-    def args_info(self) -> Any:
-        """`(args, kwargs)` with a `ShapeDtypeStruct` for each array."""
-        shapes = [x.array_shape for x in self._program.computation.parameters]
-        count = self._program.structure.num_leaves
-        found = [ShapeDtypeStruct(x.dimensions, x.dtype) for x in shapes[:count]]
-        given = pytrees.unflatten(self._program.structure, found)
-        return given if self._program.has_kwargs else (given, {})
-
-    @property
-    def out_info(self) -> Any:
-        """The result with a `ShapeDtypeStruct` for each array."""
-        return shapes_of(self._program.computation, self._program.weak, self._program.tree)
-
-
-class Traced(_Stage):
-    """A traced function."""
-
-    @property
-    def jaxpr(self) -> Module:
-        """The graph."""
-        return Module(self.fun_name, self._program.computation)
-
-    def lower(self) -> Lowered:
-        """The graph as the compiler gets it: there is nothing between."""
-        return Lowered(self.fun_name, self._program)
-
-
-class Lowered(_Stage):
-    """A traced function: the graph before compilation."""
-
-    @property
-    def module(self) -> Module:
-        """The graph."""
-        return Module(self.fun_name, self._program.computation)
-
-    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The graph in XLA's HLO text form; with `debug_info` each instruction with its scopes and the user's line.
-
-        By default it is as recorded: operations that only this library has stand as custom calls of their names. With
-        the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program.
-        """
-        if dialect not in (None, "hlo"):
-            raise AttributeValueError(f"as_text: the only dialect is 'hlo', but got {dialect!r}.")
-        from tinyxla import text  # here, since few programs need it
-        from tinyxla.compiler import write_out
-
-        module = self.module if dialect is None else Module(self.module.name, write_out(self.module.entry))
-        return text.print_module(module, metadata=debug_info)
-
-    def cost_analysis(self) -> dict[str, float]:
-        """The number of operations (`flops`, `transcendentals`) and of bytes read and written (`bytes accessed`)."""
-        return cost_of(self._program.computation)
-
-    def as_dot(self) -> str:
-        """The graph as Graphviz text."""
-        from tinyxla import text  # here, since few programs need it
-
-        return text.to_dot(self.module.entry)
-
-    def as_svg(self) -> str:
-        """The graph as a picture (SVG text)."""
-        from tinyxla import text  # here, since few programs need it
-
-        return text.to_svg(self.module.entry)
-
-    def compile(self, compiler_options: Any = None) -> Compiled:
-        """The compiled program. (Options of XLA's compiler say nothing to this one.)"""
-        return Compiled(self.fun_name, self._program)
-
-
-class MemoryAnalysis(NamedTuple):
-    """The memory of a compiled program in bytes."""
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    temp_size_in_bytes: int
-    alias_size_in_bytes: int = 0
-    generated_code_size_in_bytes: int = 0
-
-
-class Compiled(_Stage):
-    """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for."""
-
-    def __init__(self, name: str, program: Program) -> None:
-        super().__init__(name, program)
-        if program.captured:
-            names = ", ".join(x.described() for x in program.captured)
-            raise ArgumentError(
-                f"{program.computation.name} closes over traced values of a function around it ({names}), so it is not "
-                "compiled by itself; call it, or pass them as arguments."
-            )
-        self._executable = program.executable
-
-    def cost_analysis(self) -> dict[str, float]:
-        """As that of the lowered program."""
-        return cost_of(self._program.computation)
-
-    def memory_analysis(self) -> MemoryAnalysis:
-        """The bytes of arguments, results, and what lies between."""
-        made = self._program.computation
-        temporaries = getattr(self._executable, "temporary_bytes", 0)  # the interpreter keeps no account
-        return MemoryAnalysis(sum(map(bytes_of, made.parameter_shapes)), bytes_of(made.root.shape), temporaries)
-
-    @property
-    def kernels(self) -> Sequence[Any]:
-        """The fused loops; each has its `name`, its `source` as Python text, its `llvm` text and its `assembly`."""
-        return self._executable.kernels
-
-    def report(self) -> Report:
-        """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`)."""
-        return self._executable.report()
-
-    def as_text(self, machine: Machine | None = None) -> str:
-        """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the
-        memory. With a machine (`profiler.machine()`) also the least time that each step takes there."""
-        return self.report().text(machine)
-
-    def profile(self, *args: Any, seconds: float = 0.5, machine: Machine | None = None, **kwargs: Any) -> Profile:
-        """Run the program for so long and measure each step; see `tinyxla.profiler.Profile`.
-
-        Args:
-            args, kwargs: as in a call.
-            seconds: for how long the program is run again and again.
-            machine: what times are compared with; by default this machine, which is measured once.
-
-        Example:
-            >>> import tinyxla as tx
-            >>> compiled = tx.jit(lambda x: x * 2 + 1).lower(3.0).compile()
-            >>> profile = compiled.profile(3.0, seconds=0.01)
-            >>> [step.info.kind for step in profile.steps]
-            ['loop']
-        """
-        from tinyxla.profiler import profile  # here, since few programs need it
-
-        arrays = self._arguments(args, kwargs)
-        return profile(
-            self.report(), self._executable, lambda made: self._program.through(made).run(arrays), seconds, machine
-        )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._program.run(self._arguments(args, kwargs))
-
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ConcreteArray]:
-        """The arrays of a call, which must be of the shapes that the program was compiled for."""
-        leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
-        if structure != self._program.structure:
-            raise ArgumentError(
-                f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} "
-                f"was called with {pytrees.structure_text(structure)}."
-            )
-        arrays = [as_array(x) for x in leaves]
-        shapes = [Shape.of(x) for x in arrays]
-        wanted = self._program.computation.parameter_shapes
-        if shapes != wanted:
-            raise ArgumentError(f"A program compiled for {wanted} was called with {shapes}; lower it for these shapes.")
-        concrete = [x.concrete("A compiled program") for x in arrays]
-        for x in concrete:
-            x.signature()
-        return concrete
 
 
 def jit(
@@ -606,7 +463,7 @@ def jit(
     check_callable("jit", function)
     if inspect.isgeneratorfunction(function):
         raise ArgumentError(
-            f"jit of {function.__name__}: it is a generator, whose results are made after it returns; return a list of "
+            f"jit of {name_of(function)}: it is a generator, whose results are made after it returns; return a list of "
             "them."
         )
     static = _chosen(function, "static", static_argnums, static_argnames)

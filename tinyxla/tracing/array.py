@@ -7,7 +7,8 @@ of itself when it is imported (`set_namespace`), since it is built on arrays.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,18 @@ def set_namespace(module: Any) -> None:
 def namespace() -> Any:
     """The module of the operators' functions."""
     return _namespace
+
+
+def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The operator that a function is, and the same with its operands exchanged."""
+
+    def operator(self: Any, other: Any) -> Any:
+        return getattr(_namespace, name)(self, other) if _is_operand(other) else NotImplemented
+
+    def reflected(self: Any, other: Any) -> Any:
+        return getattr(_namespace, name)(other, self) if _is_operand(other) else NotImplemented
+
+    return operator, reflected
 
 
 class Array:
@@ -230,107 +243,30 @@ class Array:
 
     # --- operators
 
-    def __add__(self, other: Any) -> Any:
-        return _namespace.add(self, other) if _is_operand(other) else NotImplemented
-
-    def __radd__(self, other: Any) -> Any:
-        return _namespace.add(other, self) if _is_operand(other) else NotImplemented
-
-    def __sub__(self, other: Any) -> Any:
-        return _namespace.subtract(self, other) if _is_operand(other) else NotImplemented
-
-    def __rsub__(self, other: Any) -> Any:
-        return _namespace.subtract(other, self) if _is_operand(other) else NotImplemented
-
-    def __mul__(self, other: Any) -> Any:
-        return _namespace.multiply(self, other) if _is_operand(other) else NotImplemented
-
-    def __rmul__(self, other: Any) -> Any:
-        return _namespace.multiply(other, self) if _is_operand(other) else NotImplemented
-
-    def __truediv__(self, other: Any) -> Any:
-        return _namespace.true_divide(self, other) if _is_operand(other) else NotImplemented
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _namespace.true_divide(other, self) if _is_operand(other) else NotImplemented
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _namespace.floor_divide(self, other) if _is_operand(other) else NotImplemented
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _namespace.floor_divide(other, self) if _is_operand(other) else NotImplemented
-
-    def __mod__(self, other: Any) -> Any:
-        return _namespace.remainder(self, other) if _is_operand(other) else NotImplemented
-
-    def __rmod__(self, other: Any) -> Any:
-        return _namespace.remainder(other, self) if _is_operand(other) else NotImplemented
-
-    def __divmod__(self, other: Any) -> Any:
-        return _namespace.divmod(self, other) if _is_operand(other) else NotImplemented
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return _namespace.divmod(other, self) if _is_operand(other) else NotImplemented
-
-    def __pow__(self, other: Any) -> Any:
-        return _namespace.power(self, other) if _is_operand(other) else NotImplemented
-
-    def __rpow__(self, other: Any) -> Any:
-        return _namespace.power(other, self) if _is_operand(other) else NotImplemented
-
-    def __matmul__(self, other: Any) -> Any:
-        return _namespace.matmul(self, other) if _is_operand(other) else NotImplemented
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return _namespace.matmul(other, self) if _is_operand(other) else NotImplemented
-
-    def __and__(self, other: Any) -> Any:
-        return _namespace.bitwise_and(self, other) if _is_operand(other) else NotImplemented
-
-    def __rand__(self, other: Any) -> Any:
-        return _namespace.bitwise_and(other, self) if _is_operand(other) else NotImplemented
-
-    def __or__(self, other: Any) -> Any:
-        return _namespace.bitwise_or(self, other) if _is_operand(other) else NotImplemented
-
-    def __ror__(self, other: Any) -> Any:
-        return _namespace.bitwise_or(other, self) if _is_operand(other) else NotImplemented
-
-    def __xor__(self, other: Any) -> Any:
-        return _namespace.bitwise_xor(self, other) if _is_operand(other) else NotImplemented
-
-    def __rxor__(self, other: Any) -> Any:
-        return _namespace.bitwise_xor(other, self) if _is_operand(other) else NotImplemented
-
-    def __lshift__(self, other: Any) -> Any:
-        return _namespace.left_shift(self, other) if _is_operand(other) else NotImplemented
-
-    def __rlshift__(self, other: Any) -> Any:
-        return _namespace.left_shift(other, self) if _is_operand(other) else NotImplemented
-
-    def __rshift__(self, other: Any) -> Any:
-        return _namespace.right_shift(self, other) if _is_operand(other) else NotImplemented
-
-    def __rrshift__(self, other: Any) -> Any:
-        return _namespace.right_shift(other, self) if _is_operand(other) else NotImplemented
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("true_divide")
+    __floordiv__, __rfloordiv__ = _operator("floor_divide")
+    __mod__, __rmod__ = _operator("remainder")
+    __divmod__, __rdivmod__ = _operator("divmod")
+    __pow__, __rpow__ = _operator("power")
+    __matmul__, __rmatmul__ = _operator("matmul")
+    __and__, __rand__ = _operator("bitwise_and")
+    __or__, __ror__ = _operator("bitwise_or")
+    __xor__, __rxor__ = _operator("bitwise_xor")
+    __lshift__, __rlshift__ = _operator("left_shift")
+    __rshift__, __rrshift__ = _operator("right_shift")
+    __lt__ = _operator("less")[0]
+    __le__ = _operator("less_equal")[0]
+    __gt__ = _operator("greater")[0]
+    __ge__ = _operator("greater_equal")[0]
 
     def __eq__(self, other: Any) -> Any:  # type: ignore[override]
         return _namespace.equal(self, other) if _is_operand(other) else NotImplemented
 
     def __ne__(self, other: Any) -> Any:  # type: ignore[override]
         return _namespace.not_equal(self, other) if _is_operand(other) else NotImplemented
-
-    def __lt__(self, other: Any) -> Any:
-        return _namespace.less(self, other) if _is_operand(other) else NotImplemented
-
-    def __le__(self, other: Any) -> Any:
-        return _namespace.less_equal(self, other) if _is_operand(other) else NotImplemented
-
-    def __gt__(self, other: Any) -> Any:
-        return _namespace.greater(self, other) if _is_operand(other) else NotImplemented
-
-    def __ge__(self, other: Any) -> Any:
-        return _namespace.greater_equal(self, other) if _is_operand(other) else NotImplemented
 
     def __neg__(self) -> Array:
         return _namespace.negative(self)
@@ -447,9 +383,9 @@ class Array:
         """Where values would be inserted into this sorted array."""
         return _namespace.searchsorted(self, values, side)
 
-    def nonzero(self) -> tuple[Array, ...]:
+    def nonzero(self, **options: Any) -> tuple[Array, ...]:
         """The indices of the elements that are not zero."""
-        return _namespace.nonzero(self)
+        return _namespace.nonzero(self, **options)
 
     def dot(self, other: Any, **options: Any) -> Array:
         """The dot product with another array."""
@@ -618,8 +554,13 @@ class ConcreteArray(Array):
 
     def delete(self) -> None:
         """Let go of the memory; the array has no value any more."""
-        self._value = np.broadcast_to(np.zeros((), self.dtype), self.shape)  # for type and shape, which stay
+        self._value = _without_memory(self.dtype, self.shape)  # for type and shape, which stay
         self.__class__ = _DeletedArray  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@functools.lru_cache(1024)
+def _without_memory(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 _held_value: Any = ConcreteArray.__dict__["_value"]
@@ -690,6 +631,11 @@ def wrap_dense(value: np.ndarray[Any, Any], weak_type: bool, signature: int) -> 
 
 
 _new: Any = ConcreteArray.__new__
+
+
+def dense_array(value: np.ndarray[Any, Any], weak_type: bool = False) -> ConcreteArray:
+    """A concrete array of a dense ndarray."""
+    return wrap_dense(value, weak_type, signature_of(value.dtype, value.shape, weak_type))
 
 
 def wrap(value: Any) -> ConcreteArray:

@@ -16,12 +16,14 @@ import numpy as np
 
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
 from tinyxla.shapes import element_type
-from tinyxla.tracing.array import Array, ConcreteArray, namespace
+from tinyxla.tracing.array import Array, dense_array, namespace, signature_of, wrap_dense
 from tinyxla.tracing.options import config
 
 float0 = np.dtype([("float0", np.void, 0)])
 """The element type of derivatives by integers: there is none, and its elements have no bytes."""
 
+_LINE = 64  # bytes of the cache
+_LARGE = 1 << 16  # bytes from which on it matters where an array begins
 _WEAK = ("int*", "float*", "complex*")
 _ABOVE: dict[str, tuple[str, ...]] = {
     "pred": ("int*",),
@@ -151,6 +153,18 @@ def lists_are_arrays() -> Generator[None]:
         _lists.arrays = before
 
 
+def copied(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A dense copy. A large one begins where a line of the cache does: lines with whole vectors are quicker to read."""
+    size = value.size * dtype.itemsize
+    if size < _LARGE:
+        return np.array(value, dtype, order="C")
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    found = memory[start : start + size].view(dtype).reshape(value.shape)
+    found[...] = value
+    return found
+
+
 def as_array(value: Any, what: str = "An operation") -> Array:
     """An array of anything that is one: arrays, NumPy arrays and scalars (64-bit ones become 32-bit), Python scalars
     (weakly typed)."""
@@ -159,9 +173,11 @@ def as_array(value: Any, what: str = "An operation") -> Array:
     if isinstance(value, (np.ndarray, np.generic)):  # first: NumPy's float64 is a Python float too
         dtype = default_dtype(value.dtype)
         element_type(dtype)
-        return ConcreteArray(value.astype(dtype) if isinstance(value, np.generic) else np.array(value, dtype))
+        return dense_array(copied(value, dtype))
     if isinstance(value, (bool, int, float, complex)):
-        return ConcreteArray(checked_scalar(value, scalar_dtype(value)), not isinstance(value, bool))
+        dtype, weak, signature = _scalar_kind(type(value), config.enable_x64)
+        number = np.array(value, dtype) if abs(value) < 2**31 else np.asarray(checked_scalar(value, dtype))
+        return wrap_dense(number, weak, signature)
     convert = getattr(value, "__jax_array__", None) or getattr(value, "__tinyxla_array__", None)
     if convert is not None:
         return as_array(convert(), what)
@@ -173,6 +189,14 @@ def as_array(value: Any, what: str = "An operation") -> Array:
         f"{what} takes arrays and numbers, but got {value!r} of type {type(value).__name__}; "
         "convert it with tinyxla.numpy.asarray."
     )
+
+
+@cache
+def _scalar_kind(kind: type[Any], enable_x64: bool) -> tuple[np.dtype[Any], bool, int]:
+    """The dtype, the weakness and the signature of the arrays that Python scalars of a type become."""
+    dtype = scalar_dtype(next(base() for base in (bool, int, float, complex) if issubclass(kind, base)))
+    weak = not issubclass(kind, bool)
+    return dtype, weak, signature_of(dtype, (), weak)
 
 
 def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:

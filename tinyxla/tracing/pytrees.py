@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import optree
 
@@ -28,6 +28,11 @@ def leaves(tree: Any) -> list[Any]:
 
 def map_tree(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def register(kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any]) -> None:
+    """Make a class a container: from an instance to its children and the rest, and back from the rest and children."""
+    optree.register_pytree_node(cast(Any, kind), cast(Any, flatten), cast(Any, unflatten), namespace=NAMESPACE)
 
 
 def leaf_names(tree: Any) -> list[str]:

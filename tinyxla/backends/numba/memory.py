@@ -33,7 +33,7 @@ Owner = npt.NDArray[np.uint8]
 
 _ALIGNMENT = 64
 _QUICK_LOOKS = 8  # owners that every request may look at
-_RING = 256  # most owners of one size: a program's arrays of one shape, not a user's list of a million
+_RING = 1 << 11  # most owners of one size: a program's arrays of one shape, not a user's list of a million
 _FREE_BYTES = 64 << 20  # as much may be free whatever is in use
 
 
@@ -50,11 +50,12 @@ _FREE = _references_when_free()
 class _Ring:
     """The owners of one size with their addresses; `last` is the position of the one given out last."""
 
-    __slots__ = ("entries", "last", "size", "unsearched")
+    __slots__ = ("entries", "known", "last", "size", "unsearched")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.entries: list[tuple[Owner, int]] = []
+        self.known: set[int] = set()  # of what is in it, by identity
         self.last = 0
         self.unsearched = 0  # requests that gave up after a few looks, since the whole ring was searched
 
@@ -119,7 +120,9 @@ class BufferPool:
             self._bytes += size
         else:
             ring.last = (ring.last + 1) % _RING
+            ring.known.discard(id(ring.entries[ring.last][0]))
             ring.entries[ring.last] = (owner, address)
+        ring.known.add(id(owner))
         return owner, address
 
     def _fresh(self, size: int) -> tuple[Owner, int]:
@@ -157,6 +160,7 @@ class BufferPool:
 
     def _keep(self, ring: _Ring, kept: list[tuple[Owner, int]]) -> None:
         ring.entries = kept
+        ring.known = {id(owner) for owner, _ in kept}
         ring.last = 0
         if not kept:
             del self._rings[ring.size]
@@ -175,7 +179,7 @@ class BufferPool:
         owner = view.base
         with self._lock:
             ring = None if owner is None else self._rings.get(owner.nbytes)
-            if ring is None or all(owner is not known for known, _ in ring.entries):
+            if ring is None or id(owner) not in ring.known:
                 return False
             return getrefcount(owner) == _FREE + 1
 
@@ -212,22 +216,25 @@ def _is_alone(arrays: Sequence[npt.NDArray[Any]], k: int) -> bool:
     """Whether nothing but this list refers to the memory of its array of number `k`."""
     if getrefcount(arrays[k]) != _IN_A_LIST:
         return False
-    flags = arrays[k].flags
-    return flags.writeable and (flags.owndata or pool.has_one_view(arrays[k]))
+    flags, base = arrays[k].flags, arrays[k].base
+    is_view = isinstance(base, np.ndarray) and base.flags.owndata and getrefcount(base) == _OF_A_VIEW
+    return flags.writeable and (flags.owndata or is_view or pool.has_one_view(arrays[k]))
 
 
-def _references_in_a_list() -> int:
-    arrays = [np.empty(1)]
-    return getrefcount(arrays[0])
+def _references() -> tuple[int, int]:
+    """What `getrefcount` says of an array in a list, and of what that is a view of."""
+    arrays = [np.empty(2)[:1]]
+    base = arrays[0].base
+    return getrefcount(arrays[0]), getrefcount(base)
 
 
-_IN_A_LIST = _references_in_a_list()
+_IN_A_LIST, _OF_A_VIEW = _references()
 
 
-def with_own_memory(arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int]) -> list[npt.NDArray[Any]]:
+def with_own_memory(arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int]) -> Sequence[npt.NDArray[Any]]:
     """The arrays, with copies of those among `numbers` whose memory others may look at."""
-    found = [None if k in numbers and not _is_alone(arrays, k) else arrays[k] for k in range(len(arrays))]
-    return [_copied(arrays[k]) if x is None else x for k, x in enumerate(found)]
+    copies = {k: _copied(arrays[k]) for k in numbers if not _is_alone(arrays, k)}
+    return [copies.get(k, x) for k, x in enumerate(arrays)] if copies else arrays
 
 
 def _copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
