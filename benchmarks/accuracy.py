@@ -28,8 +28,7 @@ import tinyxla
 from benchmarks import ROOT
 from benchmarks.machine import processor
 from tinyxla import lax
-from tinyxla.ops.accuracy import FUNCTIONS as PROMISED
-from tinyxla.ops.accuracy import ResultAccuracy, largest_error, working_type
+from tinyxla.ops.accuracy import FUNCTIONS as PROMISED, ResultAccuracy, largest_error, working_type
 from tinyxla.shapes import element_type
 
 Values = np.ndarray[Any, Any]

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import xla_oracle
 from jax import lax
+from jax.extend.random import threefry2x32_p
 
 from tinyxla.ops import contraction, indexing, ragged, reduction
 from tinyxla.shapes.window import dilated
@@ -90,6 +91,7 @@ functions: dict[str, Callable[..., Any]] = {
     "subtract": lax.sub,
     "tan": _accurate(lax.tan),
     "tanh": _accurate(lax.tanh),
+    "threefry-2x32": threefry2x32_p.bind,
     "transpose": lambda x, permutation: lax.transpose(x, permutation),
     "xor": lax.bitwise_xor,
 }

@@ -170,7 +170,8 @@ ONLY_IN_TEXT = (
 ).split()
 OF_THE_LIBRARY = """
     Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback chain-divide chain-multiply checkpoint-name
-    erf-inv lanes named-all-gather named-all-reduce named-all-to-all named-index named-permute while-pullback
+    erf-inv lanes named-all-gather named-all-reduce named-all-to-all named-index named-permute
+    threefry-2x32 while-pullback
 """.split()
 
 INTRODUCTION = """# Operations

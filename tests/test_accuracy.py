@@ -15,8 +15,7 @@ from benchmarks.accuracy import FUNCTIONS, TYPES, Function
 from tinyxla import lax
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops import elementwise, ops
-from tinyxla.ops.accuracy import FUNCTIONS as PROMISED
-from tinyxla.ops.accuracy import ResultAccuracy, largest_error, working_type
+from tinyxla.ops.accuracy import FUNCTIONS as PROMISED, ResultAccuracy, largest_error, working_type
 from tinyxla.shapes import element_type
 
 jax = pytest.importorskip("jax")

@@ -30,6 +30,17 @@ MODULES = (
     "flatten_util",
     "typing",
     "stages",
+    "lax.linalg",
+    "scipy.fft",
+    "scipy.integrate",
+    "scipy.interpolate",
+    "scipy.linalg",
+    "scipy.ndimage",
+    "scipy.optimize",
+    "scipy.signal",
+    "scipy.sparse.linalg",
+    "scipy.special",
+    "scipy.stats",
 )
 
 ONE_DEVICE = "there is one device, so nothing is distributed, placed or transferred"
@@ -52,7 +63,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             "ad allow_f16_reductions api_util enable_checks explain_cache_misses interpreters lib live_arrays "
             "jax2tf_associative_scan_reductions make_user_context monitoring no_execution no_tracing "
-            "softmax_custom_jvp version ds fwd_and_bwd".split(),
+            "softmax_custom_jvp version ds fwd_and_bwd extend".split(),
             INTERNAL,
         ),
         **dict.fromkeys("Ref empty_ref free_ref freeze new_ref ref".split(), MUTABLE),
@@ -78,17 +89,37 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys("device_memory_profile save_device_memory_profile".split(), "reports list all memory"),
     },
     "nn": dict.fromkeys("get_scaled_dot_general_config scaled_dot_general scaled_matmul".split(), NOT_YET),
-    "random": {**dict.fromkeys("binomial multinomial".split(), NOT_YET), "key_dtype": KEYS},
+    "random": {"key_dtype": KEYS},
     "tree_util": {"default_registry": INTERNAL},
     "errors": {
         "InconclusiveDimensionOperation": "shapes have no symbols",
         "KeyReuseError": KEYS,
     },
     "stages": {"CompilerOptions": INTERNAL},
+    "lax.linalg": {
+        **dict.fromkeys("EigImplementation EighImplementation SvdAlgorithm".split(), "LAPACK has one way"),
+        **dict.fromkeys(
+            "cholesky_update eig hessenberg householder_product ormqr qdwh schur symmetric_product tridiagonal".split(),
+            NOT_YET,
+        ),
+    },
+    "scipy.linalg": dict.fromkeys(
+        "circulant companion convolution_matrix dft eigh_tridiagonal expm_frechet fiedler fiedler_companion funm "
+        "hadamard hankel helmert hessenberg hilbert invhilbert invpascal leslie pascal qr_multiply rsf2csf "
+        "schur solve_sylvester".split(),
+        NOT_YET,
+    ),
+    "scipy.signal": dict.fromkeys("csd istft stft welch".split(), NOT_YET),
+    "scipy.special": dict.fromkeys(
+        "bernoulli bessel_jn comb dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 loggamma owens_t sici spence "
+        "sph_harm_y wofz".split(),
+        NOT_YET,
+    ),
 }
 
 
 def pair(name: str) -> tuple[ModuleType, Any]:
+    importlib.import_module("jax.extend")  # which is there once something has imported it
     theirs = importlib.import_module(f"jax.{name}".rstrip("."))
     ours: Any = tx
     for part in filter(None, name.split(".")):
@@ -134,10 +165,6 @@ OTHER_KEYWORDS: dict[str, set[str]] = {
     },
     **{f"numpy.{n}": {"out", "where", "mean"} for n in ("nanstd", "nanvar", "std", "var")},
     **{f"numpy.{n}": {"weights"} for n in ("percentile", "nanpercentile", "quantile", "nanquantile")},
-    **{
-        f"numpy.{n}": {"size", "fill_value"}
-        for n in ("compress", "extract", "intersect1d", "setdiff1d", "setxor1d", "union1d")
-    },
     **{f"numpy.{n}": {"preferred_element_type", "precision"} for n in ("convolve", "correlate", "vecdot")},
     **{f"numpy.linalg.{n}": {"preferred_element_type", "precision"} for n in ("matmul", "tensordot", "vecdot")},
     **{f"numpy.{n}": {"dtype"} for n in ("argsort", "corrcoef", "cov", "ravel_multi_index")},
@@ -161,7 +188,6 @@ OTHER_KEYWORDS: dict[str, set[str]] = {
     "numpy.einsum": {"_dot_general"},
     "numpy.empty_like": {"prototype"},
     "numpy.from_dlpack": {"copy"},
-    "numpy.isin": {"method"},
     "numpy.polymul": {"trim_leading_zeros"},
     "numpy.save": {"allow_pickle"},
     "numpy.take_along_axis": {"wrap_negative_indices"},
@@ -172,6 +198,17 @@ OTHER_KEYWORDS: dict[str, set[str]] = {
     "numpy.linalg.pinv": {"rcond"},
     "numpy.linalg.slogdet": {"method"},
     "numpy.linalg.svd": {"subset_by_index"},
+    "lax.linalg.eigh": {"implementation", "sort_eigenvalues", "subset_by_index"},
+    "lax.linalg.qr": {"pivoting", "use_magma"},
+    "lax.linalg.svd": {"algorithm", "subset_by_index"},
+    "lax.linalg.tridiagonal_solve": {"perturb_singular"},
+    "scipy.linalg.eigh": {"b", "eigvals", "type"},
+    "scipy.linalg.polar": {"eps", "max_iterations", "method"},
+    "scipy.linalg.qr": {"pivoting"},
+    **{f"scipy.signal.{n}": {"precision"} for n in ("convolve", "convolve2d", "correlate", "correlate2d")},
+    "scipy.signal.detrend": {"overwrite_data"},
+    "scipy.special.log_ndtr": {"series_order"},
+    **{f"scipy.stats.{n}": {"nan_policy"} for n in ("mode", "rankdata", "sem")},
     "nn.standardize": {"algorithm"},
     "dtypes.canonicalize_dtype": {"allow_extended_dtype"},
     "dtypes.issubdtype": {"a", "b"},

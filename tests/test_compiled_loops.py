@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.backends.numba import CompiledModule, blocks
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops import Op, calls, indexing, ops, reduction
+from tinyxla.ops import Op, calls, ops, reduction, slices
 from tinyxla.ops.op import NotDifferentiable
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
@@ -65,9 +66,9 @@ class Programs:
             lambda: v,
             lambda: v * 0.5 + w,
             lambda: v - s,
-            lambda: indexing.dynamic_update_slice(v, jnp.reshape(s, (1,)), i),
-            lambda: indexing.dynamic_update_slice(v, w[:2] * 0.5, i),
-            lambda: indexing.dynamic_update_slice(indexing.dynamic_update_slice(v, w[1:3], i), v[:1] * 0.5, i),
+            lambda: slices.dynamic_update_slice(v, jnp.reshape(s, (1,)), i),
+            lambda: slices.dynamic_update_slice(v, w[:2] * 0.5, i),
+            lambda: slices.dynamic_update_slice(slices.dynamic_update_slice(v, w[1:3], i), v[:1] * 0.5, i),
             lambda: jnp.asarray(v).at[jnp.array([0, 3, 0])].add(w[:3] * 0.1),
             lambda: jnp.sort(-v),
             lambda: jnp.arange(float(SIZE)),
@@ -166,9 +167,7 @@ def _copies(compiled: CompiledModule) -> list[str]:
 
 def test_an_update_in_a_loop_is_in_place() -> None:
     condition = computation(lambda i, y: [i < SIZE], S32, VECTOR, as_tuple=False)
-    body = computation(
-        lambda i, y: [i + 1, indexing.dynamic_update_slice(y, jnp.reshape(i * 0.5, (1,)), i)], S32, VECTOR
-    )
+    body = computation(lambda i, y: [i + 1, slices.dynamic_update_slice(y, jnp.reshape(i * 0.5, (1,)), i)], S32, VECTOR)
 
     def nested(i: Any, y: Any) -> Sequence[Any]:
         _, z = while_(jnp.int32(0), y, condition=condition, body=body)
@@ -193,7 +192,7 @@ def test_what_a_loop_only_hands_on_is_not_copied() -> None:
 def test_an_update_outside_loops_is_in_place_where_nothing_else_reads() -> None:
     def program(x: Any, again: bool) -> Sequence[Any]:
         doubled = jnp.sort(x * 2)
-        updated = indexing.dynamic_update_slice(doubled, x[:1], jnp.int32(2))
+        updated = slices.dynamic_update_slice(doubled, x[:1], jnp.int32(2))
         return [jnp.sin(updated), *([doubled] if again else [])]
 
     x = np.arange(SIZE, dtype=np.float32)
@@ -248,3 +247,19 @@ def test_a_reduction_takes_in_whatever_its_computation_has() -> None:
     assert "break" in kernel.source
     wanted = [calls.evaluate(body, [one, row[0]]) for row in x]
     np.testing.assert_allclose(compiled([x])[0], wanted, 1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_results_are_where_the_last_iteration_makes_them(count: int) -> None:
+    def function(x: Any, y: Any) -> Any:
+        return lax.fori_loop(0, count, lambda _, c: (jnp.cos(c[0])[::-1] + c[1], c[0] * 0.5 + c[1][::-1]), (x, y))
+
+    made = tx.jit(function)
+    x, y = np.arange(3000, dtype=np.float32), np.ones(3000, np.float32)
+    steps = made.lower(x, y).compile().report().steps
+    assert not [step for step in steps if step.kind.startswith("copy")]
+    a, b = x, y
+    for _ in range(count):
+        a, b = np.cos(a)[::-1] + b, a * np.float32(0.5) + b[::-1]
+    for got, wanted in zip(made(x, y), (a, b), strict=True):
+        np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.ops import contraction, elementwise, indexing
+from tinyxla.ops import contraction, elementwise, slices
 from tinyxla.ops.op import Linear, Partials
 from tinyxla.transforms.computations import clear_transformed
 
@@ -87,10 +87,10 @@ def _wrong_product(monkeypatch: Any) -> None:
 
 
 def _wrong_update(monkeypatch: Any) -> None:
-    rule = indexing.dynamic_update_slice.derivative
+    rule = slices.dynamic_update_slice.derivative
     assert isinstance(rule, Linear)
     swapped = lambda *a, **k: (rule.transpose(*a, **k)[0] * 0, *rule.transpose(*a, **k)[1:])  # noqa: E731
-    monkeypatch.setattr(indexing.dynamic_update_slice, "derivative", rule._replace(transpose=swapped))
+    monkeypatch.setattr(slices.dynamic_update_slice, "derivative", rule._replace(transpose=swapped))
 
 
 PLANTED = {

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import errors
-from tinyxla import numpy as tnp
+from tinyxla import errors, numpy as tnp
 
 # --- options ----------------------------------------------------------------------------------------------------------
 

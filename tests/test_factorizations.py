@@ -11,8 +11,7 @@ import jax.numpy
 import jax.scipy.linalg
 import numpy as np
 import pytest
-from test_linear_algebra import COMPLEX, REAL, close, matrices, positive
-from test_linear_algebra import same_with_gradients as same_with_two_gradients
+from test_linear_algebra import COMPLEX, REAL, close, matrices, positive, same_with_gradients as same_with_two_gradients
 
 import tinyxla as tx
 import tinyxla.numpy as jnp

@@ -558,6 +558,16 @@ def alternating_and_layers(jax: Any, r: Any, known: Any, v: Any, x: Any, stack: 
     return jax.vmap(row)(r, known), jax.value_and_grad(loss)(stack)
 
 
+@example(floats(3, 5, 4), np.array([3, 0, -1, 2, 1], np.int32), np.array([0, 3, -2, 1, 1], np.int32))
+def many_parts_put_together(jax: Any, x: Any, i: Any, j: Any) -> Any:
+    """More arrays than a loop chooses among: rolled ones, as streams of a lattice gas; single elements; those kept."""
+    jnp = jax.numpy
+    rolled = [jnp.roll(x[k % 3], (k % 5, -k), (0, 1)) for k in range(11)]
+    patches = [x[:, a : a + 2, b : b + 2] for a in range(4) for b in range(3)]
+    picked = x[0][i, j] + jnp.zeros((5, 4)).at[i, j].add(1.0)[i, j]
+    return jnp.stack(rolled), jnp.stack(rolled, 1), jnp.concatenate(rolled, 1), jnp.stack(patches, -1), picked
+
+
 @pytest.mark.parametrize("name", example)
 def test_program(name: str) -> None:
     example.check(name)

@@ -296,3 +296,22 @@ def test_the_examples_of_the_documentation_run() -> None:
     found = doctest.testfile(str(page), module_relative=False)
     assert found.attempted > 10
     assert found.failed == 0
+
+
+def test_the_way_back_is_a_pytree() -> None:
+    def model(w: Any, x: Any) -> Any:
+        return {"y": tnp.sin(w["a"] * x) + w["b"], "n": x.astype(np.int32)}
+
+    w, x = {"a": np.float32(2.0), "b": np.ones(3, np.float32)}, np.arange(3, dtype=np.float32)
+    given = {"y": np.array([1.0, -2.0, 3.0], np.float32), "n": np.zeros(3, tx.dtypes.float0)}
+    wanted = tx.vjp(model, w, x)[1](given)
+    pullback = tx.jit(lambda w, x: tx.vjp(model, w, x)[1])(w, x)  # given by a compiled function
+    leaves, structure = tx.tree_util.tree_flatten(pullback)
+    assert leaves
+    assert structure == tx.tree_util.tree_structure(pullback)
+    for found in (pullback, tx.vjp(model, w, x)[1]):
+        once = tx.jit(lambda back: back({"y": given["y"], "n": np.zeros(3, tx.dtypes.float0)}))(found)  # taken by one
+        tx.tree_util.tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), once, wanted)
+    lanes = tx.vmap(lambda x: tx.vjp(tnp.sin, x)[1])(x)
+    np.testing.assert_allclose(tx.vmap(lambda back, c: back(c)[0])(lanes, x), np.cos(x) * x, rtol=1e-6)
+    assert tx.grad(lambda s: tx.vjp(lambda x: s * x * x, 3.0)[1](1.0)[0])(2.0) == 6.0

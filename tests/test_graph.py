@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import random_graphs
 import xla_oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tinyxla
 from tinyxla.compiler import passes
@@ -250,7 +249,7 @@ def forgotten_parameter(c: Computation) -> None:
         (tuple_for_an_array, "has a wrong shape"),
         (wrong_tuple, r"has a wrong shape: its operands give \(f32\[3\], f32\[\]\)"),
         (bad_attribute, "is not a valid instruction: reduce: dimensions"),
-        (wrong_computation, "is not a valid instruction: reduce: the computation must map"),
+        (wrong_computation, "is not a valid instruction: reduce: to_apply must map"),
         (broken_computation, "comes before its operand"),
         (unlisted_parameter, "is not among the parameters"),
         (parameters_out_of_order, "parameter 0 has the number 1"),

@@ -15,8 +15,7 @@ import op_checks
 import pytest
 import random_graphs
 import xla_oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jax import lax
 
 import tinyxla

@@ -9,8 +9,7 @@ import jax
 import jax.numpy
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import tinyxla as tx
 import tinyxla.numpy as jnp

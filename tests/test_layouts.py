@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xla_oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jax.experimental import layout as jax_layout
 
 import tinyxla as tx

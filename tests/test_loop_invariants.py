@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import lax
-from tinyxla import numpy as jnp
+from tinyxla import lax, numpy as jnp
 from tinyxla.compiler.invariants import hoist
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ConcretizationError, LeakedTracerError

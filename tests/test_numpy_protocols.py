@@ -14,7 +14,7 @@ import scipy.special
 from numpy.testing.overrides import get_overridable_numpy_array_functions
 
 import tinyxla as tx
-from tinyxla.errors import ArgumentError, ConcretizationError, TinyxlaError, TracerError
+from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, TinyxlaError, TracerError
 
 X = np.array([[0.31, 1.42, 0.77, 1.95], [1.13, 0.58, 1.66, 0.24], [0.89, 1.21, 0.43, 1.51]])
 OTHER = np.array([[1.02, 0.35, 1.71, 0.63], [0.47, 1.88, 0.92, 1.37], [1.55, 0.19, 1.26, 0.81]])
@@ -587,6 +587,19 @@ def test_methods_of_ufuncs() -> None:
     check(lambda x: np.add.reduce(x, axis=None))
     check(lambda x: np.add.reduce(x, axis=(0, 1), initial=2.0))
     check(lambda x: np.maximum.reduce(x, axis=1, where=OTHER > 0.5, initial=0.0))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, bool])
+def test_reductions_of_bits_are_single_operations(dtype: Any) -> None:
+    x = np.arange(60).reshape(5, 4, 3).astype(dtype)
+    for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor"):
+        for options in ({"axis": 0}, {"axis": -1, "keepdims": True}):
+            reduced = functools.partial(getattr(np, name).reduce, **options)
+            found = tx.jit(reduced)(x)
+            np.testing.assert_array_equal(found, reduced(x), strict=True)
+            assert str(tx.make_graph(reduced)(x)).count(" reduce(") == 1
+    with pytest.raises(DTypeError):
+        tx.jit(np.bitwise_xor.reduce)(X)
 
 
 def test_options_of_ufuncs() -> None:

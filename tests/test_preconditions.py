@@ -567,19 +567,19 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "start_index_map in range",
             ROWS,
             GATHER | {"start_index_map": (2,)},
-            "start_index_map and batching must be from 0 to 1, but got 2 in (2,).",
+            "start_index_map and operand_batching_dims must be from 0 to 1, but got 2 in (2,).",
         ),
         V(
             "collapsed_slice_dims in range",
             ROWS,
             GATHER | {"collapsed_slice_dims": (2,)},
-            "collapsed and batching dimensions must be from 0 to 1, but got 2 in (2,).",
+            "collapsed_slice_dims and operand_batching_dims must be from 0 to 1, but got 2 in (2,).",
         ),
         V(
             "collapsed_slice_dims distinct",
             ROWS,
             GATHER | {"collapsed_slice_dims": (0, 0)},
-            "collapsed and batching dimensions must be distinct, but got (0, 0); name each once.",
+            "collapsed_slice_dims and operand_batching_dims must be distinct, but got (0, 0); name each once.",
         ),
         V(
             "collapsed_slice_dims ascend",
@@ -651,13 +651,13 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "scatter_dims_to_operand_dims in range",
             UPDATED,
             SCATTER | {"scatter_dims_to_operand_dims": (2,)},
-            "scattered and batching dimensions must be from 0 to 1, but got 2 in (2,).",
+            "scatter_dims_to_operand_dims and input_batching_dims must be from 0 to 1, but got 2 in (2,).",
         ),
         V(
             "inserted_window_dims in range",
             UPDATED,
             SCATTER | {"inserted_window_dims": (2,)},
-            "inserted and batching dimensions must be from 0 to 1, but got 2 in (2,).",
+            "inserted_window_dims and input_batching_dims must be from 0 to 1, but got 2 in (2,).",
         ),
         V(
             "inserted_window_dims ascend",
@@ -700,7 +700,7 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "a computation of the types",
             UPDATED,
             SCATTER | {"to_apply": ADD_INTEGERS},
-            "the computation must map [f32[], f32[]] to [f32[]], but got [s32[], s32[]] -> [s32[]].",
+            "to_apply must map [f32[], f32[]] to [f32[]], but got [s32[], s32[]] -> [s32[]].",
         ),
     ],
     # contractions
@@ -900,7 +900,7 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "a computation of the types",
             ("s32[3]", "s32[]"),
             {"dimensions": (0,), "to_apply": ADD},
-            "the computation must map [s32[], s32[]] to [s32[]], but got [f32[], f32[]] -> [f32[]].",
+            "to_apply must map [s32[], s32[]] to [s32[]], but got [f32[], f32[]] -> [f32[]].",
         ),
     ],
     "reduce-window": [
@@ -1202,6 +1202,10 @@ VIOLATIONS: dict[str, list[Violation]] = {
     ],
     "rng-get-and-update-state": [
         V("delta not negative", (), {"delta": -1}, "delta must not be negative, but got -1."),
+    ],
+    "threefry-2x32": [
+        V("words", ("u8[3]",) * 4, {}, "keys and counters must be 32-bit words u32, but got u8[3]; convert them."),
+        V("one shape", (*("u32[3]",) * 3, "u32[2]"), {}, "operands must have one shape, but got u32[3] and u32[2]"),
     ],
     # control flow, calls and texts
     "call": [

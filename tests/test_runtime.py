@@ -15,13 +15,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("llvmlite")
 
 import tinyxla as tx
-from tinyxla.backends.numba import blas, memory, runtime, thread_pool
+from tinyxla.backends.numba import blas, blas_library, memory, runtime, thread_pool
 from tinyxla.backends.numba.native import compile_llvm
 
 KERNELS = """
@@ -609,7 +608,7 @@ def test_products_keep_nan_and_infinity(m: int, n: int, k: int) -> None:
 
 
 def test_products_leave_the_number_of_blas_threads_alone() -> None:
-    guard = blas._guard()
+    guard = blas_library.guard()
     if guard is None:
         pytest.skip("SciPy has no OpenBLAS here")
     threads = ctypes.CFUNCTYPE(ctypes.c_int)(guard.words[3])

@@ -15,7 +15,7 @@ import pytest
 from tinyxla.compiler import passes, simplification
 from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
-from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, reduction, windows
+from tinyxla.ops import Op, bits, calls, contraction, elementwise, movement, reduction, slices, windows
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 
 Array = np.ndarray[Any, Any]
@@ -123,7 +123,7 @@ def _update(starts: tuple[int, int], is_computed: bool = True) -> Make:
 
     def make(g: Graph, x: Instruction, y: Instruction) -> Instruction:
         part = g(elementwise.sin, y) if is_computed else y
-        return g(indexing.dynamic_update_slice, x, part, *(g.constant(s, np.int32) for s in starts))
+        return g(slices.dynamic_update_slice, x, part, *(g.constant(s, np.int32) for s in starts))
 
     return make
 

@@ -17,7 +17,7 @@ from tinyxla.backends.numba import CompiledModule
 from tinyxla.compiler import small
 from tinyxla.compiler.passes import optimize_inside
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops import calls, elementwise, indexing, movement, reduction
+from tinyxla.ops import calls, elementwise, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms import conditional, while_
@@ -91,9 +91,9 @@ class Bodies:
                 limit_indices=(6,),
                 strides=(2,),
             ),
-            lambda: indexing.dynamic_update_slice(x, movement.reshape_to(s, (1,)), self.index(i)),
+            lambda: slices.dynamic_update_slice(x, movement.reshape_to(s, (1,)), self.index(i)),
             lambda: movement.pad(
-                indexing.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(2,)), s, padding_config=((1, 0, 0),)
+                slices.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(2,)), s, padding_config=((1, 0, 0),)
             ),
             lambda: movement.reshape_to(
                 movement.slice_(rows, start_indices=(4, 0), limit_indices=(5, 3), strides=(1, 1)), (3,)
@@ -108,7 +108,7 @@ class Bodies:
             lambda: movement.transpose_to(y, (1, 0)),
             lambda: tx.numpy.dot(y, y),
             lambda: elementwise.select(elementwise.eq(y, movement.transpose_to(y, (1, 0))), y, elementwise.add(y, y)),
-            lambda: indexing.dynamic_update_slice(
+            lambda: slices.dynamic_update_slice(
                 y, movement.reshape_to(tx.numpy.asarray(x)[:2], (1, 2)), self.index(i), self.index(i)
             ),
         )()
@@ -116,7 +116,7 @@ class Bodies:
     def scalar(self, i: Any, x: Any, y: Any, s: Any, rows: Any) -> Any:
         return self.pick(
             lambda: reduction.reduce_sum(x, (0,)),
-            lambda: movement.reshape_to(indexing.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(1,)), ()),
+            lambda: movement.reshape_to(slices.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(1,)), ()),
             lambda: elementwise.convert(i, new_element_type=element_type(self.type)),
             lambda: reduction.reduce_sum(self.row(rows, self.index(i)), (0,)),
             lambda: movement.full(1, np.dtype(element_type(self.type).dtype)),
@@ -124,12 +124,12 @@ class Bodies:
 
     @staticmethod
     def row(rows: Any, number: Any) -> Any:
-        found = indexing.dynamic_slice(rows, number, movement.full(0, np.int32), dynamic_slice_sizes=(1, 3))
+        found = slices.dynamic_slice(rows, number, movement.full(0, np.int32), dynamic_slice_sizes=(1, 3))
         return movement.reshape_to(found, (3,))
 
     def rows(self, i: Any, x: Any, y: Any, s: Any, rows: Any) -> Any:
         zero = movement.full(0, np.int32)
-        update = indexing.dynamic_update_slice
+        update = slices.dynamic_update_slice
         return self.pick(
             lambda: update(rows, movement.reshape_to(x, (1, 3)), self.index(i), zero),
             lambda: update(update(rows, y, self.index(i), self.index(i)), movement.reshape_to(s, (1, 1)), zero, zero),
@@ -241,8 +241,8 @@ def test_the_parts_of_a_small_computation() -> None:
     rows = Shape(element_type("f32"), (100,))
 
     def step(i: Any, x: Any) -> Sequence[Any]:
-        new = indexing.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
-        old = indexing.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
+        new = slices.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
+        old = slices.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
         return [new, old]
 
     found = small.smallest(optimize_inside(computation(step, S32, rows)))
@@ -270,9 +270,9 @@ def test_one_array_cannot_become_two() -> None:
     rows = Shape(element_type("f32"), (100,))
 
     def step(i: Any, x: Any) -> Sequence[Any]:
-        first = indexing.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
-        second = indexing.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
-        return [first, indexing.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
+        first = slices.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
+        second = slices.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
+        return [first, slices.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
 
     assert small.smallest(optimize_inside(computation(step, S32, rows))) is None
 

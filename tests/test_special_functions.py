@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
 from jax import numpy as jnp
 
 import tinyxla as tx
-from tinyxla import errors, lax
-from tinyxla import numpy as tnp
+from tinyxla import errors, lax, numpy as tnp
 
 ONE = ("lgamma", "digamma", "erfc", "bessel_i0e", "bessel_i1e")
 POSITIVE = np.array([0.2, 0.5, 1.0, 1.7, 3.3, 10.0, 50.0], np.float32)
@@ -78,6 +78,54 @@ def test_functions_of_several_arguments(name: str, operands: tuple[Any, ...], by
     if by != ():
         expected = jax.jit(jax.grad(lambda *x: theirs(*x).sum(), by))(*operands)
         same(tx.grad(lambda *x: ours(*x).sum(), by)(*operands), expected, rtol=5e-5)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float32, 2e-6), (np.float64, 5e-12)])
+def test_in_compiled_functions(dtype: Any, error: float) -> None:
+    """They are loops and sums there, and SciPy's outside."""
+    random = np.random.default_rng(0)
+    a = (10 ** random.uniform(-2, 4, 500)).astype(dtype)
+    near = (a * np.exp(random.normal(size=500) * np.minimum(2 / np.sqrt(a), 2))).astype(dtype)
+    order, positive = random.uniform(1.05, 30, 500).astype(dtype), (10 ** random.uniform(-0.5, 4, 500)).astype(dtype)
+    both = np.concatenate([np.linspace(-30, 30, 500), [0, 8, -8, 1e6]]).astype(dtype)
+    edges = np.array([[0, 0, 1, -1, 1, np.inf, np.inf, 1, np.nan], [0, 1, 0, 1, -1, 1, np.inf, np.inf, 1]], dtype)
+    with tx.enable_x64():
+        for name, other, operands in (
+            ("igamma", "gammainc", (a, near)),
+            ("igammac", "gammaincc", (a, near)),
+            ("zeta", "zeta", (order, positive)),
+            ("bessel_i0e", "i0e", (both,)),
+            ("bessel_i1e", "i1e", (both,)),
+        ):
+            found = np.asarray(tx.jit(getattr(lax, name))(*operands))
+            assert found.dtype == dtype
+            wanted = getattr(scipy.special, other)(*(x.astype(np.float64) for x in operands))
+            np.testing.assert_allclose(found, wanted, error, 1e-30)
+            if len(operands) == 2 and name != "zeta":
+                np.testing.assert_array_equal(tx.jit(getattr(lax, name))(*edges), getattr(scipy.special, other)(*edges))
+
+
+def test_derivatives_of_the_incomplete_gamma_function() -> None:
+    """Also where a is a whole number, for which the continued fraction ends, but not that of the derivative."""
+    at = np.array([[1, 1, 2, 3, 1.0001, 0.5, 10, 30, 1], [1.01, 5, 2.5, 3.1, 1.2, 1.5, 12, 31, 0.3]])
+    with tx.enable_x64(), mpmath.workdps(40):
+        wanted = [
+            float(mpmath.diff(lambda a, x=x: mpmath.gammainc(a, 0, x, regularized=True), mpmath.mpf(a)))
+            for a, x in at.T
+        ]
+        np.testing.assert_allclose(tx.jit(lax.igamma_grad_a)(*at), wanted, 1e-13)
+        np.testing.assert_allclose(tx.jit(tx.vmap(tx.grad(lax.igammac)))(*at), -np.array(wanted), 1e-13)
+        second = tx.jit(tx.grad(tx.grad(lax.igamma)))(2.5, 3.0)
+        step = 1e-5
+        moved = float(lax.igamma_grad_a(2.5 + step, 3.0)) - float(lax.igamma_grad_a(2.5 - step, 3.0))
+        np.testing.assert_allclose(second, moved / (2 * step), 1e-4)
+
+
+def test_trigamma_below_zero() -> None:
+    x = np.array([-0.5, -12.5, -30.3, 0.0, -3.0], np.float32)
+    wanted = [float(mpmath.psi(1, v)) for v in x[:3]]
+    np.testing.assert_allclose(tx.jit(lambda x: lax.polygamma(1.0, x))(x), [*wanted, np.inf, np.inf], 2e-6)
+    np.testing.assert_allclose(tx.jit(tx.vmap(tx.grad(lax.digamma)))(x[:3]), wanted, 2e-6)
 
 
 def test_derivatives_that_jax_lacks() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import lax
-from tinyxla import numpy as jnp
+from tinyxla import lax, numpy as jnp
 from tinyxla.backends.numba import axes
 from tinyxla.compiler.access import edges, shifted
 

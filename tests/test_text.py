@@ -97,7 +97,7 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
     "lanes": lambda sample: True,
     **dict.fromkeys(("named-all-gather", "named-all-reduce", "named-all-to-all"), lambda sample: True),
     **dict.fromkeys(("named-index", "named-permute"), lambda sample: True),
-    "while-pullback": lambda sample: True,
+    **dict.fromkeys(("threefry-2x32", "while-pullback"), lambda sample: True),
 }
 
 

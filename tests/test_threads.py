@@ -22,8 +22,7 @@ import op_checks
 import pytest
 
 import tinyxla as tx
-from tinyxla import lax
-from tinyxla import threads as thread_counts
+from tinyxla import lax, threads as thread_counts
 from tinyxla.backends.numba.runtime import Schedule, launch
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops.op import ops

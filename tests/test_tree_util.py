@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from jax import tree_util as jax_trees
 
 import tinyxla

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import lax
-from tinyxla import numpy as jnp
+from tinyxla import lax, numpy as jnp
 from tinyxla.errors import AttributeValueError
 
 X = np.array([0.5, -0.75, 1.25], np.float32)

@@ -1,92 +1,112 @@
 """A JAX-like array library in pure Python: functions are traced into graphs of XLA operations, transformed and
 compiled."""
 
-import importlib
-from typing import TYPE_CHECKING
-from typing import Any as _Any
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any as _Any
 
 from tinyxla import (
-    ad_checkpoint,
-    checkpoint_policies,
-    core,
-    custom_batching,
-    custom_derivatives,
-    dtypes,
-    errors,
-    flatten_util,
-    lax,
-    numpy,
-    ops,
+    ad_checkpoint as ad_checkpoint,
+    checkpoint_policies as checkpoint_policies,
+    core as core,
+    custom_batching as custom_batching,
+    custom_derivatives as custom_derivatives,
+    dtypes as dtypes,
+    errors as errors,
+    flatten_util as flatten_util,
+    lax as lax,
+    numpy as numpy,
+    ops as ops,
     segments,
-    stages,
-    tree,
-    tree_util,
-    typing,
+    stages as stages,
+    tree as tree,
+    tree_util as tree_util,
+    typing as typing,
 )
-from tinyxla.ad_checkpoint import checkpoint, remat
+from tinyxla.ad_checkpoint import checkpoint as checkpoint, remat as remat
 from tinyxla.api import (
-    ShapeDtypeStruct,
-    block_until_ready,
-    device_get,
-    device_put,
-    elementwise_grad,
-    eval_shape,
-    grad,
-    hessian,
-    jacfwd,
-    jacrev,
-    jvp,
-    make_graph,
-    typeof,
-    value_and_grad,
-    vjp,
-    vmap,
+    ShapeDtypeStruct as ShapeDtypeStruct,
+    elementwise_grad as elementwise_grad,
+    eval_shape as eval_shape,
+    grad as grad,
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacrev as jacrev,
+    jvp as jvp,
+    make_graph as make_graph,
+    typeof as typeof,
+    value_and_grad as value_and_grad,
+    vjp as vjp,
+    vmap as vmap,
 )
-from tinyxla.api import jacrev as jacobian
-from tinyxla.api import make_graph as make_jaxpr
-from tinyxla.callbacks import effects_barrier, io_callback, pure_callback
-from tinyxla.compilation import clear_caches, jit
+from tinyxla.callbacks import (
+    effects_barrier as effects_barrier,
+    io_callback as io_callback,
+    pure_callback as pure_callback,
+)
+from tinyxla.compilation import clear_caches as clear_caches, jit as jit
 from tinyxla.contexts import (
-    debug_infs,
-    debug_nans,
-    disable_jit,
-    enable_x64,
-    ensure_compile_time_eval,
-    named_call,
-    named_scope,
-    numpy_dtype_promotion,
-    numpy_rank_promotion,
+    debug_infs as debug_infs,
+    debug_nans as debug_nans,
+    disable_jit as disable_jit,
+    enable_x64 as enable_x64,
+    ensure_compile_time_eval as ensure_compile_time_eval,
+    named_call as named_call,
+    named_scope as named_scope,
+    numpy_dtype_promotion as numpy_dtype_promotion,
+    numpy_rank_promotion as numpy_rank_promotion,
+    without_effect as _without_effect,
 )
-from tinyxla.contexts import without_effect as check_tracer_leaks
-from tinyxla.contexts import without_effect as checking_leaks
-from tinyxla.contexts import without_effect as default_matmul_precision
-from tinyxla.contexts import without_effect as log_compiles
-from tinyxla.custom_derivatives import closure_convert, custom_gradient, custom_jvp, custom_vjp
+from tinyxla.custom_derivatives import (
+    closure_convert as closure_convert,
+    custom_gradient as custom_gradient,
+    custom_jvp as custom_jvp,
+    custom_vjp as custom_vjp,
+)
 from tinyxla.devices import (
-    default_backend,
-    default_device,
-    device_count,
-    devices,
-    local_device_count,
-    local_devices,
-    print_environment_info,
-    process_count,
-    process_index,
-    process_indices,
+    block_until_ready as block_until_ready,
+    default_backend as default_backend,
+    default_device as default_device,
+    device_count as device_count,
+    device_get as device_get,
+    device_put as device_put,
+    devices as devices,
+    local_device_count as local_device_count,
+    local_devices as local_devices,
+    print_environment_info as print_environment_info,
+    process_count as process_count,
+    process_index as process_index,
+    process_indices as process_indices,
 )
 from tinyxla.hlo import Module as _Module
-from tinyxla.linearization import linear_transpose, linearize
-from tinyxla.replication import pmap
-from tinyxla.threads import get_num_threads, num_threads, set_num_threads
-from tinyxla.tracing import Array, config
-from tinyxla.tracing.device import Device
-from tinyxla.tracing.promotion import float0
+from tinyxla.linearization import linear_transpose as linear_transpose, linearize as linearize
+from tinyxla.replication import pmap as pmap
+from tinyxla.threads import (
+    get_num_threads as get_num_threads,
+    num_threads as num_threads,
+    set_num_threads as set_num_threads,
+)
+from tinyxla.tracing import Array as Array, config as config
+from tinyxla.tracing.device import Device as Device
+from tinyxla.tracing.promotion import float0 as float0
+
+jacobian, make_jaxpr = jacrev, make_graph
+check_tracer_leaks = checking_leaks = default_matmul_precision = log_compiles = _without_effect
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
 
 if TYPE_CHECKING:
-    from tinyxla import debug, experimental, ffi, image, modules, nn, profiler, random, scipy
+    from tinyxla import (
+        debug as debug,
+        experimental as experimental,
+        ffi as ffi,
+        image as image,
+        modules as modules,
+        nn as nn,
+        profiler as profiler,
+        random as random,
+        scipy as scipy,
+    )
 
 _LATER = frozenset("debug experimental ffi image modules nn profiler random scipy".split())
 
@@ -95,7 +115,7 @@ def __getattr__(name: str) -> _Any:
     """What not every program needs is loaded by its first use."""
     if name not in _LATER:
         raise AttributeError(f"module 'tinyxla' has no attribute {name!r}")
-    return importlib.import_module(f"tinyxla.{name}")
+    return _importlib.import_module(f"tinyxla.{name}")
 
 
 def __dir__() -> list[str]:
@@ -120,92 +140,3 @@ _Module.run, _Module.printed = staticmethod(_run_module), staticmethod(_print_mo
 # `ops` is the package of operations; JAX has this name for reductions over segments, so users find them there too.
 for _name in segments.__all__:
     setattr(ops, _name, getattr(segments, _name))
-
-__all__ = [
-    "Array",
-    "Device",
-    "ShapeDtypeStruct",
-    "ad_checkpoint",
-    "block_until_ready",
-    "check_tracer_leaks",
-    "checking_leaks",
-    "checkpoint",
-    "checkpoint_policies",
-    "clear_caches",
-    "closure_convert",
-    "config",
-    "core",
-    "custom_batching",
-    "custom_derivatives",
-    "custom_gradient",
-    "custom_jvp",
-    "custom_vjp",
-    "debug",
-    "debug_infs",
-    "debug_nans",
-    "default_backend",
-    "default_device",
-    "default_matmul_precision",
-    "device_count",
-    "device_get",
-    "device_put",
-    "devices",
-    "disable_jit",
-    "dtypes",
-    "effects_barrier",
-    "elementwise_grad",
-    "enable_x64",
-    "ensure_compile_time_eval",
-    "errors",
-    "eval_shape",
-    "experimental",
-    "ffi",
-    "flatten_util",
-    "float0",
-    "get_num_threads",
-    "grad",
-    "hessian",
-    "image",
-    "io_callback",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
-    "jit",
-    "jvp",
-    "lax",
-    "linear_transpose",
-    "linearize",
-    "local_device_count",
-    "local_devices",
-    "log_compiles",
-    "make_graph",
-    "make_jaxpr",
-    "modules",
-    "named_call",
-    "named_scope",
-    "nn",
-    "num_threads",
-    "numpy",
-    "numpy_dtype_promotion",
-    "numpy_rank_promotion",
-    "ops",
-    "pmap",
-    "print_environment_info",
-    "process_count",
-    "process_index",
-    "process_indices",
-    "profiler",
-    "pure_callback",
-    "random",
-    "remat",
-    "scipy",
-    "set_num_threads",
-    "stages",
-    "tree",
-    "tree_util",
-    "typeof",
-    "typing",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-]

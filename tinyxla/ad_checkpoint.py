@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tinyxla.api import argument_names, arrays_of, as_integers, check_callable, trace_tree
+from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.named import checkpoint_name as named
 from tinyxla.tracing import pytrees

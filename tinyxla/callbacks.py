@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import argument_names, arrays_of, check_callable
+from tinyxla.api.functions import argument_names, arrays_of, check_callable
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
+from tinyxla.api.functions import ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.functions import arrays_of
 from tinyxla.contexts import without_effect
 from tinyxla.errors import ArgumentError
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.device import CPU, Device
 
 
@@ -86,3 +88,19 @@ def print_environment_info(return_string: bool = False) -> str | None:
         return text
     print(text)
     return None
+
+
+def block_until_ready(x: Any) -> Any:
+    """The argument: results are ready when a call returns."""
+    return x
+
+
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
+    """The leaves of a pytree as arrays. There is one device, so it does not matter which is named, or from where."""
+    arrays, treedef = arrays_of(x, "device_put: the value")
+    return pytrees.unflatten(treedef, arrays)
+
+
+def device_get(x: Any) -> Any:
+    """The leaves of a pytree as NumPy arrays."""
+    return pytrees.map_tree(lambda leaf: np.asarray(leaf) if hasattr(leaf, "__array__") else leaf, x)

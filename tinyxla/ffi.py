@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, arrays_of
+from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import custom_call
 from tinyxla.ops.custom_call import CustomCall, Target

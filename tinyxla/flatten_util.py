@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla import numpy as tnp
-from tinyxla.api import arrays_of
+from tinyxla.api.functions import arrays_of
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
 from tinyxla.tracing import pytrees

@@ -7,16 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import ShapeDtypeStruct, argument_names, arrays_of, check_callable, lowered, pair_of, trace_tree
+from tinyxla.api.derivatives import recorded_pullback
+from tinyxla.api.functions import (
+    OfLeaves,
+    ShapeDtypeStruct,
+    argument_names,
+    arrays_of,
+    check_callable,
+    name_of,
+    trace_tree,
+)
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms import vjp as vjp_flat
-from tinyxla.transforms.computations import chosen, inexact, reverse, run, spread, subgraph
+from tinyxla.transforms.computations import chosen, inexact, reverse, run, subgraph
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 
@@ -46,44 +54,27 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         Array(2., dtype=float32)
     """
     check_callable("linearize", fun)
-    name = getattr(fun, "__name__", type(fun).__name__)
+    name = name_of(fun)
     inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ", lambda: argument_names(primals, {}))
-    found: dict[str, Any] = {}
-
-    def flat(*leaves: Any) -> list[Any]:
-        result = fun(*pytrees.unflatten(treedef, leaves))
-        if has_aux:
-            result, found["aux"] = pair_of(result, name)
-        outputs, found["tree"] = arrays_of(result, f"linearize of {name}: the result")
-        return outputs
-
+    flat = OfLeaves(fun, treedef, has_aux)
     values, pullback = vjp_flat(flat, inputs)
-    tree = found["tree"]
+    # The way back is recorded, with what it needs of the values. Its transpose is the derivative.
+    made, captured, flows = recorded_pullback(name, pullback, values)
     seeded = [is_inexact(x) for x in values]
-
-    def back(*cotangents: Any) -> list[Any]:
-        whole = pullback(spread(cotangents, seeded))
-        found["flows"] = [c is not None for c in whole]
-        return chosen(whole, found["flows"])
-
-    # The way back has been recorded, with what it needs of the values. Its transpose is the derivative.
     shapes = [Shape.of(x) for x in chosen(values, seeded)]
-    made, captured, _ = trace(back, shapes, name, what=f"the derivative of {name}", staging=False)
     forth = _reversed(made, len(shapes))
 
     def derivative(captured: list[Any], *tangents: Any) -> Any:
         zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
         given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent")
-        moves = iter(run(forth, [*zeros, *captured, *chosen(given, found["flows"])])[len(made.outputs) :])
+        moves = iter(run(forth, [*zeros, *captured, *chosen(given, flows)])[len(made.outputs) :])
         leaves = [
             next(moves) if moving else np.zeros(x.shape, float0) for x, moving in zip(outputs, seeded, strict=True)
         ]
-        return pytrees.unflatten(tree, leaves)
+        return flat.result(leaves)
 
     outputs = [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
-    result = pytrees.unflatten(tree, values)
-    linear = Partial(derivative, captured)
-    return (result, linear, lowered(found["aux"])) if has_aux else (result, linear)
+    return flat.with_aux(flat.result(values), Partial(derivative, captured))
 
 
 def _reversed(made: Computation, count: int) -> Computation:
@@ -139,7 +130,7 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
         Array([3., 3., 0.], dtype=float32)
     """
     check_callable("linear_transpose", fun)
-    name = getattr(fun, "__name__", type(fun).__name__)
+    name = name_of(fun)
     if reduce_axes:
         raise ArgumentError(f"linear_transpose of {name}: reduce_axes must be empty, but got {reduce_axes!r}.")
     templates, treedef = pytrees.flatten(primals)

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from tinyxla.api import as_integers, check_callable, vmap
+from tinyxla.api import vmap
+from tinyxla.api.functions import as_integers, check_callable
 from tinyxla.compilation import jit
 
 Function = Callable[..., Any]

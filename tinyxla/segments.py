@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tinyxla import numpy as tnp
@@ -14,16 +15,26 @@ from tinyxla.tracing.array import Array
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
-@replayed
-def segment_sum(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
+def _reduction(what: str, method: str, doc: str) -> Callable[..., Array]:
+    def reduced(
+        data: Any,
+        segment_ids: Any,
+        num_segments: int | None = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        bucket_size: int | None = None,
+        mode: Any = None,
+    ) -> Array:
+        return _reduced(what, method, data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
+
+    reduced.__name__ = reduced.__qualname__ = what
+    reduced.__doc__ = doc
+    return replayed(reduced)
+
+
+segment_sum = _reduction(
+    "segment_sum",
+    "add",
     """The sums of the elements that belong to each segment.
 
     Args:
@@ -43,56 +54,35 @@ def segment_sum(
         >>> import tinyxla as tx
         >>> tx.ops.segment_sum(tx.numpy.arange(5.0), tx.numpy.array([0, 0, 1, 1, 3]))
         Array([1., 5., 0., 4.], dtype=float32)
-    """
-    return _reduced("add", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
-
-
-@replayed
-def segment_prod(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The products of the elements that belong to each segment; 1 where there are none. Arguments as `segment_sum`."""
-    return _reduced("multiply", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
-
-
-@replayed
-def segment_max(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The largest elements of each segment; the type's least value where there are none. Arguments as `segment_sum`."""
-    return _reduced("max", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
-
-
-@replayed
-def segment_min(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The least elements of each segment; the type's largest value where there are none. Arguments as `segment_sum`."""
-    return _reduced("min", data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
+    """,
+)
+segment_prod = _reduction(
+    "segment_prod",
+    "multiply",
+    "The products of the elements that belong to each segment; 1 where there are none. Arguments as `segment_sum`.",
+)
+segment_max = _reduction(
+    "segment_max",
+    "max",
+    "The largest elements of each segment; the type's least value where there are none. Arguments as `segment_sum`.",
+)
+segment_min = _reduction(
+    "segment_min",
+    "min",
+    "The least elements of each segment; the type's largest value where there are none. Arguments as `segment_sum`.",
+)
 
 
 def _reduced(
-    method: str, data: Any, segment_ids: Any, count: int | None, indices_are_sorted: bool, unique: bool, mode: Any
+    what: str,
+    method: str,
+    data: Any,
+    segment_ids: Any,
+    count: int | None,
+    indices_are_sorted: bool,
+    unique: bool,
+    mode: Any,
 ) -> Array:
-    what = f"segment_{ {'add': 'sum', 'multiply': 'prod'}.get(method, method) }"
     values, ids = array_of(data, what), array_of(segment_ids, what)
     if ids.ndim != 1 or values.shape[:1] != ids.shape:
         raise ShapeError(

@@ -9,19 +9,21 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tinyxla.tree_util import tree_all as all
-from tinyxla.tree_util import tree_broadcast as broadcast
-from tinyxla.tree_util import tree_flatten as flatten
-from tinyxla.tree_util import tree_flatten_with_path as flatten_with_path
-from tinyxla.tree_util import tree_leaves as leaves
-from tinyxla.tree_util import tree_leaves_with_path as leaves_with_path
-from tinyxla.tree_util import tree_map as map
-from tinyxla.tree_util import tree_map_with_path as map_with_path
-from tinyxla.tree_util import tree_reduce as reduce
-from tinyxla.tree_util import tree_reduce_associative as reduce_associative
-from tinyxla.tree_util import tree_structure as structure
-from tinyxla.tree_util import tree_transpose as transpose
-from tinyxla.tree_util import tree_unflatten as unflatten
+from tinyxla.tree_util import (
+    tree_all as all,
+    tree_broadcast as broadcast,
+    tree_flatten as flatten,
+    tree_flatten_with_path as flatten_with_path,
+    tree_leaves as leaves,
+    tree_leaves_with_path as leaves_with_path,
+    tree_map as map,
+    tree_map_with_path as map_with_path,
+    tree_reduce as reduce,
+    tree_reduce_associative as reduce_associative,
+    tree_structure as structure,
+    tree_transpose as transpose,
+    tree_unflatten as unflatten,
+)
 
 
 def static(**options: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +40,7 @@ class Executable(Protocol):
         ...
 
 
+@cache
 def default_backend() -> str:
     """`numba` where llvmlite, Numba's binding of LLVM, is installed, else `interpreter`."""
     return "numba" if find_spec("llvmlite") is not None else "interpreter"

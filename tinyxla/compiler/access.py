@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import elementwise, indexing, movement
+from tinyxla.ops import elementwise, indexing, movement, slices
 
 Coordinate = int | frozenset[int]
 Place = tuple[Coordinate, ...]
@@ -76,7 +76,7 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
         moved = [dims_of([c]) if d == along else c for d, c in enumerate(place)]
         for operand in x.operands:
             yield operand, normal(moved, operand.array_shape.dimensions)
-    elif op is indexing.dynamic_slice:
+    elif op is slices.dynamic_slice:
         operand, *starts = x.operands
         sizes = operand.array_shape.dimensions
         parts = x.attributes.dynamic_slice_sizes
@@ -94,17 +94,15 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
 def _gathered(x: Instruction, place: Place) -> Iterator[tuple[Instruction, Place]]:
     operand, indices = x.operands
     a: indexing.Gather = x.attributes
-    batch, inner = indexing.batch_and_window(place, a.offset_dims)
+    batch, inner = a.parted(place)
     sizes = operand.array_shape.dimensions
     found: list[Coordinate] = [frozenset()] * len(sizes)
-    window = indexing.window_dims(len(sizes), a.collapsed_slice_dims, a.operand_batching_dims)
-    for d, c in zip(window, inner, strict=True):
+    for d, c in zip(a.window(len(sizes)), inner, strict=True):
         found[d] = c if a.slice_sizes[d] == sizes[d] else dims_of([c])
-    for d, c in indexing.batching_pairs(a.operand_batching_dims, a.start_indices_batching_dims, a.index_vector_dim):
+    for d, c in a.pairs():
         found[d] = batch[c]
     yield operand, normal(found, sizes)
-    entry: Place = (frozenset(),) if a.index_vector_dim < indices.array_shape.rank else ()
-    vector = (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
+    vector = a.vector(batch, frozenset[int](), indices.array_shape.rank)
     yield indices, normal(vector, indices.array_shape.dimensions)
 
 
@@ -150,9 +148,8 @@ def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Off
                 found[into[0]] = offsets[out[0]]
         yield x.operands[0], tuple(found)
     elif op is indexing.gather:
-        batch, _ = indexing.batch_and_window(offsets, a.offset_dims)
-        entry = (None,) * (x.operands[1].array_shape.rank - len(batch))
-        yield x.operands[1], (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
+        batch, _ = a.parted(offsets)
+        yield x.operands[1], a.vector(batch, None, x.operands[1].array_shape.rank)
     elif op.name in elementwise.NAMES:
         for o in x.operands:
             yield o, offsets

@@ -23,6 +23,7 @@ from tinyxla.compiler.transposes import sink_transposes
 from tinyxla.compiler.windows import canonicalize_windows
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
+from tinyxla.ops.arithmetic import evaluator
 from tinyxla.shapes import AnyShape, ElementType, Shape, TupleShape, element_type
 from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.core import trace
@@ -106,15 +107,16 @@ def fold_constants(computation: Computation) -> Computation:
         scalars = [scalar_value(o) for o in operands] if x.op.name in elementwise.NAMES and x.shape.rank else [None]
         if all(value is not None for value in scalars):  # the same for each element
             with np.errstate(all="ignore"):
-                value = x.op.evaluate(*map(np.asarray, scalars), **x.attributes._asdict())
+                value = evaluator(x)(*map(np.asarray, scalars))
             found = rewriter.emit(movement.constant, literal=Literal(np.asarray(value).reshape(())))
             return rewriter.emit(movement.broadcast, found, sizes=x.shape.dimensions, dimensions=())
-        if x.shape.size > largest:
+        if any(o.op is not movement.constant for o in operands) or is_unshared(x):
             return None
-        if any(o.op is not movement.constant or o.array_shape.size > largest for o in operands) or is_unshared(x):
+        same = x.op in (movement.concatenate, movement.reshape)  # which make nothing larger
+        if not same and max(x.shape.size, *(o.array_shape.size for o in operands)) > largest:
             return None
         with np.errstate(all="ignore"):
-            value = x.op.evaluate(*(o.attributes.literal.value for o in operands), **x.attributes._asdict())
+            value = evaluator(x)(*(o.attributes.literal.value for o in operands))
         return rewriter.emit(movement.constant, literal=Literal(np.asarray(value)))
 
     return rewrite(computation, visit)

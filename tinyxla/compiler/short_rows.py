@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, elementwise, indexing, movement
+from tinyxla.ops import calls, elementwise, indexing, movement, slices
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 
@@ -81,7 +81,7 @@ def _dynamic_slice(x: Instruction, sizes: tuple[int, ...]) -> _Joined | None:
 
     def joined(array: Any, *starts: Any) -> Any:
         start = _scaled(starts[-2], sizes[-2] - parts[-2], sizes[-1])
-        found = indexing.dynamic_slice(_long(array), *starts[:-2], start, dynamic_slice_sizes=lengths)
+        found = slices.dynamic_slice(_long(array), *starts[:-2], start, dynamic_slice_sizes=lengths)
         return _as(x, found)
 
     return joined
@@ -90,7 +90,7 @@ def _dynamic_slice(x: Instruction, sizes: tuple[int, ...]) -> _Joined | None:
 def _gather(x: Instruction, sizes: tuple[int, ...]) -> _Joined | None:
     a: indexing.Gather = x.attributes
     rank, axes, shape = len(sizes), list(a.start_index_map), x.operands[1].array_shape
-    window = indexing.window_dims(rank, a.collapsed_slice_dims, a.operand_batching_dims)
+    window = a.window(rank)
     one, other = a.offset_dims[-2:] if len(a.offset_dims) > 1 else (0, 0)
     whole = window[-2:] == (rank - 2, rank - 1) and a.slice_sizes[-1] == sizes[-1] and other == one + 1
     in_vectors = a.index_vector_dim == shape.rank - 1 and sorted(axes) == axes and len(axes) > (rank - 1 in axes)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tinyxla.compiler.fusion import is_costly, is_inlined, is_of_scalars, is_reduction, supported
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, indexing, movement
+from tinyxla.ops import calls, elementwise, indexing, movement, slices
 from tinyxla.ops.custom_call import custom_call
 from tinyxla.shapes import Shape
 
@@ -94,7 +94,7 @@ def _is_indexed(computation: Computation, x: Instruction) -> bool:
     return False
 
 
-_INDEXING = (indexing.dynamic_slice, indexing.dynamic_update_slice, indexing.gather, indexing.scatter)
+_INDEXING = (slices.dynamic_slice, slices.dynamic_update_slice, indexing.gather, indexing.scatter)
 
 
 def is_allocation(x: Instruction) -> bool:

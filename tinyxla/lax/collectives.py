@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api import arrays_of
+from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, ShapeError
 from tinyxla.numpy.arguments import cast
 from tinyxla.numpy.selection import take

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.api import argument_names, arrays_of, trace_tree, vmap
+from tinyxla.api import vmap
+from tinyxla.api.functions import argument_names, arrays_of, trace_tree
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.repeated import repeated

@@ -19,8 +19,7 @@ from tinyxla.lax.movement import reshape, squeeze
 from tinyxla.lax.operands import ArrayLike, described, of_one_type
 from tinyxla.lax.reductions import scalar_function
 from tinyxla.numpy.arguments import array_of, cast, constant, integer_of, shape_of
-from tinyxla.ops import elementwise, movement, reduction
-from tinyxla.ops import indexing as ops
+from tinyxla.ops import elementwise, indexing as ops, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
@@ -79,7 +78,7 @@ def dynamic_slice(
     what = "lax.dynamic_slice"
     x = array_of(operand, what)
     starts = _starts(what, x, start_indices, allow_negative_indices)
-    return ops.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
+    return slices.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
 
 
 def dynamic_update_slice(
@@ -96,7 +95,7 @@ def dynamic_update_slice(
     """
     what = "lax.dynamic_update_slice"
     x, new = of_one_type(what, operand, update)
-    return ops.dynamic_update_slice(x, new, *_starts(what, x, start_indices, allow_negative_indices))
+    return slices.dynamic_update_slice(x, new, *_starts(what, x, start_indices, allow_negative_indices))
 
 
 def _in_dim(what: str, x: Array, start: ArrayLike, axis: int) -> tuple[int, list[Any]]:
@@ -335,7 +334,7 @@ def _scatter(
     )
 
 
-def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str) -> Any:
+def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, is_negated: bool = False) -> Any:
     what = f"lax.{name}"
 
     def function(
@@ -348,17 +347,9 @@ def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str) -> Any:
         unique_indices: bool = False,
         mode: str | GatherScatterMode | None = None,
     ) -> Array:
-        return _scatter(
-            what,
-            to_apply,
-            operand,
-            scatter_indices,
-            updates,
-            dimension_numbers,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-        )
+        new = elementwise.neg(of_one_type(what, operand, updates)[1]) if is_negated else updates
+        options = (indices_are_sorted, unique_indices, mode)
+        return _scatter(what, to_apply, operand, scatter_indices, new, dimension_numbers, *options)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -374,6 +365,7 @@ def _combining(op: str) -> Callable[[Any], Any]:
 
 scatter = _scatterer("scatter", ops.replacement, "replaced by updates")
 scatter_add = _scatterer("scatter_add", _combining("add"), "and updates added")
+scatter_sub = _scatterer("scatter_sub", _combining("add"), "from which updates are subtracted", is_negated=True)
 scatter_mul = _scatterer("scatter_mul", _combining("multiply"), "multiplied by updates")
 scatter_min = _scatterer("scatter_min", _combining("minimum"), "that are the smaller of themselves and updates")
 scatter_max = _scatterer("scatter_max", _combining("maximum"), "that are the larger of themselves and updates")
@@ -418,29 +410,6 @@ def scatter_apply(
     unused = movement.full(0, x.dtype, shape_of(what, update_shape))
     return _scatter(
         what, computation, x, scatter_indices, unused, dimension_numbers, indices_are_sorted, unique_indices, mode
-    )
-
-
-def scatter_sub(
-    operand: ArrayLike,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Array:
-    """The array with slices at computed places from which updates are subtracted: their negatives are added."""
-    x, new = of_one_type("lax.scatter_sub", operand, updates)
-    return scatter_add(
-        x,
-        scatter_indices,
-        elementwise.neg(new),
-        dimension_numbers,
-        indices_are_sorted=indices_are_sorted,
-        unique_indices=unique_indices,
-        mode=mode,
     )
 
 

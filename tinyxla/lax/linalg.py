@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
+from tinyxla.lax.control_flow import scan
 from tinyxla.lax.operands import ArrayLike, of_one_type
 from tinyxla.numpy.arguments import array_of, inexact_array, integer_of
 from tinyxla.numpy.linalg import factors_qr, matrices, symmetrized
@@ -15,12 +17,12 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 
 
-def cholesky(a: ArrayLike, *, symmetrize_input: bool = True) -> Array:
+def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """The lower triangular L of positive definite Hermitian matrices L L*; NaN where a matrix is not positive definite.
 
     Args:
-        a: matrices, of shape [..., n, n].
-        symmetrize_input: take the mean of a and its conjugate transpose, so that derivatives are symmetric, too;
+        x: matrices, of shape [..., n, n].
+        symmetrize_input: take the mean of x and its conjugate transpose, so that derivatives are symmetric, too;
             without, only the lower triangle is read.
 
     Errors: `ShapeError` if the matrices are not square.
@@ -31,8 +33,8 @@ def cholesky(a: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
     """
-    x = matrices("lax.linalg.cholesky", a, square=True)
-    return linear_algebra.cholesky(symmetrized(x) if symmetrize_input else x, lower=True)
+    a = matrices("lax.linalg.cholesky", x, square=True)
+    return linear_algebra.cholesky(symmetrized(a) if symmetrize_input else a, lower=True)
 
 
 def triangular_solve(
@@ -157,3 +159,47 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) ->
     a = matrices("lax.linalg.svd", x)
     full = bool(full_matrices) and a.shape[-1] != a.shape[-2]
     return factorizations.svd(a, full_matrices=full) if compute_uv else factorizations.svd(a, full_matrices=False)[1]
+
+
+def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Array:
+    """The x of a x = b for matrices a that are zero outside of three diagonals, by elimination without pivoting.
+
+    Args:
+        dl: what is below the diagonal, of shape [..., n]; its first element is not read.
+        d: the diagonal, of shape [..., n].
+        du: what is above it, of shape [..., n]; its last element is not read.
+        b: right sides, of shape [..., n, k].
+
+    Errors: `ShapeError` if the shapes do not fit.
+
+    Source: L. Thomas, "Elliptic Problems in Linear Differential Equations over a Network" (1949).
+
+    >>> tridiagonal_solve(np.zeros(2), np.array([2.0, 4.0]), np.array([1.0, 0.0]), np.array([[4.0], [8.0]])).ravel()
+    Array([1., 2.], dtype=float32)
+    """
+    what = "lax.linalg.tridiagonal_solve"
+    low, middle, high, right = (inexact_array(v, what) for v in of_one_type(what, dl, d, du, b))
+    if not low.shape == middle.shape == high.shape == right.shape[:-1]:
+        raise ShapeError(
+            f"{what}: dl, d and du must have the shape [..., n] of b's [..., n, k], but are {Shape.of(low)}, "
+            f"{Shape.of(middle)}, {Shape.of(high)} and {Shape.of(right)}."
+        )
+    axis = middle.ndim - 1
+    rows: list[Any] = [tnp.moveaxis(v, axis, 0) for v in (low, middle, high, right)]
+
+    def eliminate(above: Any, row: Any) -> Any:
+        c, y = above
+        below, diagonal, upper, side = row
+        pivot = 1 / (diagonal - below * c)
+        now = (upper * pivot, (side - below[..., None] * y) * pivot[..., None])
+        return now, now
+
+    def insert(x: Any, row: Any) -> Any:
+        c, y = row
+        x = y - c[..., None] * x
+        return x, x
+
+    none = (rows[2][0] * 0, rows[3][0] * 0)
+    _, reduced = scan(eliminate, none, tuple(rows))
+    _, found = scan(insert, none[1], reduced, reverse=True)
+    return tnp.moveaxis(found, 0, axis)

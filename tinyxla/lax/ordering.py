@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyxla.api import check_callable
+from tinyxla.api.functions import check_callable
 from tinyxla.errors import ArgumentError, ResultTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.numpy.arguments import array_of, integer_of
-from tinyxla.ops import movement, windows
-from tinyxla.ops.sorting import order_computation, topk
-from tinyxla.ops.sorting import sort as sort_op
+from tinyxla.ops import folding, movement
+from tinyxla.ops.sorting import order_computation, sort as sort_op, topk
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
@@ -175,7 +174,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
     if reverse:
         arrays = [_reversed(x, d) for x in arrays]
-    results = windows.scan(combine, arrays, d)
+    results = folding.scan(combine, arrays, d)
     if reverse:
         results = [_reversed(x, d) for x in results]
     return pytrees.unflatten(treedef, results)

@@ -12,8 +12,7 @@ from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.numpy.arguments import array_of, python_dtype, shape_of
 from tinyxla.ops import bits, movement
-from tinyxla.ops.random_bits import rng
-from tinyxla.ops.random_bits import rng_bit_generator as bit_generator
+from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 

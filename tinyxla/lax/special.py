@@ -1,5 +1,5 @@
-"""Special functions. `lgamma`, `digamma` and `erfc` are formulas of other operations; the others are
-computed by SciPy on the host, also in compiled functions, and have derivatives by all their arguments.
+"""Special functions. `lgamma`, `digamma` and `erfc` are formulas of other operations, and so are `igamma` and `igammac`
+in compiled functions; the others are computed by SciPy on the host. All have derivatives by all their arguments.
 
 Sources: C. Lanczos, "A Precision Approximation of the Gamma Function" (1964), in the form with g = 7 and nine terms;
 the "Digital Library of Mathematical Functions", chapters 5, 7, 8, 10 and 25, for the derivatives.
@@ -10,18 +10,21 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tinyxla import numpy as tnp
-from tinyxla.api import ShapeDtypeStruct
+from tinyxla.api import ShapeDtypeStruct, jvp, vmap
 from tinyxla.callbacks import pure_callback
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import DTypeError
+from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import state
 
 ArrayLike = Any
 Function = Callable[..., Any]
@@ -59,9 +62,10 @@ def _special(name: str, names: str, function: Function, partials: Sequence[Parti
 def _narrowed(function: Function) -> Function:
     """Types of less than 32 bits are computed in 32."""
 
-    def widened(x: Any) -> Any:
-        wide = x.astype(np.float32) if element_type(x.dtype).bits < 32 else x
-        return function(wide).astype(x.dtype)
+    def widened(*operands: Any) -> Any:
+        dtype = operands[0].dtype
+        wide = [x.astype(np.float32) if element_type(dtype).bits < 32 else x for x in operands]
+        return function(*wide).astype(dtype)
 
     return widened
 
@@ -150,10 +154,38 @@ def _digamma(x: Any) -> Any:
     return tnp.where(pole, tnp.nan, tnp.where(reflected, mirrored, direct))
 
 
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+
+
+def _zeta(s: Any, q: Any) -> Any:
+    """The terms below zero, ten others, and the rest by Euler's and Maclaurin's formula (DLMF 2.10.1)."""
+    below = tnp.maximum(tnp.ceil(-q), 0)
+    first = q + below
+    end = first + 10.0
+    last = end**-s
+    total = sum((first + k) ** -s for k in range(10)) + last * (end / (s - 1) + 0.5)
+    term = last * s / end
+    for j, b in enumerate(_BERNOULLI, 1):
+        total = total + b / math.factorial(2 * j) * term
+        term = term * (s + (2 * j - 1)) * (s + 2 * j) / (end * end)
+    _, total = while_loop(
+        lambda state: tnp.any(state[0] < below),
+        lambda state: (state[0] + 1, state[1] + tnp.where(state[0] < below, (q + state[0]) ** -s, 0.0)),
+        (0, total),
+    )
+    return tnp.where(s > 1, total, tnp.where(s == 1, tnp.inf, tnp.nan)).astype(q.dtype)
+
+
+def _in_programs(function: Function, host: Function) -> Function:
+    """A function of arrays that compiled programs compute; outside `jit` it is the host's."""
+    narrowed = _narrowed(function)
+    return lambda *operands: host(*operands) if state.staging is None else narrowed(*operands)
+
+
 zeta = _special(
     "zeta",
     "x q",
-    _on_host("zeta"),
+    _in_programs(_zeta, _on_host("zeta")),
     [_slope("zeta", 0), lambda ans, s, q: -s * zeta(s + 1, q)],
     "Hurwitz' zeta function, the sum of (q + k)^-s over k = 0, 1, ...; of s > 1 and q.",
 )
@@ -190,18 +222,90 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
     return tnp.exp(logarithm - lgamma(a) - lgamma(b) + lgamma(a + b))
 
 
+def _gamma_shares(a: Any, x: Any, error: float) -> Any:
+    """The lower and the upper share of the gamma function's integral, for numbers: by the power series up to x = a, and
+    beyond by Legendre's continued fraction, from its front as W. Lentz does (Applied Optics 15, 1976); DLMF 8.11.4 and
+    8.9.2. What stands before them, x^a exp(-x) / gamma(a), is for large a by Stirling's series, free of differences
+    of large numbers."""
+    edge = (x <= 0) | (a <= 0) | ~(x + a < math.inf)
+    first, second = tnp.where(edge, 1.0, a), tnp.where(edge, 1.0, x)
+    tail = (second > 1) & (second > first)
+    one = tnp.ones_like(x)
+
+    def add(s: Any) -> Any:
+        k, term, total = s
+        term = term * (second / (first + k))
+        return k + 1, term, total + term
+
+    def deepen(s: Any) -> Any:
+        k, b, c, d, found, _, until = s
+        numerator = k * (first - k)
+        b = b + 2
+        d = 1 / (numerator * d + b)
+        c = b + numerator / c
+        until = tnp.where(tnp.abs(first - k) < 0.01, k + (math.log(error) ** 2 / 16) / second, until)
+        return k + 1, b, c, d, found * (c * d), c * d, until
+
+    *_, total = while_loop(lambda s: ~tail & (s[1] > error * s[2]) & (s[0] < _MOST), add, (one, one, one))
+    b = tnp.where(tail, second + 1 - first, 1.0)
+    start = (one, b, one * 1e300, 1 / b, 1 / b, 2 * one, one)
+    # For whole numbers a the fraction ends, but its derivative does not: it takes some (log error)^2 / 16 x steps more.
+    *_, fraction, _, _ = while_loop(
+        lambda s: tail & ((tnp.abs(s[5] - 1) > error) | (s[0] < s[6])) & (s[0] < _MOST), deepen, start
+    )
+    off, square = (second - first) / first, first * first
+    stirling = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * square)) / square) / square) / first
+    large = first * (tnp.log1p(off) - off) - stirling - 0.5 * tnp.log(2 * math.pi / first)
+    before = tnp.exp(tnp.where(first > 20, large, first * tnp.log(second) - second - lgamma(first)))
+    part = before * tnp.where(tail, fraction, total / first)
+    lower, upper = tnp.where(tail, 1 - part, part), tnp.where(tail, part, 1 - part)
+    at_edge = tnp.where((a < math.inf) & (x > 0), 1.0, 0.0)
+    no_share = ~((a >= 0) & (x >= 0)) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
+    at_edge = tnp.where(no_share, math.nan, at_edge)
+    return tnp.where(edge, at_edge, lower), tnp.where(edge, 1 - at_edge, upper)
+
+
+_MOST = 1 << 17  # steps: enough for an a of 1e8
+
+
+def _by_lanes(function: Function, host: Function) -> Function:
+    """A function of numbers, in double precision, for each element in a loop of its own; the host's outside `jit`."""
+
+    def apply(*operands: Any) -> Any:
+        if state.staging is None:
+            return host(*operands)
+        dtype, shape = operands[0].dtype, operands[0].shape
+        error = 1e-17 if dtype.itemsize == 8 else 2e-9
+        lanes = vmap(lambda *v: function(*(x.astype(np.float64) for x in v), error).astype(dtype))
+        return lanes(*(v.reshape(-1) for v in operands)).reshape(shape)
+
+    return apply
+
+
+def _gamma_slope(share: int, name: str) -> Partial:
+    """The derivative of a share by a."""
+
+    def slope(a: Any, x: Any, error: float) -> Any:
+        return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
+
+    def partial(ans: Any, a: Any, x: Any) -> Any:
+        return _by_lanes(slope, lambda a, x: _slope(name, 0)(ans, a, x))(a, x)
+
+    return partial
+
+
 igamma = _special(
     "igamma",
     "a x",
-    _on_host("gammainc"),
-    [_slope("gammainc", 0), lambda ans, a, x: _gamma_density(a, x)],
+    _by_lanes(lambda *v: _gamma_shares(*v)[0], _on_host("gammainc")),
+    [_gamma_slope(0, "gammainc"), lambda ans, a, x: _gamma_density(a, x)],
     "The regularized lower incomplete gamma function of a and x.",
 )
 igammac = _special(
     "igammac",
     "a x",
-    _on_host("gammaincc"),
-    [_slope("gammaincc", 0), lambda ans, a, x: -_gamma_density(a, x)],
+    _by_lanes(lambda *v: _gamma_shares(*v)[1], _on_host("gammaincc")),
+    [_gamma_slope(1, "gammaincc"), lambda ans, a, x: -_gamma_density(a, x)],
     "The regularized upper incomplete gamma function of a and x: 1 - `igamma`.",
 )
 betainc = _special(
@@ -214,9 +318,9 @@ betainc = _special(
 
 
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of `igamma` by a; it is not differentiable again."""
+    """The derivative of `igamma` by a."""
     values = of_one_shape("lax.igamma_grad_a", of_one_type("lax.igamma_grad_a", a, x))
-    return _slope("gammainc", 0)(values[0], *values)
+    return _gamma_slope(0, "gammainc")(values[0], *values)
 
 
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
@@ -303,17 +407,53 @@ erfc = _special(
     [lambda ans, x: -2 / math.sqrt(math.pi) * tnp.exp(-x * x)],
     "The complementary error function, 1 - `erf`, accurate where that is small.",
 )
+
+
+@lru_cache
+def _series(name: str, odd: bool, degree: int) -> tuple[list[float], list[float]]:
+    """Chebyshev's coefficients of an exponentially scaled Bessel function, from its values: of what it is up to 8,
+    divided by x if it is odd; and of its product with the root of x beyond, by 1 / x. (C. Clenshaw, "Chebyshev Series
+    for Mathematical Functions", 1962, has these intervals.)"""
+    import scipy.special  # here, since importing these costs more than importing this package
+    from numpy.polynomial.chebyshev import chebinterpolate
+
+    function, power = getattr(scipy.special, name), int(odd)
+    near = chebinterpolate(lambda t: function(4 * t + 4) / (4 * t + 4) ** power, degree)
+    far = chebinterpolate(lambda t: function(16 / (t + 1)) * np.sqrt(16 / (t + 1)), degree)
+    return near.tolist(), far.tolist()
+
+
+def _bessel(name: str, odd: bool) -> Function:
+    def function(x: Any) -> Any:
+        near, far = _series(name, odd, 17 if x.dtype.itemsize < 8 else 32)
+        size = tnp.abs(x)
+        low, high = tnp.minimum(size, 8.0), tnp.maximum(size, 8.0)
+        small = _summed(near, low / 4 - 1) * (low if odd else 1)
+        found = tnp.where(size <= 8, small, _summed(far, 16 / high - 1) / tnp.sqrt(high))
+        return tnp.where(x < 0, -found, found) if odd else found
+
+    return _in_programs(function, _on_host(name))
+
+
+def _summed(coefficients: Sequence[float], t: Any) -> Any:
+    """Clenshaw's sum of Chebyshev polynomials."""
+    before, now = 0.0, coefficients[-1]
+    for c in coefficients[-2:0:-1]:
+        before, now = now, 2 * t * now - before + c
+    return t * now - before + coefficients[0]
+
+
 bessel_i0e = _special(
     "bessel_i0e",
     "x",
-    _on_host("i0e"),
+    _bessel("i0e", False),
     [lambda ans, x: bessel_i1e(x) - tnp.sign(x) * ans],
     "The modified Bessel function of order 0, times exp(-|x|).",
 )
 bessel_i1e = _special(
     "bessel_i1e",
     "x",
-    _on_host("i1e"),
+    _bessel("i1e", True),
     [
         lambda ans, x: tnp.where(
             x == 0, 0.5, bessel_i0e(x) - ans * (tnp.sign(x) + 1 / tnp.where(x == 0, 1.0, x))

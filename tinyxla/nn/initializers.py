@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tinyxla import numpy as tnp
-from tinyxla import random
+from tinyxla import numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.numpy.arguments import shape_of
 from tinyxla.shapes.shape import canonical_axis

@@ -34,6 +34,7 @@ from tinyxla.tracing.core import checked_size, state
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
+    copied,
     default_dtype,
     default_float,
     default_int,
@@ -85,7 +86,7 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
             raise DTypeError("array: a NumPy array of Python objects is no array of numbers; give it a number type.")
         target = default_dtype(value.dtype) if dtype is None else dtype
         element_type(value.dtype)
-        return cast(ConcreteArray(np.array(value)), element_type(target).dtype, False)
+        return cast(ConcreteArray(copied(value, value.dtype)), element_type(target).dtype, False)
     if isinstance(value, (list, tuple)):
         return _from_list(value, dtype)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, (str, bytes)) or value is None:

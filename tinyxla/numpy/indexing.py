@@ -28,7 +28,7 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
-from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction
+from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
@@ -64,7 +64,7 @@ def _write_spans(x: Any, spans: Sequence[Span], part: Any) -> Any:
         part = movement.reverse(part, dimensions=turned)
     if all(abs(span.step) == 1 or span.size == 1 for span in spans):
         starts = [constant(span.low, np.int32) for span in spans]
-        return indexing_ops.dynamic_update_slice(x, part, *starts)
+        return slices.dynamic_update_slice(x, part, *starts)
     config = tuple(
         (s.low, n - s.low - (s.size - 1) * abs(s.step) - 1, abs(s.step) - 1 if s.size > 1 else 0)
         for s, n in zip(spans, x.shape, strict=True)
@@ -148,6 +148,21 @@ def check_mode(what: str, mode: Any) -> str | None:
     return text
 
 
+def _as_one(x: Any, layout: Layout, places: list[Any]) -> tuple[Ints, Any, list[Any]]:
+    """Neighbouring axes from which computed places pick, as one axis: a place in it is computed where it is read, while
+    vectors of several would be put together in memory first."""
+    first, end = layout.axes[0], layout.axes[-1] + 1
+    sizes = x.shape[first:end]
+    apart = len(sizes) != len(places) or math.prod(sizes) > np.iinfo(np.int32).max
+    if len(places) == 1 or apart or all(p.known for p in layout.picked):
+        return layout.axes, x, places
+    flat: Any = None
+    for p, n in zip(places, sizes, strict=True):
+        p = _clip(p, n - 1)
+        flat = p if flat is None else arith.add(arith.multiply(flat, like(n, p)), p)
+    return (first,), movement.reshape_to(x, (*x.shape[:first], math.prod(sizes), *x.shape[end:])), [flat]
+
+
 def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any, wraps: bool) -> Any:
     places = _places(x, layout, mode, wraps)
     x = _read_spans(x, layout.spans)
@@ -163,17 +178,18 @@ def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any, wraps: bo
         for d, p in zip(layout.axes, places, strict=True):
             starts[d] = p
         wanted = tuple(1 if d in layout.axes else n for d, n in enumerate(x.shape))
-        return movement.reshape_to(indexing_ops.dynamic_slice(x, *starts, dynamic_slice_sizes=wanted), layout.shape)
-    vectors, vector_dim = _vectors(places, layout.batch)
+        return movement.reshape_to(slices.dynamic_slice(x, *starts, dynamic_slice_sizes=wanted), layout.shape)
+    axes, whole, looked_up = _as_one(x, layout, places)
+    vectors, vector_dim = _vectors(looked_up, layout.batch)
     taken = indexing_ops.gather(
-        x,
+        whole,
         vectors,
         **indexing_ops.Gather(
             offset_dims=_offsets(rank, layout),
-            collapsed_slice_dims=layout.axes,
-            start_index_map=layout.axes,
+            collapsed_slice_dims=axes,
+            start_index_map=axes,
             index_vector_dim=vector_dim,
-            slice_sizes=tuple(min(1, n) if d in layout.axes else n for d, n in enumerate(x.shape)),
+            slice_sizes=tuple(min(1, n) if d in axes else n for d, n in enumerate(whole.shape)),
         )._asdict(),
     )
     if mode == "fill":

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy import contractions
+from tinyxla.numpy import arithmetic as arith, contractions
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -26,10 +25,16 @@ from tinyxla.numpy.arguments import (
     promoted,
 )
 from tinyxla.numpy.creation import arange, eye
-from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, reshape, squeeze
-from tinyxla.numpy.manipulation import diagonal as diagonal_of
-from tinyxla.numpy.manipulation import matrix_transpose as transposed
-from tinyxla.numpy.manipulation import trace as trace_of
+from tinyxla.numpy.manipulation import (
+    concatenate,
+    diagonal as diagonal_of,
+    expand_dims,
+    matrix_transpose as transposed,
+    moveaxis,
+    reshape,
+    squeeze,
+    trace as trace_of,
+)
 from tinyxla.numpy.operations import factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import max, min, prod, sum
 from tinyxla.numpy.selection import where

@@ -8,30 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import tinyxla.ops.bits
-import tinyxla.ops.contraction
-import tinyxla.ops.convolution
-import tinyxla.ops.elementwise
-import tinyxla.ops.factorizations
-import tinyxla.ops.fourier
-import tinyxla.ops.indexing
-import tinyxla.ops.linear_algebra
-import tinyxla.ops.movement
-import tinyxla.ops.reduction
-import tinyxla.ops.sorting
-import tinyxla.ops.systems
-import tinyxla.ops.windows
+from tinyxla import ops as families
 
-bits: Any = tinyxla.ops.bits
-contraction: Any = tinyxla.ops.contraction
-convolution: Any = tinyxla.ops.convolution
-ops: Any = tinyxla.ops.elementwise
-factorizations: Any = tinyxla.ops.factorizations
-fourier: Any = tinyxla.ops.fourier
-indexing_ops: Any = tinyxla.ops.indexing
-linear_algebra: Any = tinyxla.ops.linear_algebra
-movement: Any = tinyxla.ops.movement
-reduction: Any = tinyxla.ops.reduction
-sorting_ops: Any = tinyxla.ops.sorting
-systems: Any = tinyxla.ops.systems
-windows: Any = tinyxla.ops.windows
+bits: Any = families.bits
+contraction: Any = families.contraction
+convolution: Any = families.convolution
+ops: Any = families.elementwise
+factorizations: Any = families.factorizations
+fourier: Any = families.fourier
+indexing_ops: Any = families.indexing
+linear_algebra: Any = families.linear_algebra
+movement: Any = families.movement
+reduction: Any = families.reduction
+slices: Any = families.slices
+sorting_ops: Any = families.sorting
+systems: Any = families.systems
+windows: Any = families.windows

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ShapeError
-from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy import linalg
+from tinyxla.numpy import arithmetic as arith, linalg
 from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, promoted, value_of
 from tinyxla.numpy.calculus import convolve, vander
 from tinyxla.numpy.creation import ones, zeros

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError, DTypeError, TracerError
-from tinyxla.numpy.operations import windows
+from tinyxla.numpy.operations import reduction, windows
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
 from tinyxla.tracing.promotion import lists_are_arrays
@@ -40,6 +40,12 @@ _UPDATES = {  # what updated copies can do
     "minimum": "min",
 }
 _MONOIDS = ("add", "multiply", "maximum", "minimum")
+_BITWISE = {
+    "bitwise_and": reduction.reduce_and,
+    "bitwise_or": reduction.reduce_or,
+    "bitwise_xor": reduction.reduce_xor,
+    "logical_xor": reduction.reduce_xor,
+}
 _WITHOUT_MEANING = ("order", "subok", "casting", "device", "like")  # about memory, not about values
 _RENAMED = {"a_min": "min", "a_max": "max", "rcond": "rtol", "tol": "rtol"}
 _OF_VALUES = ("array2string", "savetxt", "savez_compressed", "shares_memory", "may_share_memory")  # no derivative
@@ -182,10 +188,12 @@ def _reduce(
         return _function(_REDUCTIONS[name], said)(x, axis=axis, keepdims=keepdims, **options)
     if options or not hasattr(axis, "__index__"):
         raise ArgumentError(f"{said}: only an integer axis and keepdims may be given; use it without other options.")
-    rows = list(_functions["moveaxis"](x, axis, 0))
-    if not rows:
+    if name in _BITWISE and x.dtype.kind in "biu":
+        found = _BITWISE[name](x, (canonical_axis(axis, x.ndim, said),))
+    elif x.shape[axis] == 0:
         raise ArgumentError(f"{said}: there is nothing to reduce along axis {axis}; its size must be positive.")
-    found = reduce(function, rows)
+    else:
+        found = reduce(function, _functions["moveaxis"](x, axis, 0))
     return _functions["expand_dims"](found, axis) if keepdims else found
 
 

@@ -183,22 +183,34 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return movement.reshape_to(found, shape)
 
 
-def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
-    """The elements where a condition, whose values are known, is true."""
-    return compress(flat_array(condition, "extract"), arr)
+def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
+    """The elements where a condition is true; as in `compress` its values must be known unless `size` is given."""
+    return compress(flat_array(condition, "extract"), arr, size=size, fill_value=fill_value)
 
 
-def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: None = None) -> Array:
-    """The slices along an axis where a condition, whose values are known, is true."""
+def compress(
+    condition: ArrayLike,
+    a: ArrayLike,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+    out: None = None,
+) -> Array:
+    """The slices along an axis where a condition is true.
+
+    How many there are decides the shape, so the condition's values must be known, unless `size` gives it: then what is
+    missing is `fill_value`, and what is too many is left out.
+    """
     x = array_of(a, "compress")
     if axis is None:
         x, axis = movement.reshape_to(x, (x.size,)), 0
     along = canonical_axis(axis, x.ndim, "compress")
-    known = (
-        flat_array(condition, "compress").concrete("compress, whose result's shape depends on the condition,").numpy()
-    )
-    places = np.flatnonzero(known)
-    return read(x, (slice(None),) * along + (places,), None, None)
+    chosen, before = flat_array(condition, "compress"), (slice(None),) * along
+    if size is not None:
+        return read(x, (*before, *nonzero(chosen, size=size, fill_value=x.shape[along])), "fill", fill_value)
+    known = chosen.concrete("compress, whose result's shape depends on the condition (or give `size`),").numpy()
+    return read(x, (*before, np.flatnonzero(known)), None, None)
 
 
 # --- by conditions ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tinyxla.numpy.operations import movement
 from tinyxla.numpy.places import nonzero
 from tinyxla.numpy.reductions import any, cumsum
 from tinyxla.numpy.selection import where
-from tinyxla.numpy.sorting import argsort
+from tinyxla.numpy.sorting import argsort, sort
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
 
@@ -135,8 +135,15 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any =
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False) -> Array:
-    """For each element, whether it is among others."""
+def isin(
+    element: ArrayLike,
+    test_elements: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Array:
+    """For each element, whether it is among others; `method` is not used."""
     (x, others), _ = promoted("isin", array_of(element, "isin"), array_of(test_elements, "isin"))
     flat = movement.reshape_to(others, (1,) * x.ndim + (others.size,))
     found = any(arith.equal(movement.reshape_to(x, (*x.shape, 1)), flat), -1)
@@ -154,24 +161,62 @@ def _combined(function: Any, ar1: ArrayLike, ar2: ArrayLike, *options: Any) -> t
     return _elements(values, both, known), tuple(others)
 
 
-def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
-    """The distinct values of two arrays in ascending order."""
+def _of_size(what: str, ar1: Any, ar2: Any, is_kept: Any, size: int, fill_value: Any) -> Array:
+    """The distinct values of two arrays of which `is_kept` says so, by whether each has them: `size` of them, also of
+    arrays whose values are not known. What is missing is `fill_value`, or the smallest."""
+    (x, y), _ = promoted(what, array_of(ar1, what), array_of(ar2, what))
+    ordered = sort(concatenate([ravel(x), ravel(y)]))
+    begins = concatenate([ones(1, bool), arith.not_equal(ordered[1:], ordered[:-1])])[: ordered.size]
+    kept = arith.logical_and(begins, is_kept(isin(ordered, x), isin(ordered, y)))
+    (places,) = nonzero(kept, size=size, fill_value=ordered.size)
+    there = arith.less(places, ordered.size)
+    values = ordered[where(there, places, 0)]
+    return where(there, values, values[:1] if fill_value is None else array_of(fill_value, what).astype(values.dtype))
+
+
+def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The distinct values of two arrays in ascending order; `size` of them, as in `unique`."""
+    if size is not None:
+        return _of_size("union1d", ar1, ar2, arith.logical_or, size, fill_value)
     return _combined(np.union1d, ar1, ar2)[0]
 
 
-def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    """The distinct values that two arrays both have, in ascending order, and where they are in each."""
+def intersect1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct values that two arrays both have, in ascending order, and where they are in each; or `size` values,
+    as in `unique`."""
+    if size is not None:
+        if return_indices:
+            raise ArgumentError("intersect1d: return_indices must be False with a size; search for the values.")
+        return _of_size("intersect1d", ar1, ar2, arith.logical_and, size, fill_value)
     values, places = _combined(np.intersect1d, ar1, ar2, assume_unique, return_indices)
     return (values, *(ConcreteArray(i.astype(default_int())) for i in places)) if return_indices else values
 
 
-def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
-    """The distinct values of the first array that the second has not, in ascending order."""
+def setdiff1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct values of the first array that the second has not, in ascending order; or `size` of them, and
+    `fill_value` (0) for what is missing."""
+    if size is not None:
+        fill = 0 if fill_value is None else fill_value
+        return _of_size("setdiff1d", ar1, ar2, lambda x, y: arith.logical_and(x, arith.logical_not(y)), size, fill)
     return _combined(np.setdiff1d, ar1, ar2, assume_unique)[0]
 
 
-def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
-    """The distinct values that one of two arrays has, in ascending order."""
+def setxor1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct values that one of two arrays has, in ascending order; `size` of them, as in `unique`."""
+    if size is not None:
+        return _of_size("setxor1d", ar1, ar2, arith.logical_xor, size, fill_value)
     return _combined(np.setxor1d, ar1, ar2, assume_unique)[0]
 
 

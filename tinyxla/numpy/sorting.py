@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -212,6 +212,33 @@ def interp(
 # --- quantiles --------------------------------------------------------------------------------------------------------
 
 
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = False) -> Callable[..., Array]:
+    def function(
+        a: ArrayLike,
+        q: ArrayLike,
+        axis: Axis = None,
+        out: None = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: bool = False,
+    ) -> Array:
+        share = arith.true_divide(inexact_array(q, what), 100) if percent else q
+        return _quantile(what, a, share, axis, method, keepdims, ignore_nan)
+
+    function.__name__ = function.__qualname__ = what
+    function.__doc__ = f"{doc}; between two of them by `method`, one of linear, lower, higher, midpoint, nearest."
+    return function if ignore_nan else replayed(function)
+
+
+quantile = _quantiles("quantile", "What a share q of the elements over axes is below")
+nanquantile = _quantiles("nanquantile", "As `quantile`, of what is not NaN", ignore_nan=True)
+percentile = _quantiles("percentile", "What q percent of the elements over axes are below", percent=True)
+nanpercentile = _quantiles("nanpercentile", "As `percentile`, of what is not NaN", percent=True, ignore_nan=True)
+
+
 @replayed
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
@@ -220,73 +247,11 @@ def median(
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
-_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-@replayed
-def quantile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-) -> Array:
-    """What a share q of the elements over axes is below; between two of them by `method`.
-
-    `method` is one of linear, lower, higher, midpoint, nearest.
-    """
-    return _quantile("quantile", a, q, axis, method, keepdims, ignore_nan=False)
-
-
-def nanquantile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-) -> Array:
-    """As `quantile`, of what is not NaN."""
-    return _quantile("nanquantile", a, q, axis, method, keepdims, ignore_nan=True)
-
-
 def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """As `median`, of what is not NaN."""
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
-
-
-@replayed
-def percentile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-) -> Array:
-    """What q percent of the elements over axes are below."""
-    share = arith.true_divide(inexact_array(q, "percentile"), 100)
-    return _quantile("percentile", a, share, axis, method, keepdims, ignore_nan=False)
-
-
-def nanpercentile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-) -> Array:
-    """As `percentile`, of what is not NaN."""
-    share = arith.true_divide(inexact_array(q, "nanpercentile"), 100)
-    return _quantile("nanpercentile", a, share, axis, method, keepdims, ignore_nan=True)
 
 
 def _quantile(

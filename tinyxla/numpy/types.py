@@ -13,8 +13,13 @@ from tinyxla.numpy.arguments import ArrayLike, cast, operand, python_dtype, type
 from tinyxla.numpy.creation import array
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import default_complex, default_dtype, default_float, default_int
-from tinyxla.tracing.promotion import promote_types as promote
+from tinyxla.tracing.promotion import (
+    default_complex,
+    default_dtype,
+    default_float,
+    default_int,
+    promote_types as promote,
+)
 
 e = math.e
 pi = math.pi

@@ -9,7 +9,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, promoted
-from tinyxla.numpy.manipulation import moveaxis, pad, ravel, reshape
+from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
+from tinyxla.numpy.padding import pad
 from tinyxla.numpy.reductions import any, sum
 from tinyxla.numpy.selection import where
 from tinyxla.shapes import Shape, element_type

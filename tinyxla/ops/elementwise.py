@@ -3,7 +3,7 @@
 Operands have equal shapes (broadcasting is made explicit before it gets here). Semantics are those of the XLA
 documents' sections "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise
 comparison operations", "Clamp", "Select" and "ConvertElementType"; where NumPy differs (integer division by zero,
-shifts past the width, conversion out of range), `tinyxla.ops.integers` has XLA's values.
+shifts past the width, conversion out of range), `tinyxla.ops.integers` and `tinyxla.ops.floats` have XLA's values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
-from tinyxla.ops import integers, movement
+from tinyxla.ops import floats, integers, movement
 from tinyxla.ops.accuracy import ResultAccuracy, working_type
 from tinyxla.ops.op import Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
@@ -223,20 +223,6 @@ def zeros_like(x: Value) -> Value:
     return movement.full(0, x.dtype, x.shape)
 
 
-def in_double(function: np.ufunc) -> Callable[..., Any]:
-    """A function of NumPy that computes float32 in float64: its own is less accurate than XLA's by more than a unit in
-    the last place."""
-
-    def evaluate(*arrays: Array) -> Any:
-        if arrays[0].dtype != np.float32:
-            return function(*arrays)
-        if arrays[0].size <= 4096:  # beyond, converting piece by piece in NumPy's buffers is quicker
-            return function(*(x.astype(np.float64) for x in arrays)).astype(np.float32)
-        return function(*arrays, out=np.empty_like(arrays[0]), dtype=np.float64, casting="same_kind")
-
-    return evaluate
-
-
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
 neg = unary("negate", integers.in_bytes(np.negative), NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
@@ -245,40 +231,11 @@ sub = binary("subtract", np.subtract, NUMBER, lambda g, ans, x, y: g, lambda g, 
 mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: chain_mul(g, y), lambda g, ans, x, y: chain_mul(g, x))
 div = binary(
     "divide",
-    integers.in_bytes(lambda x, y: _divide(x, y)),
+    integers.in_bytes(floats.divide),
     NUMBER,
     lambda g, ans, x, y: chain_div(g, y),
     lambda g, ans, x, y: neg(chain_mul(chain_div(g, y), ans)),  # the quotient is that of the other operand
 )
-
-
-def _divide(x: Array, y: Array) -> Any:
-    if x.dtype.kind in "iu":
-        return integers.divide(x, y)
-    return _divide_complex(x, y) if x.dtype.kind == "c" else np.divide(x, y)
-
-
-def _divide_complex(x: Array, y: Array) -> Array:
-    """Where NumPy gives NaN, what annex G of the C standard asks for: of a number over zero, an infinity over a finite
-    number, and the reverse."""
-    found = np.asarray(np.divide(x, y))
-    lost = np.isnan(found)
-    if lost.any():
-        direction = _direction(x) * np.conj(_direction(y))
-        found = np.where(lost & (y == 0), _scaled(x, np.copysign(np.inf, y.real)), found)
-        found = np.where(lost & np.isinf(x) & np.isfinite(y) & (y != 0), _scaled(direction, np.inf), found)
-        found = np.where(lost & np.isinf(y) & np.isfinite(x), _scaled(direction, 0.0), found)
-    return found.astype(x.dtype)
-
-
-def _direction(x: Array) -> Array:
-    """Of infinite numbers, the infinite parts as 1 and the finite ones as 0; others as they are."""
-    parts = (np.copysign(np.isinf(part), part) for part in (x.real, x.imag))
-    return np.where(np.isinf(x), _join(*parts), x)
-
-
-def _scaled(x: Array, factor: Any) -> Array:
-    return _join(x.real * factor, x.imag * factor)
 
 
 rem = binary(
@@ -330,7 +287,7 @@ def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
 
 pow_ = binary(
     "power",
-    integers.in_bytes(lambda x, y: _power(x, y)),
+    integers.in_bytes(floats.power),
     NUMBER,
     _power_by_base,
     _power_by_exponent,
@@ -338,19 +295,9 @@ pow_ = binary(
 )
 
 
-def _power(x: Array, y: Array) -> Any:
-    """Of complex numbers in a wider type: what is lost grows with the angle of the result, before it is reduced."""
-    if x.dtype.kind in "iu":
-        return integers.power(x, y)
-    if x.dtype.kind == "c":
-        wide = np.complex128 if x.dtype.itemsize == 8 else np.clongdouble
-        return np.power(x.astype(wide), y.astype(wide)).astype(x.dtype)
-    return np.power(x, y)
-
-
 atan2 = binary(
     "atan2",
-    in_double(np.arctan2),
+    floats.in_double(np.arctan2),
     FLOAT,
     lambda g, ans, x, y: chain_mul(g, div(y, add(mul(x, x), mul(y, y)))),
     lambda g, ans, x, y: neg(chain_mul(g, div(x, add(mul(x, x), mul(y, y))))),
@@ -363,19 +310,13 @@ atan2 = binary(
 complex_ = binary(
     "complex",
     lambda x, y: (
-        np.asarray(x + 1j * y, np.result_type(x.dtype, np.complex64)) if np.all(np.isfinite(y)) else _join(x, y)
+        np.asarray(x + 1j * y, np.result_type(x.dtype, np.complex64)) if np.all(np.isfinite(y)) else floats.join(x, y)
     ),
     FLOAT,
     result=_complex_type,
     derivative=Linear(lambda g, x, y: (real(g), neg(imag(g)))),
     types=(np.float32, np.float64),
 )
-
-
-def _join(x: Array, y: Array) -> Array:
-    out = np.empty(x.shape, np.result_type(x.dtype, np.complex64))
-    out.real, out.imag = x, y
-    return out
 
 
 real = unary(
@@ -437,65 +378,61 @@ def _over_size(x: Value) -> Value:
     return _as_complex(inverse, x, zeros_like(size))
 
 
-sign = unary("sign", lambda x: _sign(x), NUMBER, derivative=Rules(_sign_jvp, _sign_vjp))
-
-
-def _sign(x: Array) -> Any:
-    if x.dtype.kind != "c":
-        return np.sign(x) if x.dtype.kind in "iu" else np.where(x == 0, x, np.sign(x)).astype(x.dtype)
-    size = np.abs(x)
-    safe = np.where(size == 0, size.dtype.type(1), size)
-    return np.where(size == 0, x, _join(x.real / safe, x.imag / safe)).astype(x.dtype)
+sign = unary("sign", floats.sign, NUMBER, derivative=Rules(_sign_jvp, _sign_vjp))
 
 
 # --- exponentials, roots, trigonometry --------------------------------------------------------------------------------
 
 exp = accurate_unary("exponential", np.exp, INEXACT, lambda g, ans, x: chain_mul(g, ans))
 expm1 = accurate_unary(
-    "exponential-minus-one", lambda x: _expm1(x), INEXACT, lambda g, ans, x: chain_mul(g, add(ans, one_like(ans)))
+    "exponential-minus-one", floats.expm1, INEXACT, lambda g, ans, x: chain_mul(g, add(ans, one_like(ans)))
 )
-log = accurate_unary("log", in_double(np.log), INEXACT, lambda g, ans, x: chain_div(g, x), (0.2, 4.0))
+log = accurate_unary("log", floats.in_double(np.log), INEXACT, lambda g, ans, x: chain_div(g, x), (0.2, 4.0))
 log1p = accurate_unary(
-    "log-plus-one", lambda x: _log1p(x), INEXACT, lambda g, ans, x: chain_div(g, add(x, one_like(x))), (-0.8, 4.0)
+    "log-plus-one", floats.log1p, INEXACT, lambda g, ans, x: chain_div(g, add(x, one_like(x))), (-0.8, 4.0)
 )
 sqrt = accurate_unary("sqrt", np.sqrt, INEXACT, lambda g, ans, x: chain_div(g, add(ans, ans)), (0.2, 4.0))
 rsqrt = accurate_unary(
     "rsqrt",
-    lambda x: _rsqrt(x),
+    floats.rsqrt,
     INEXACT,
     lambda g, ans, x: chain_mul(g, mul(movement.full(-0.5, x.dtype, x.shape), div(ans, x))),
     (0.2, 4.0),
 )
 cbrt = accurate_unary(
     "cbrt",
-    in_double(np.cbrt),
+    floats.in_double(np.cbrt),
     FLOAT,
     lambda g, ans, x: chain_div(g, mul(movement.full(3, x.dtype, x.shape), mul(ans, ans))),
     (0.2, 4.0),
 )
 logistic = accurate_unary(
     "logistic",
-    lambda x: _logistic(x),
+    floats.logistic,
     INEXACT,
     lambda g, ans, x: chain_mul(g, mul(ans, sub(one_like(ans), ans))),
 )
 sin = accurate_unary("sine", np.sin, INEXACT, lambda g, ans, x: chain_mul(g, cos(x)))
 cos = accurate_unary("cosine", np.cos, INEXACT, lambda g, ans, x: neg(chain_mul(g, sin(x))))
 tan = accurate_unary(
-    "tan", in_double(np.tan), INEXACT, lambda g, ans, x: chain_mul(g, add(one_like(ans), mul(ans, ans))), (-1.2, 1.2)
+    "tan",
+    floats.in_double(np.tan),
+    INEXACT,
+    lambda g, ans, x: chain_mul(g, add(one_like(ans), mul(ans, ans))),
+    (-1.2, 1.2),
 )
 tanh = accurate_unary("tanh", np.tanh, INEXACT, lambda g, ans, x: chain_mul(g, sub(one_like(ans), mul(ans, ans))))
 cosh = accurate_unary("cosh", np.cosh, INEXACT, lambda g, ans, x: chain_mul(g, sinh(x)))
 sinh = accurate_unary("sinh", np.sinh, INEXACT, lambda g, ans, x: chain_mul(g, cosh(x)))
 erf = accurate_unary(
     "erf",
-    lambda x: _erf(x),
+    floats.erf,
     FLOAT,
     lambda g, ans, x: chain_mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
 )
 erf_inv = unary(
     "erf-inv",
-    lambda x: _erf_inv(x),
+    floats.erf_inv,
     FLOAT,
     partial=lambda g, ans, x: chain_mul(
         g, mul(movement.full(math.sqrt(math.pi) / 2, x.dtype, x.shape), exp(mul(ans, ans)))
@@ -506,57 +443,6 @@ erf_inv = unary(
 
 def one_like(x: Value) -> Value:
     return movement.full(1, x.dtype, x.shape)
-
-
-def _rsqrt(x: Array) -> Any:
-    if x.dtype.itemsize < 4:
-        return _rsqrt(x.astype(np.float32)).astype(x.dtype)
-    return _divide(np.ones_like(x), np.sqrt(x))
-
-
-def _expm1(x: Array) -> Any:
-    """Of complex numbers on the real axis, where NumPy multiplies an infinity by 0, real."""
-    found: Array = np.expm1(x)
-    return _join(found.real, np.where(x.imag == 0, x.imag, found.imag)) if x.dtype.kind == "c" else found
-
-
-def _logistic(x: Array) -> Any:
-    """Through the exponential that does not overflow; of complex numbers, whose divisor may cancel, through tanh."""
-    if x.dtype.itemsize < 4:
-        return _logistic(x.astype(np.float32)).astype(x.dtype)
-    one, left = x.dtype.type(1), x.real < 0
-    power = in_double(np.exp)(np.where(left, x, -x))
-    far = np.where(left, power, one) / (one + power)
-    half = x.dtype.type(0.5)
-    return np.where(np.abs(x.real) < 1, np.tanh(x * half) * half + half, far) if x.dtype.kind == "c" else far
-
-
-def _log1p(x: Array) -> Any:
-    """Of complex numbers near 0 by their distance from -1; NumPy's own loses them there."""
-    if x.dtype.kind != "c":
-        return np.log1p(x)
-    one = x.real.dtype.type(1)
-    excess = x.real * (x.real + one + one) + x.imag * x.imag  # of the square of that distance over 1
-    near = _join(np.log1p(excess) / (one + one), np.arctan2(x.imag, x.real + one))
-    return np.where(np.abs(x) < 0.5, near, np.log(_join(x.real + one, x.imag)))
-
-
-def _erf(x: Array) -> Any:
-    """Of float64 the C library's, which is slow: SciPy's is too far off."""
-    if x.dtype.itemsize == 8:
-        return np.vectorize(math.erf, otypes=[x.dtype])(x)
-    return _scipy_special("erf", x)
-
-
-def _erf_inv(x: Array) -> Any:
-    return np.where(x == 0, x, _scipy_special("erfinv", x))  # which loses the sign of zero
-
-
-def _scipy_special(name: str, x: Array) -> Any:
-    import scipy.special  # here, since importing it costs more than importing this package
-
-    wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
-    return getattr(scipy.special, name)(wide).astype(x.dtype)
 
 
 # --- products of the chain rule ---------------------------------------------------------------------------------------
@@ -612,7 +498,7 @@ chain_mul = _chain(
 )
 chain_div = _chain(
     "chain-divide",
-    lambda x, y: _divide(x, y),
+    floats.divide,
     div,
     (
         lambda g, ans, x, y: chain_div(g, y),
@@ -624,7 +510,7 @@ chain_div = _chain(
 
 floor = unary("floor", np.floor, FLOAT)
 ceil = unary("ceil", np.ceil, FLOAT)
-round_nearest_afz = unary("round-nearest-afz", lambda x: np.copysign(_half_away(np.abs(x)), x), FLOAT)
+round_nearest_afz = unary("round-nearest-afz", floats.round_away, FLOAT)
 round_nearest_even = unary("round-nearest-even", np.rint, FLOAT)
 is_finite = unary("is-finite", np.isfinite, FLOAT, result=_pred_type)
 not_ = unary("not", integers.in_bytes(np.invert), PRED | INTEGER)
@@ -636,13 +522,6 @@ xor = binary("xor", integers.in_bytes(np.bitwise_xor), PRED | INTEGER)
 shift_left = binary("shift-left", integers.shift_left, INTEGER)
 shift_right_arithmetic = binary("shift-right-arithmetic", integers.shift_right_arithmetic, INTEGER)
 shift_right_logical = binary("shift-right-logical", integers.shift_right_logical, INTEGER)
-
-
-def _half_away(size: Array) -> Any:
-    if size.dtype.itemsize == 1:  # not all of these types have a zero
-        return _half_away(size.astype(np.float32)).astype(size.dtype)
-    whole = np.floor(size)
-    return np.where(size - whole >= 0.5, whole + whole.dtype.type(1), whole).astype(size.dtype)
 
 
 # --- comparison -------------------------------------------------------------------------------------------------------

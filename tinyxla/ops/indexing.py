@@ -1,7 +1,7 @@
-"""Slices at computed places: dynamic-slice, dynamic-update-slice, gather, scatter.
+"""Many slices at computed places: gather, scatter.
 
-Sources: sections "DynamicSlice", "DynamicUpdateSlice", "Gather" and "Scatter" of the XLA documents. Slices that would
-reach outside an array are moved inside, as XLA does; updates by scatter that would are left out.
+Sources: sections "Gather" and "Scatter" of the XLA documents. Slices that would reach outside an array are moved
+inside, as XLA does; updates by scatter that would are left out.
 """
 
 from __future__ import annotations
@@ -37,189 +37,18 @@ Axes = tuple[int | None, ...]
 T = TypeVar("T")
 
 
-def _check_indices(name: str, shape: Shape) -> None:
+def check_indices(name: str, shape: Shape) -> None:
+    """Numbers of places are integers."""
     if not shape.element_type.is_integer:
         raise DTypeError(f"{name}: indices must be integers, but got {shape}; convert them.")
 
 
-def _zero_like(x: Value) -> Value:
-    return movement.full(0, x.dtype, x.shape)
-
-
-# --- dynamic-slice ----------------------------------------------------------------------------------------------------
-
-
-class DynamicSlice(NamedTuple):
-    dynamic_slice_sizes: Ints
-
-
-def _check_starts(name: str, x: Shape, starts: Sequence[AnyShape]) -> None:
-    if len(starts) != x.rank:
-        raise ShapeError(
-            f"{name}: there must be {x.rank} start indices for {x}, but got {len(starts)}; give one for each dimension."
-        )
-    for start in starts:
-        scalar = movement.array_operand(name, start)
-        _check_indices(name, scalar)
-        if scalar.rank:
-            raise ShapeError(f"{name}: a start index must be a scalar, but got {scalar}; reshape it.")
-    if len(set(map(str, starts))) > 1:
-        raise DTypeError(f"{name}: start indices must have one type, but got {list(starts)}; convert them.")
-
-
-def _dynamic_slice_shape(x: AnyShape, *starts: AnyShape, dynamic_slice_sizes: Ints) -> Shape:
-    shape = movement.array_operand("dynamic-slice", x)
-    _check_starts("dynamic-slice", shape, starts)
-    if len(dynamic_slice_sizes) != shape.rank or any(
-        not 0 <= n <= size for n, size in zip(dynamic_slice_sizes, shape.dimensions, strict=True)
-    ):
-        raise ShapeError(f"dynamic-slice: dynamic_slice_sizes must fit inside {shape}, but got {dynamic_slice_sizes}.")
-    return shape.with_dimensions(dynamic_slice_sizes)
-
-
-def _placed(x: Array, starts: Sequence[Array], sizes: Ints) -> tuple[slice, ...]:
-    """The slice, moved inside the array."""
-    first = [min(max(int(start), 0), n - size) for start, n, size in zip(starts, x.shape, sizes, strict=True)]
-    return tuple(slice(start, start + size) for start, size in zip(first, sizes, strict=True))
-
-
-def _dynamic_slice_transpose(g: Value, x: Value, *starts: Value, dynamic_slice_sizes: Ints) -> tuple[Value]:
-    return (dynamic_update_slice(_zero_like(x), g, *starts),)
-
-
-def _as_vectors(starts: Sequence[Value], axes: Axes, size: int) -> Value:
-    """Mapped start indices as one array: the mapped axis, then one entry for each dimension."""
-    wide = [elementwise.convert(s, new_element_type=element_type(np.int64)) for s in starts]
-    columns = [movement.align_axis(s, a, 0, size) for s, a in zip(wide, axes, strict=True)]
-    parts = [movement.reshape_to(column, (size, 1)) for column in columns]
-    if not parts:
-        return movement.full(0, np.int64, (size, 0))
-    return parts[0] if len(parts) == 1 else movement.concatenate(*parts, dimension=1)
-
-
-def _dynamic_slice_batch(
-    size: int, operands: tuple[Value, ...], axes: Axes, *, dynamic_slice_sizes: Ints
-) -> tuple[Value, int]:
-    x, *starts = operands
-    axis, *start_axes = axes
-    if all(a is None for a in start_axes):
-        assert axis is not None
-        zero = movement.full(0, starts[0].dtype if starts else np.int32)
-        sizes = (*dynamic_slice_sizes[:axis], size, *dynamic_slice_sizes[axis:])
-        return dynamic_slice(x, *starts[:axis], zero, *starts[axis:], dynamic_slice_sizes=sizes), axis
-    rank = len(starts)
-    window = Gather(
-        offset_dims=tuple(range(rank)),
-        collapsed_slice_dims=(),
-        start_index_map=tuple(range(rank)),
-        index_vector_dim=0,
-        slice_sizes=dynamic_slice_sizes,
-    )
-    return _gather_batch(size, (x, _as_vectors(starts, tuple(start_axes), size)), (axis, 0), **window._asdict())
-
-
-def _dynamic_slice_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, starts, sizes in (
-        ((5,), (1,), (3,)),
-        ((5,), (4,), (3,)),
-        ((4, 3), (-2, 1), (2, 2)),
-        ((3, 4), (1, 0), (0, 4)),
-        ((), (), ()),
-    ):
-        indices = tuple(np.asarray(s, np.int32) for s in starts)
-        yield Sample((movement.sample_values(shape), *indices), {"dynamic_slice_sizes": sizes})
-
-
-dynamic_slice = Op(
-    "dynamic-slice",
-    attributes=DynamicSlice,
-    shape=_dynamic_slice_shape,
-    evaluate=lambda x, *starts, dynamic_slice_sizes: x[_placed(x, starts, dynamic_slice_sizes)],
-    derivative=Linear(_dynamic_slice_transpose, operands=(0,)),
-    batch=_dynamic_slice_batch,
-    samples=_dynamic_slice_samples,
-)
-
-# --- dynamic-update-slice ---------------------------------------------------------------------------------------------
-
-
-def _dynamic_update_slice_shape(x: AnyShape, update: AnyShape, *starts: AnyShape) -> Shape:
-    shape, part = (movement.array_operand("dynamic-update-slice", v) for v in (x, update))
-    if part.element_type is not shape.element_type:
-        raise DTypeError(
-            f"dynamic-update-slice: operand and update must have one type, but got {shape} and {part}; convert one."
-        )
-    if part.rank != shape.rank or any(n > size for n, size in zip(part.dimensions, shape.dimensions, strict=True)):
-        raise ShapeError(f"dynamic-update-slice: the update must fit inside {shape}, but got {part}.")
-    _check_starts("dynamic-update-slice", shape, starts)
-    return shape
-
-
-def _dynamic_update_slice_evaluate(x: Array, update: Array, *starts: Array) -> Array:
-    out = np.array(x)
-    out[_placed(x, starts, update.shape)] = update
-    return out
-
-
-def _dynamic_update_slice_transpose(g: Value, x: Value, update: Value, *starts: Value) -> tuple[Value, Value]:
-    kept = dynamic_update_slice(g, movement.full(0, g.dtype, update.shape), *starts)
-    return kept, dynamic_slice(g, *starts, dynamic_slice_sizes=update.shape)
-
-
-def _dynamic_update_slice_batch(size: int, operands: tuple[Value, ...], axes: Axes) -> tuple[Value, int]:
-    x, update, *starts = operands
-    start_axes = axes[2:]
-    x, update = (movement.align_axis(v, a, 0, size) for v, a in zip((x, update), axes[:2], strict=True))
-    if all(a is None for a in start_axes):
-        zero = movement.full(0, starts[0].dtype if starts else np.int32)
-        return dynamic_update_slice(x, update, zero, *starts), 0
-    indices = _as_vectors(starts, start_axes, size)
-    limits = [n - m for n, m in zip(x.shape[1:], update.shape[1:], strict=True)]
-    rank = len(limits)
-    places = Scatter(
-        update_window_dims=tuple(range(rank)),
-        inserted_window_dims=(),
-        scatter_dims_to_operand_dims=tuple(range(rank)),
-        index_vector_dim=0,
-        unique_indices=True,
-        to_apply=replacement(x.dtype),
-    )
-    inside = _clamped(indices, 1, limits)
-    return _scatter_batch(size, (x, inside, update), (0, 0, 0), **places._asdict())
-
-
-def _clamped(indices: Value, vector_dim: int, limits: Sequence[int]) -> Value:
+def clamped(indices: Value, vector_dim: int, limits: Sequence[int]) -> Value:
     """Index vectors, moved between 0 and the limit of each of their entries."""
-    bounds = np.asarray(limits).astype(indices.dtype)
-    low = movement.full(0, indices.dtype, indices.shape)
-    high = movement.broadcast(_constant(bounds), sizes=indices.shape, dimensions=(vector_dim,))
-    return elementwise.clamp(low, indices, high)
+    bounds = movement.constant(literal=Literal(np.asarray(limits).astype(indices.dtype)))
+    high = movement.broadcast(bounds, sizes=indices.shape, dimensions=(vector_dim,))
+    return elementwise.clamp(elementwise.zeros_like(indices), indices, high)
 
-
-def _constant(value: Array) -> Value:
-    return movement.constant(literal=Literal(value))
-
-
-def _dynamic_update_slice_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, sizes, starts in (
-        ((5,), (3,), (1,)),
-        ((5,), (3,), (4,)),
-        ((4, 3), (2, 2), (-2, 1)),
-        ((3, 4), (0, 4), (1, 0)),
-        ((), (), ()),
-    ):
-        indices = tuple(np.asarray(s, np.int32) for s in starts)
-        yield Sample((movement.sample_values(shape), movement.sample_values(sizes) + 50, *indices))
-
-
-dynamic_update_slice = Op(
-    "dynamic-update-slice",
-    shape=_dynamic_update_slice_shape,
-    evaluate=_dynamic_update_slice_evaluate,
-    derivative=Linear(_dynamic_update_slice_transpose, operands=(0, 1)),
-    batch=_dynamic_update_slice_batch,
-    samples=_dynamic_update_slice_samples,
-)
 
 # --- gather -----------------------------------------------------------------------------------------------------------
 
@@ -234,48 +63,27 @@ class Gather(NamedTuple):
     start_indices_batching_dims: Ints = ()  # ... of the indices: those that run together
     indices_are_sorted: bool = False
 
+    def window(self, rank: int) -> Ints:
+        """The dimensions of an operand that run inside a slice."""
+        return tuple(d for d in range(rank) if d not in self.collapsed_slice_dims + self.operand_batching_dims)
 
-def window_dims(rank: int, *others: Ints) -> Ints:
-    """The dimensions of an operand that run inside a slice."""
-    return tuple(d for d in range(rank) if not any(d in other for other in others))
+    def parted(self, parts: Sequence[T]) -> tuple[list[T], list[T]]:
+        """Of something that each dimension of slices side by side has: that of the batch, and that of the window."""
+        return [c for d, c in enumerate(parts) if d not in self.offset_dims], [parts[d] for d in self.offset_dims]
 
+    def vector(self, batch: Sequence[T], entry: T, rank: int) -> tuple[T, ...]:
+        """Where in indices of this rank an entry of an index vector is; one alone may have no dimension of its own."""
+        own = (entry,) if self.index_vector_dim < rank else ()
+        return (*batch[: self.index_vector_dim], *own, *batch[self.index_vector_dim :])
 
-def batch_and_window(parts: Sequence[T], offset_dims: Ints) -> tuple[list[T], list[T]]:
-    """Of something that each dimension of slices side by side has: that of the batch, and that of the window."""
-    return [c for d, c in enumerate(parts) if d not in offset_dims], [parts[d] for d in offset_dims]
-
-
-def batching_pairs(operand_dims: Ints, index_dims: Ints, vector_dim: int) -> list[tuple[int, int]]:
-    """Dimensions of the operand and of the batch that run together."""
-    return list(zip(operand_dims, _index_batch_dims(index_dims, vector_dim), strict=True))
-
-
-def _index_sizes(indices: Any, vector_dim: int) -> Ints:
-    """The sizes of the indices without the dimension of the index vectors, which may be implicit."""
-    sizes = tuple(indices)
-    return sizes[:vector_dim] + sizes[vector_dim + 1 :]
+    def pairs(self) -> list[tuple[int, int]]:
+        """Dimensions of the operand and of the batch that run together."""
+        along = (d - (d > self.index_vector_dim) for d in self.start_indices_batching_dims)
+        return list(zip(self.operand_batching_dims, along, strict=True))
 
 
-def _check_index_vectors(name: str, indices: Shape, vector_dim: int, index_map: Ints) -> None:
-    _check_indices(name, indices)
-    if not 0 <= vector_dim <= indices.rank:
-        raise ShapeError(
-            f"{name}: index_vector_dim must be from 0 to the rank of the indices {indices}, but got {vector_dim}."
-        )
-    length = indices.dimensions[vector_dim] if vector_dim < indices.rank else 1
-    if len(index_map) != length:
-        raise ShapeError(
-            f"{name}: there must be a dimension of the operand for each of the {length} entries of an index vector of "
-            f"{indices}, along dimension {vector_dim}, but got {index_map}."
-        )
-
-
-def _check_sorted(name: str, attribute: str, dimensions: Ints) -> None:
-    if list(dimensions) != sorted(dimensions):
-        raise ShapeError(f"{name}: {attribute} must ascend, but got {dimensions}; sort them.")
-
-
-def _check_batching(name: str, operand: Shape, dims: Ints, indices: Shape, index_dims: Ints, vector_dim: int) -> None:
+def _check_batching(name: str, operand: Shape, indices: Shape, a: Gather) -> None:
+    dims, index_dims = a.operand_batching_dims, a.start_indices_batching_dims
     if len(dims) != len(index_dims):
         raise ShapeError(
             f"{name}: the operand and the indices must have as many batching dimensions, "
@@ -283,7 +91,7 @@ def _check_batching(name: str, operand: Shape, dims: Ints, indices: Shape, index
         )
     movement.check_dimensions(name, "the indices' batching dimensions", index_dims, indices.rank)
     for d, i in zip(dims, index_dims, strict=True):
-        if i == vector_dim:
+        if i == a.index_vector_dim:
             raise ShapeError(
                 f"{name}: dimension {i} of the indices runs along index vectors and must not be a batching dimension."
             )
@@ -293,39 +101,57 @@ def _check_batching(name: str, operand: Shape, dims: Ints, indices: Shape, index
             )
 
 
+def _batch_sizes(name: str, operand: Shape, indices: Shape, a: Gather, names: Sequence[str]) -> Ints:
+    """The sizes of the batch, if dimension numbers are right; `names` are those of the first three fields, and that of
+    the operand's batching dimensions, in the op."""
+    check_indices(name, indices)
+    if not 0 <= a.index_vector_dim <= indices.rank:
+        raise ShapeError(
+            f"{name}: index_vector_dim must be from 0 to the rank of the indices {indices}, but got "
+            f"{a.index_vector_dim}."
+        )
+    batch = indices.dimensions[: a.index_vector_dim] + indices.dimensions[a.index_vector_dim + 1 :]
+    length = indices.dimensions[a.index_vector_dim] if a.index_vector_dim < indices.rank else 1
+    if len(a.start_index_map) != length:
+        raise ShapeError(
+            f"{name}: there must be a dimension of the operand for each of the {length} entries of an index vector of "
+            f"{indices}, along dimension {a.index_vector_dim}, but got {a.start_index_map}."
+        )
+    offsets, collapsed, index_map, batching = names
+    for what, dimensions in ((collapsed, a.collapsed_slice_dims), (index_map, a.start_index_map)):
+        both = (*dimensions, *a.operand_batching_dims)
+        movement.check_dimensions(name, f"{what} and {batching}", both, operand.rank)
+    given = a.offset_dims, a.collapsed_slice_dims, a.operand_batching_dims
+    for attribute, dimensions in zip((offsets, collapsed, batching), given, strict=True):
+        if list(dimensions) != sorted(dimensions):
+            raise ShapeError(f"{name}: {attribute} must ascend, but got {dimensions}; sort them.")
+    _check_batching(name, operand, indices, a)
+    window = a.window(operand.rank)
+    if len(window) != len(a.offset_dims):
+        raise ShapeError(
+            f"{name}: {offsets} must be {len(window)}, one for each of {window} in slices, but got {a.offset_dims}."
+        )
+    movement.check_dimensions(name, offsets, a.offset_dims, len(batch) + len(window))
+    return batch
+
+
 def _gather_shape(x: AnyShape, start_indices: AnyShape, **attributes: Any) -> Shape:
     operand, indices = (movement.array_operand("gather", v) for v in (x, start_indices))
     a = Gather(**attributes)
-    _check_index_vectors("gather", indices, a.index_vector_dim, a.start_index_map)
-    out = (*a.collapsed_slice_dims, *a.operand_batching_dims)
-    movement.check_dimensions("gather", "collapsed and batching dimensions", out, operand.rank)
-    movement.check_dimensions(
-        "gather", "start_index_map and batching", (*a.start_index_map, *a.operand_batching_dims), operand.rank
-    )
-    for name in ("offset_dims", "collapsed_slice_dims", "operand_batching_dims"):
-        _check_sorted("gather", name, getattr(a, name))
-    _check_batching(
-        "gather", operand, a.operand_batching_dims, indices, a.start_indices_batching_dims, a.index_vector_dim
-    )
+    names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims")
+    batch = _batch_sizes("gather", operand, indices, a, names)
     if len(a.slice_sizes) != operand.rank or any(
         not 0 <= n <= size for n, size in zip(a.slice_sizes, operand.dimensions, strict=True)
     ):
         raise ShapeError(f"gather: slice_sizes must fit inside {operand}, but got {a.slice_sizes}.")
-    batch = _index_sizes(indices.dimensions, a.index_vector_dim)
-    for d in out:
+    for d in (*a.collapsed_slice_dims, *a.operand_batching_dims):
         if a.slice_sizes[d] != 1 and (a.slice_sizes[d] or math.prod(batch)):
             raise ShapeError(
                 f"gather: slice_sizes must be 1 in dimension {d}, which is collapsed or of a batch, but got "
                 f"{a.slice_sizes}."
             )
-    window = window_dims(operand.rank, *(a.collapsed_slice_dims, a.operand_batching_dims))
-    if len(window) != len(a.offset_dims):
-        raise ShapeError(
-            f"gather: offset_dims must be {len(window)}, one for each of {window} in slices, but got {a.offset_dims}."
-        )
-    rank = len(batch) + len(window)
-    movement.check_dimensions("gather", "offset_dims", a.offset_dims, rank)
-    return operand.with_dimensions(_interleaved(batch, [a.slice_sizes[d] for d in window], a.offset_dims))
+    sizes = [a.slice_sizes[d] for d in a.window(operand.rank)]
+    return operand.with_dimensions(_interleaved(batch, sizes, a.offset_dims))
 
 
 def _interleaved(batch: Sequence[int], window: Sequence[int], offset_dims: Ints) -> Ints:
@@ -356,68 +182,61 @@ class _Places(NamedTuple):
     whole: Ints  # ... those that are not indexed
 
 
-def _places(
-    operand: Ints, starts: Array, index_map: Ints, window: Ints, sizes: Ints, batching: Ints, index_batching: Ints
-) -> _Places:
-    """`starts` has the batch dimensions, then index vectors; `sizes` are those of slices along all dimensions."""
-    batch = starts.ndim - 1
-    whole = tuple(d for d in window if d not in index_map and sizes[d] == operand[d])
+def _places(operand: Ints, starts: Array, a: Gather) -> _Places:
+    """`starts` has the batch dimensions, then index vectors."""
+    batch, window, pairs = starts.ndim - 1, a.window(len(operand)), dict(a.pairs())
+    whole = tuple(d for d in window if d not in a.start_index_map and a.slice_sizes[d] == operand[d])
     inner = tuple(d for d in window if d not in whole)
     rank = batch + len(inner)
-    order: list[int] = []
+
+    def counted(size: int, along: int) -> Array:
+        return np.arange(size).reshape([-1 if k == along else 1 for k in range(rank)])
+
+    order = tuple(d for d in range(len(operand)) if d not in whole)
     indices: list[Array] = []
-    for d in range(len(operand)):
-        if d in whole:
-            continue
+    for d in order:
         place: Array = np.zeros((1,) * rank, np.int64)
-        if d in index_map:
-            entry = starts[..., index_map.index(d)]
+        if d in a.start_index_map:
+            entry = starts[..., a.start_index_map.index(d)]
             place = place + entry.reshape(entry.shape + (1,) * len(inner))
-        if d in batching:
-            along = index_batching[batching.index(d)]
-            place = place + np.arange(operand[d]).reshape([-1 if k == along else 1 for k in range(rank)])
+        if d in pairs:
+            place = place + counted(operand[d], pairs[d])
         if d in inner:
-            along = batch + inner.index(d)
-            place = place + np.arange(sizes[d]).reshape([-1 if k == along else 1 for k in range(rank)])
-        order.append(d)
+            place = place + counted(a.slice_sizes[d], batch + inner.index(d))
         indices.append(place)
     return _Places((*order, *whole), tuple(indices), inner, whole)
 
 
-def _index_batch_dims(dims: Ints, vector_dim: int) -> Ints:
-    """Dimensions of the indices, counted without that of the index vectors."""
-    return tuple(d - (d > vector_dim) for d in dims)
+def _last_starts(x: Any, a: Gather) -> list[int]:
+    """The last places at which a slice fits, for each entry of an index vector."""
+    return [x.shape[d] - a.slice_sizes[d] for d in a.start_index_map]
 
 
 def _gather_evaluate(x: Array, start_indices: Array, **attributes: Any) -> Array:
     a = Gather(**attributes)
-    window = window_dims(x.ndim, a.collapsed_slice_dims, a.operand_batching_dims)
     starts = _vectors(start_indices, a.index_vector_dim)
-    last = [x.shape[d] - a.slice_sizes[d] for d in a.start_index_map]
-    starts = np.clip(starts, 0, np.asarray(last, np.int64))
-    batching = _index_batch_dims(a.start_indices_batching_dims, a.index_vector_dim)
-    places = _places(x.shape, starts, a.start_index_map, window, a.slice_sizes, a.operand_batching_dims, batching)
+    places = _places(x.shape, np.clip(starts, 0, np.asarray(_last_starts(x, a), np.int64)), a)
     batch = starts.shape[:-1]
-    sizes = (*batch, *(a.slice_sizes[d] for d in places.window))
-    ordered = x.transpose(places.order)
+    sizes = (*batch, *(a.slice_sizes[d] for d in places.window), *(x.shape[d] for d in places.whole))
     if 0 in batch or 0 in a.slice_sizes:
-        taken = np.zeros((*sizes, *(x.shape[d] for d in places.whole)), x.dtype)
+        taken = np.zeros(sizes, x.dtype)
     else:
-        taken = np.broadcast_to(ordered[places.indices], (*sizes, *(x.shape[d] for d in places.whole)))
+        taken = np.broadcast_to(x.transpose(places.order)[places.indices], sizes)
     made = (*places.window, *places.whole)  # the operand's dimensions behind the batch, as they stand now
-    axes = [len(batch) + made.index(d) for d in window]
+    axes = [len(batch) + made.index(d) for d in a.window(x.ndim)]
     return taken.transpose(_interleaved(range(len(batch)), axes, a.offset_dims))
 
 
 def _gather_transpose(g: Value, x: Value, start_indices: Value, **attributes: Any) -> tuple[Value]:
     a = Gather(**attributes)
-    limits = [x.shape[d] - a.slice_sizes[d] for d in a.start_index_map]
-    if a.index_vector_dim == start_indices.ndim:
-        start_indices = movement.reshape_to(start_indices, (*start_indices.shape, 1))
-    inside = _clamped(start_indices, a.index_vector_dim, limits)
-    return (
-        scatter(_zero_like(x), inside, g, **_scatter_like(a, reduction.scalar_computation("add", g.dtype))._asdict()),
-    )
+    inside = clamped(_with_vectors(start_indices, a), a.index_vector_dim, _last_starts(x, a))
+    places = _scatter_like(a, reduction.scalar_computation("add", g.dtype))
+    return (scatter(elementwise.zeros_like(x), inside, g, **places._asdict()),)
+
+
+def _with_vectors(indices: Value, a: Gather) -> Value:
+    """Indices with a dimension of index vectors, where that is implicit."""
+    return indices if a.index_vector_dim < indices.ndim else movement.reshape_to(indices, (*indices.shape, 1))
 
 
 def _scatter_like(a: Gather, to_apply: Computation) -> Scatter:
@@ -511,6 +330,19 @@ class Scatter(NamedTuple):
     indices_are_sorted: bool = False
     unique_indices: bool = False
 
+    def gather(self, slice_sizes: Ints = ()) -> Gather:
+        """The gather that reads where this writes."""
+        return Gather(
+            offset_dims=self.update_window_dims,
+            collapsed_slice_dims=self.inserted_window_dims,
+            start_index_map=self.scatter_dims_to_operand_dims,
+            index_vector_dim=self.index_vector_dim,
+            slice_sizes=slice_sizes,
+            operand_batching_dims=self.input_batching_dims,
+            start_indices_batching_dims=self.scatter_indices_batching_dims,
+            indices_are_sorted=self.indices_are_sorted,
+        )
+
 
 @cache
 def replacement(dtype: Any) -> Computation:
@@ -532,24 +364,9 @@ def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
         raise ShapeError(f"scatter: operands must be arrays, indices, and as many updates, but got {len(shapes)}.")
     arrays, indices, updates = _thirds([movement.array_operand("scatter", s) for s in shapes])
     first = arrays[0]
-    _check_index_vectors("scatter", indices, a.index_vector_dim, a.scatter_dims_to_operand_dims)
-    out = (*a.inserted_window_dims, *a.input_batching_dims)
-    mapped = (*a.scatter_dims_to_operand_dims, *a.input_batching_dims)
-    movement.check_dimensions("scatter", "inserted and batching dimensions", out, first.rank)
-    movement.check_dimensions("scatter", "scattered and batching dimensions", mapped, first.rank)
-    for name in ("update_window_dims", "inserted_window_dims", "input_batching_dims"):
-        _check_sorted("scatter", name, getattr(a, name))
-    _check_batching(
-        "scatter", first, a.input_batching_dims, indices, a.scatter_indices_batching_dims, a.index_vector_dim
-    )
-    window = window_dims(first.rank, a.inserted_window_dims, a.input_batching_dims)
-    batch = _index_sizes(indices.dimensions, a.index_vector_dim)
-    if len(window) != len(a.update_window_dims):
-        raise ShapeError(
-            f"scatter: update_window_dims must be {len(window)}, one for each of {window} in slices, but got "
-            f"{a.update_window_dims}."
-        )
-    movement.check_dimensions("scatter", "update_window_dims", a.update_window_dims, len(batch) + len(window))
+    names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims")
+    batch = _batch_sizes("scatter", first, indices, a.gather(), names)
+    window = a.gather().window(first.rank)
     for x, update in zip(arrays, updates, strict=True):
         if x.dimensions != first.dimensions or update.dimensions != updates[0].dimensions:
             raise ShapeError(f"scatter: operands must have one shape, and updates too, but got {arrays} and {updates}.")
@@ -568,9 +385,7 @@ def _scatter_shape(*shapes: AnyShape, **attributes: Any) -> AnyShape:
             f"scatter: updates must have the sizes {batch} of the indices {indices}, but got {updates[0]}."
         )
     scalars = [Shape(x.element_type) for x in arrays]
-    if a.to_apply.parameter_shapes != scalars * 2 or [x.shape for x in a.to_apply.outputs] != scalars:
-        got = f"{a.to_apply.parameter_shapes} -> {[x.shape for x in a.to_apply.outputs]}"
-        raise ShapeError(f"scatter: the computation must map {scalars * 2} to {scalars}, but got {got}.")
+    reduction.check_computation("scatter: to_apply", a.to_apply, scalars * 2, scalars)
     return TupleShape(tuple(arrays)) if isinstance(a.to_apply.root.shape, TupleShape) else first
 
 
@@ -581,20 +396,12 @@ def _is_replacement(computation: Computation) -> bool:
 def _scatter_evaluate(*operands: Array, **attributes: Any) -> Any:
     a = Scatter(**attributes)
     arrays, indices, updates = _thirds(operands)
-    shape = arrays[0].shape
-    window = window_dims(len(shape), a.inserted_window_dims, a.input_batching_dims)
+    like = _gather_like(a, arrays[0], updates[0])
     starts = _vectors(indices, a.index_vector_dim)
-    batch = starts.ndim - 1
+    inside = np.all((starts >= 0) & (starts <= np.asarray(_last_starts(arrays[0], like), np.int64)), axis=-1)
+    places = _places(arrays[0].shape, starts, like)
+    window, batch = like.window(arrays[0].ndim), starts.ndim - 1
     outer = [d for d in range(updates[0].ndim) if d not in a.update_window_dims]
-    sizes = [1] * len(shape)
-    for d, k in zip(window, a.update_window_dims, strict=True):
-        sizes[d] = updates[0].shape[k]
-    batching = _index_batch_dims(a.scatter_indices_batching_dims, a.index_vector_dim)
-    last = np.asarray([shape[d] - sizes[d] for d in a.scatter_dims_to_operand_dims], np.int64)
-    inside = np.all((starts >= 0) & (starts <= last), axis=-1)
-    places = _places(
-        shape, starts, a.scatter_dims_to_operand_dims, window, tuple(sizes), a.input_batching_dims, batching
-    )
     behind = [a.update_window_dims[window.index(d)] for d in (*places.window, *places.whole)]
     rows = [u.transpose(*outer, *behind) for u in updates]
     grid = rows[0].shape[: batch + len(places.window)]
@@ -608,7 +415,7 @@ def _scatter_evaluate(*operands: Array, **attributes: Any) -> Any:
 
 def _apply_updates(views: list[Array], where: tuple[Array, ...], rows: list[Array], to_apply: Computation) -> None:
     """Update views of the results in place; of updates of one element, later ones come later."""
-    if not rows[0].size:
+    if not rows[0].size or not views[0].size:
         return
     ufunc = reduction.ufunc_of(to_apply, views[0].dtype)
     if not where:  # slices are whole arrays
@@ -643,38 +450,25 @@ def _rounds(where: tuple[Array, ...], shape: Ints) -> Iterator[Array]:
         yield order[number == k]
 
 
-def _gather_like(a: Scatter, x: Value, updates: Value) -> Gather:
+def _gather_like(a: Scatter, x: Any, updates: Any) -> Gather:
     """The gather that reads where a scatter writes."""
-    window = window_dims(x.ndim, a.inserted_window_dims, a.input_batching_dims)
     sizes = [min(1, n) for n in x.shape]
-    for d, k in zip(window, a.update_window_dims, strict=True):
+    for d, k in zip(a.gather().window(x.ndim), a.update_window_dims, strict=True):
         sizes[d] = updates.shape[k]
-    return Gather(
-        offset_dims=a.update_window_dims,
-        collapsed_slice_dims=a.inserted_window_dims,
-        start_index_map=a.scatter_dims_to_operand_dims,
-        index_vector_dim=a.index_vector_dim,
-        slice_sizes=tuple(sizes),
-        operand_batching_dims=a.input_batching_dims,
-        start_indices_batching_dims=a.scatter_indices_batching_dims,
-        indices_are_sorted=a.indices_are_sorted,
-    )
+    return a.gather(tuple(sizes))
 
 
 def _read(source: Value, indices: Value, updates: Value, a: Scatter) -> Value:
     """What `source` has where the updates go; zero for those that are left out."""
-    like = _gather_like(a, source, updates)
-    taken = gather(source, indices, **like._asdict())
-    return elementwise.select(_inside(source, indices, updates, a), taken, _zero_like(taken))
+    taken = gather(source, indices, **_gather_like(a, source, updates)._asdict())
+    return elementwise.select(_inside(source, indices, updates, a), taken, elementwise.zeros_like(taken))
 
 
 def _inside(x: Value, indices: Value, updates: Value, a: Scatter) -> Value:
     """Which updates are not left out."""
     like = _gather_like(a, x, updates)
-    limits = [x.shape[d] - like.slice_sizes[d] for d in like.start_index_map]
-    if a.index_vector_dim == indices.ndim:
-        indices = movement.reshape_to(indices, (*indices.shape, 1))
-    kept = elementwise.eq(indices, _clamped(indices, a.index_vector_dim, limits))
+    indices = _with_vectors(indices, like)
+    kept = elementwise.eq(indices, clamped(indices, a.index_vector_dim, _last_starts(x, like)))
     every = reduction.reduce_and(kept, (a.index_vector_dim,))
     outer = tuple(d for d in range(updates.ndim) if d not in a.update_window_dims)
     return movement.broadcast(every, sizes=updates.shape, dimensions=outer)
@@ -700,7 +494,7 @@ def _replace_transpose(g: Value, x: Value, indices: Value, updates: Value, **att
     none = movement.full(-1, np.int32, x.shape)
     winners = scatter(none, indices, number, **a._replace(to_apply=replacement(np.int32))._asdict())
     last = elementwise.eq(_read(winners, indices, updates, a), number)
-    return kept, elementwise.select(last, taken, _zero_like(taken))
+    return kept, elementwise.select(last, taken, elementwise.zeros_like(taken))
 
 
 class _Products(NamedTuple):
@@ -713,8 +507,8 @@ class _Products(NamedTuple):
 def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products:
     """Each update's factor is the product of all others at its element, also if some are zero: it is the product of
     those that are not zero, divided by it, if no other is zero."""
-    one, zero = movement.full(1, x.dtype, x.shape), _zero_like(x)
-    is_zero = elementwise.eq(updates, _zero_like(updates))
+    one, zero = movement.full(1, x.dtype, x.shape), elementwise.zeros_like(x)
+    is_zero = elementwise.eq(updates, elementwise.zeros_like(updates))
     safe = elementwise.select(is_zero, movement.full(1, x.dtype, updates.shape), updates)
     counted = elementwise.convert(is_zero, new_element_type=element_type(np.int32))
     zeros = scatter(movement.full(0, np.int32, x.shape), indices, counted, **_with(a, "add", np.int32))
@@ -724,7 +518,7 @@ def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products
     whole = _read(elementwise.mul(x, product), indices, updates, a)
     others = elementwise.sub(_read(zeros, indices, updates, a), counted)
     alone = elementwise.eq(others, movement.full(0, np.int32, updates.shape))
-    of_updates = elementwise.select(alone, elementwise.div(whole, safe), _zero_like(updates))
+    of_updates = elementwise.select(alone, elementwise.div(whole, safe), elementwise.zeros_like(updates))
     return _Products(of_operand, of_updates)
 
 
@@ -752,7 +546,7 @@ def _factor_jvp(
 ) -> Value:
     a = Scatter(**attributes)
     by_operand, by_updates = _factors(ans, x, indices, updates, a)
-    moved = elementwise.chain_mul(tangents[0], by_operand) if tangents[0] is not None else _zero_like(ans)
+    moved = elementwise.chain_mul(tangents[0], by_operand) if tangents[0] is not None else elementwise.zeros_like(ans)
     if tangents[2] is None:
         return moved
     return scatter(moved, indices, elementwise.chain_mul(tangents[2], by_updates), **_with(a, "add", x.dtype))
@@ -792,7 +586,7 @@ def _apart(*operands: Value, **attributes: Any) -> Any:
     arrays, indices, updates = _thirds(operands)
     inside = _inside(arrays[0], indices, updates[0], a)
     old = [_read(x, indices, u, a) for x, u in zip(arrays, updates, strict=True)]
-    new = [elementwise.select(inside, u, _zero_like(u)) for u in updates]
+    new = [elementwise.select(inside, u, elementwise.zeros_like(u)) for u in updates]
     sizes = updates[0].shape
     count = updates[0].size
     flat = [movement.reshape_to(x, (count,)) for x in (*old, *new)]
@@ -873,12 +667,4 @@ def add_along(updates: Value, like: Value, indices: Value, axis: int) -> Value:
 
 def _along(x: Value, indices: Value, axis: int) -> Gather:
     others = tuple(d for d in range(x.ndim) if d != axis)
-    return Gather(
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        index_vector_dim=indices.ndim,
-        slice_sizes=tuple(min(1, n) for n in x.shape),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-    )
+    return Gather((), (axis,), (axis,), indices.ndim, tuple(min(1, n) for n in x.shape), others, others)

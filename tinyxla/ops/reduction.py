@@ -84,33 +84,44 @@ def identity_element(op: str, dtype: Any) -> Any:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Arrays, and initial values."""
     count = len(operands) // 2
     return list(operands[:count]), list(operands[count:])
 
 
-def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) -> AnyShape:
+def check_computation(what: str, given: Computation, takes: list[Shape], gives: list[Shape]) -> None:
+    """A computation of these parameters with these results."""
+    found = [x.shape for x in given.outputs]
+    if given.parameter_shapes != takes or found != gives:
+        raise ShapeError(f"{what} must map {takes} to {gives}, but got {given.parameter_shapes} -> {found}.")
+
+
+def check_folded(name: str, operands: Sequence[AnyShape], to_apply: Computation) -> list[Shape]:
+    """The arrays of an op that folds them, each from an initial value."""
     if len(operands) < 2 or len(operands) % 2:
-        raise ShapeError(f"reduce: there must be as many initial values as arrays, but got {len(operands)} operands.")
-    arrays, initial = ([movement.array_operand("reduce", x) for x in half] for half in _halves(operands))
-    first = arrays[0]
-    movement.check_dimensions("reduce", "dimensions", dimensions, first.rank)
+        raise ShapeError(f"{name}: there must be as many initial values as arrays, but got {len(operands)} operands.")
+    arrays, initial = ([movement.array_operand(name, x) for x in half] for half in halves(operands))
     for x, start in zip(arrays, initial, strict=True):
-        if x.dimensions != first.dimensions:
-            raise ShapeError(f"reduce: the operands must have the same dimensions, but got {first} and {x}.")
+        if x.dimensions != arrays[0].dimensions:
+            raise ShapeError(f"{name}: the operands must have the same dimensions, but got {arrays[0]} and {x}.")
         if start.rank or start.element_type is not x.element_type:
-            raise ShapeError(f"reduce: the initial value for {x} must be a scalar {x.element_type}, but got {start}.")
+            raise ShapeError(f"{name}: the initial value for {x} must be a scalar {x.element_type}, but got {start}.")
     scalars = [Shape(x.element_type) for x in arrays]
-    if to_apply.parameter_shapes != scalars * 2 or [x.shape for x in to_apply.outputs] != scalars:
-        got = f"{to_apply.parameter_shapes} -> {[x.shape for x in to_apply.outputs]}"
-        raise ShapeError(f"reduce: the computation must map {scalars * 2} to {scalars}, but got {got}.")
-    kept = [size for d, size in enumerate(first.dimensions) if d not in dimensions]
+    check_computation(f"{name}: to_apply", to_apply, scalars * 2, scalars)
+    return arrays
+
+
+def _reduce_shape(*operands: AnyShape, dimensions: Ints, to_apply: Computation) -> AnyShape:
+    arrays = check_folded("reduce", operands, to_apply)
+    movement.check_dimensions("reduce", "dimensions", dimensions, arrays[0].rank)
+    kept = [size for d, size in enumerate(arrays[0].dimensions) if d not in dimensions]
     results = tuple(x.with_dimensions(kept) for x in arrays)
     return TupleShape(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
 
 
 def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) -> Any:
-    arrays, initial = _halves(operands)
+    arrays, initial = halves(operands)
     ufunc = ufunc_of(to_apply, arrays[0].dtype)
     if ufunc is None or (arrays[0].dtype.kind == "b" and ufunc in (np.add, np.multiply)):
         return _fold_arrays(arrays, initial, dimensions, to_apply)
@@ -169,7 +180,7 @@ def combine_values(to_apply: Computation, left: Sequence[Value], right: Sequence
 
 def _fold(*operands: Value, dimensions: Ints, to_apply: Computation) -> Any:
     """The same as ops: what the derivative of a general reduction is taken of. Initial values may have leading axes."""
-    arrays, initial = _halves(operands)
+    arrays, initial = halves(operands)
     kept = [d for d in range(arrays[0].ndim) if d not in dimensions]
     sizes = tuple(arrays[0].shape[d] for d in kept)
     count = math.prod(arrays[0].shape[d] for d in dimensions)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, elementwise, indexing, movement, reduction
+from tinyxla.ops import bits, calls, elementwise, folding, indexing, movement, reduction
 from tinyxla.ops.op import (
     ByOperands,
     Cotangent,
@@ -28,7 +28,6 @@ from tinyxla.ops.op import (
     Sample,
     Value,
     Zero,
-    ops,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.shapes.window import Window, WindowDimension, dilated, window_text
@@ -36,8 +35,6 @@ from tinyxla.shapes.window import Window, WindowDimension, dilated, window_text
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 Axes = tuple[int | None, ...]
-
-_STILL = WindowDimension(1)  # of a dimension along which nothing happens
 
 
 class ReduceWindow(NamedTuple):
@@ -67,46 +64,16 @@ def _check_window(name: str, window: Window, x: Shape) -> None:
             raise AttributeValueError(f"{name}: window must not have window_reversal, but dimension {d} has it.")
 
 
-def _positions(window: Window, sizes: Sequence[int]) -> Ints:
-    return tuple(w.positions(size) for w, size in zip(window, sizes, strict=True))
-
-
-def _check_computation(name: str, attribute: str, given: Computation, takes: list[Shape], gives: list[Shape]) -> None:
-    found = [x.shape for x in given.outputs]
-    if given.parameter_shapes != takes or found != gives:
-        got = f"{given.parameter_shapes} -> {found}"
-        raise ShapeError(f"{name}: {attribute} must map {takes} to {gives}, but got {got}.")
-
-
 def is_narrow(dtype: Any) -> bool:
     """Whether a sum of many elements needs a wider type than theirs."""
     kind = element_type(dtype)
     return kind.kind == "float" and kind.bits < 32
 
 
-def _halves(operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    count = len(operands) // 2
-    return list(operands[:count]), list(operands[count:])
-
-
 def _reduce_window_shape(*operands: AnyShape, window: Window, to_apply: Computation) -> AnyShape:
-    if len(operands) < 2 or len(operands) % 2:
-        raise ShapeError(
-            f"reduce-window: there must be as many initial values as arrays, but got {len(operands)} operands."
-        )
-    arrays, initial = ([movement.array_operand("reduce-window", x) for x in half] for half in _halves(operands))
-    first = arrays[0]
-    for x, start in zip(arrays, initial, strict=True):
-        if x.dimensions != first.dimensions:
-            raise ShapeError(f"reduce-window: operands must have the same dimensions, but got {first} and {x}.")
-        if start.rank or start.element_type is not x.element_type:
-            raise ShapeError(
-                f"reduce-window: the initial value for {x} must be a scalar {x.element_type}, but got {start}."
-            )
-    _check_window("reduce-window", window, first)
-    scalars = [Shape(x.element_type) for x in arrays]
-    _check_computation("reduce-window", "to_apply", to_apply, scalars * 2, scalars)
-    results = tuple(x.with_dimensions(_positions(window, x.dimensions)) for x in arrays)
+    arrays = reduction.check_folded("reduce-window", operands, to_apply)
+    _check_window("reduce-window", window, arrays[0])
+    results = tuple(x.with_dimensions(folding.positions(window, x.dimensions)) for x in arrays)
     return TupleShape(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
 
 
@@ -118,7 +85,7 @@ def _select_and_scatter_shape(
     _check_window(name, window, operand)
     if any((w.window_dilation, w.base_dilation) != (1, 1) for w in window):
         raise AttributeValueError(f"{name}: window must not be dilated, but got {window_text(window)}.")
-    wanted = operand.with_dimensions(_positions(window, operand.dimensions))
+    wanted = operand.with_dimensions(folding.positions(window, operand.dimensions))
     if given.element_type is not operand.element_type:
         raise DTypeError(f"{name}: source must have the element type of {operand}, but got {given}; convert it.")
     if given.dimensions != wanted.dimensions:
@@ -126,196 +93,12 @@ def _select_and_scatter_shape(
     scalar = Shape(operand.element_type)
     if start != scalar:
         raise ShapeError(f"{name}: the initial value must be a scalar {scalar}, but got {start}.")
-    _check_computation(name, "select", select, [scalar, scalar], [Shape(element_type("pred"))])
-    _check_computation(name, "scatter", scatter, [scalar, scalar], [scalar])
+    reduction.check_computation(f"{name}: select", select, [scalar, scalar], [Shape(element_type("pred"))])
+    reduction.check_computation(f"{name}: scatter", scatter, [scalar, scalar], [scalar])
     return operand
 
 
-# --- folding ----------------------------------------------------------------------------------------------------------
-
-
-class _Calls(NamedTuple):
-    """How ops are applied: to arrays, for their values, or to any values, which record them."""
-
-    op: Callable[..., Any]
-    combine: Callable[[Computation, Sequence[Any], Sequence[Any]], list[Any]]
-    constant: Callable[[Array], Any]
-
-
-def _combine_values(to_apply: Computation, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-    op = reduction.monoid(to_apply)
-    return [ops[op](left[0], right[0])] if op else reduction.combine_values(to_apply, left, right)
-
-
-_ON_ARRAYS = _Calls(lambda op, *x, **attributes: op.evaluate(*x, **attributes), reduction.combine_arrays, np.asarray)
-_ON_VALUES = _Calls(
-    lambda op, *x, **attributes: op(*x, **attributes), _combine_values, lambda x: movement.constant(literal=Literal(x))
-)
-
-
-def _fold(how: _Calls, *operands: Any, window: Window, to_apply: Computation) -> Any:
-    """The windows folded one dimension after the other. Initial values may have leading dimensions."""
-    arrays, initial = _halves(operands)
-    sizes = _positions(window, arrays[0].shape)
-    starts = [how.op(movement.broadcast, x, sizes=sizes, dimensions=tuple(range(x.ndim))) for x in initial]
-    results = starts
-    if math.prod(sizes) and arrays[0].size:
-        present: Any = None  # where a window has an element; None: everywhere
-        for d in reversed(range(len(window))):
-            if window[d] == _STILL:
-                continue
-            arrays, mask = _fold_along(how, arrays, d, window[d], to_apply)
-            if not mask.all():
-                along = how.op(movement.broadcast, how.constant(mask), sizes=sizes, dimensions=(d,))
-                present = along if present is None else how.op(elementwise.and_, present, along)
-        results = how.combine(to_apply, starts, arrays)
-        if present is not None:
-            results = [how.op(elementwise.select, present, x, y) for x, y in zip(results, starts, strict=True)]
-    return tuple(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
-
-
-in_steps = partial(_fold, _ON_VALUES)  # reduce-window as about log(size) operations on whole arrays
-
-
-def _fold_along(
-    how: _Calls, arrays: list[Any], d: int, w: WindowDimension, to_apply: Computation
-) -> tuple[list[Any], Array]:
-    """Folds along one dimension, and where these have an element. A window's fold is joined from folds over powers of
-    two elements: so there are about log(size) steps over the whole array."""
-    size = arrays[0].shape[d]
-    direction = cumulative_direction(w, size)
-    if direction and how is _ON_VALUES:
-        return _prefixes(how, arrays, d, direction, to_apply), np.ones(size, np.bool_)
-    empty = neutral(arrays[0].dtype, to_apply)
-    edges = (w.padding_low, w.padding_high, w.base_dilation - 1)
-    config = tuple(edges if k == d else (0, 0, 0) for k in range(arrays[0].ndim))
-
-    def padded(x: Any) -> Any:
-        fill = np.zeros((), x.dtype) if empty is None else empty
-        return how.op(movement.pad, x, how.constant(fill), padding_config=config)
-
-    mask = movement.pad.evaluate(np.ones(size, np.bool_), np.asarray(False), padding_config=(edges,))
-    power = [padded(x) for x in arrays], mask  # folds over `length` elements, and where these are not empty
-    whole: tuple[list[Any], Array] | None = None  # over the `done` first elements of each window
-    done, length = 0, 1
-    while True:
-        if w.size & length:
-            shift = done * w.window_dilation
-            whole = power if whole is None else _joined(how, whole, power, d, shift, to_apply, empty is None)
-            done += length
-        if done == w.size:
-            break
-        power = _joined(how, power, power, d, length * w.window_dilation, to_apply, empty is None)
-        length *= 2
-    assert whole is not None
-    limit = (w.positions(size) - 1) * w.stride + 1
-    return [_part(how, x, d, 0, limit, w.stride) for x in whole[0]], whole[1][: limit : w.stride]
-
-
-def _joined(
-    how: _Calls,
-    left: tuple[list[Any], Array],
-    right: tuple[list[Any], Array],
-    d: int,
-    shift: int,
-    to_apply: Computation,
-    masked: bool,
-) -> tuple[list[Any], Array]:
-    """Each fold on the left with the one on the right that is `shift` further; what is empty has no part."""
-    count = right[1].size - shift
-    first = [_part(how, x, d, 0, count) for x in left[0]]
-    second = [_part(how, x, d, shift, shift + count) for x in right[0]]
-    one, other = left[1][:count], right[1][shift:]
-    both = how.combine(to_apply, first, second)
-
-    def chosen(where: Array, x: Any, y: Any) -> Any:
-        if where.all():
-            return x
-        spread = how.op(movement.broadcast, how.constant(where), sizes=x.shape, dimensions=(d,))
-        return how.op(elementwise.select, spread, x, y)
-
-    if masked:
-        alone = [chosen(one, x, y) for x, y in zip(first, second, strict=True)]
-        both = [chosen(one & other, x, y) for x, y in zip(both, alone, strict=True)]
-    return both, one | other
-
-
-def _part(how: _Calls, x: Any, axis: int, start: int, limit: int, stride: int = 1) -> Any:
-    if (start, limit, stride) == (0, x.shape[axis], 1):
-        return x
-    starts = tuple(start if d == axis else 0 for d in range(x.ndim))
-    limits = tuple(limit if d == axis else size for d, size in enumerate(x.shape))
-    strides = tuple(stride if d == axis else 1 for d in range(x.ndim))
-    return how.op(movement.slice_, x, start_indices=starts, limit_indices=limits, strides=strides)
-
-
-def neutral(dtype: Any, to_apply: Computation) -> Array | None:
-    """The neutral element of a monoid, if the type has it."""
-    op = reduction.monoid(to_apply)
-    if op is None:
-        return None
-    found = np.asarray(reduction.identity_element(op, dtype)).astype(dtype)
-    return None if found != found else found  # an infinity that the type has not is NaN
-
-
 # --- cumulative windows -----------------------------------------------------------------------------------------------
-
-
-def cumulative_direction(w: WindowDimension, size: int) -> str | None:
-    """`forward` if the windows of a dimension are its beginnings, `backward` if they are its ends."""
-    edges = w.padding_low, w.padding_high
-    if w.size < max(size, 2) or (w.stride, w.window_dilation, w.base_dilation) != (1, 1, 1):
-        return None
-    return {(w.size - 1, 0): "forward", (0, w.size - 1): "backward"}.get(edges)
-
-
-def _prefixes(how: _Calls, arrays: list[Any], d: int, direction: str, to_apply: Computation) -> list[Any]:
-    """Backwards, the elements come in the other order, and so the operands do."""
-
-    def combine(left: list[Any], right: list[Any]) -> list[Any]:
-        return how.combine(to_apply, left, right) if direction == "forward" else how.combine(to_apply, right, left)
-
-    if direction == "forward":
-        return scan(combine, arrays, d)
-    flipped = [movement.reverse(x, dimensions=(d,)) for x in arrays]
-    return [movement.reverse(x, dimensions=(d,)) for x in scan(combine, flipped, d)]
-
-
-def scan(combine: Callable[[list[Any], list[Any]], list[Any]], arrays: list[Any], axis: int) -> list[Any]:
-    """The folds of all beginnings along an axis: neighbours are combined, their scan gives every second result, and one
-    more step the others.
-
-    Source: G. E. Blelloch, "Prefix sums and their applications", 1990.
-    """
-    count = arrays[0].shape[axis]
-    if count < 2:
-        return arrays
-
-    def part(x: Any, start: int, limit: int, stride: int = 1) -> Any:
-        return movement.slice_axis(x, axis % x.ndim, start, limit, stride)
-
-    paired = count // 2
-    at_odd = scan(combine, combine(*([part(x, k, 2 * paired, 2) for x in arrays] for k in (0, 1))), axis)
-    before = [part(x, 0, (count - 1) // 2) for x in at_odd]
-    rest = [part(x, 2, count, 2) for x in arrays]
-    at_even = combine(before, rest) if count > 2 else rest
-    first = [part(x, 0, 1) for x in arrays]
-    whole = [movement.concatenate(f, e, dimension=axis % f.ndim) for f, e in zip(first, at_even, strict=True)]
-    return [_interleaved(e, o, axis % e.ndim) for e, o in zip(whole, at_odd, strict=True)]
-
-
-def _interleaved(even: Any, odd: Any, axis: int) -> Any:
-    """Elements of both in turn, beginning with `even`, which may have one more."""
-    pairs = odd.shape[axis]
-    columns = [
-        movement.reshape_to(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
-        for x in (movement.slice_axis(even, axis, 0, pairs), odd)
-    ]
-    joined = movement.concatenate(*columns, dimension=axis + 1)
-    mixed = movement.reshape_to(joined, (*odd.shape[:axis], 2 * pairs, *odd.shape[axis + 1 :]))
-    if even.shape[axis] == pairs:
-        return mixed
-    return movement.concatenate(mixed, movement.slice_axis(even, axis, pairs, pairs + 1), dimension=axis)
 
 
 def cumulative(x: Value, axis: int, to_apply: Computation, start: Value, reverse: bool = False) -> Value:
@@ -324,7 +107,7 @@ def cumulative(x: Value, axis: int, to_apply: Computation, start: Value, reverse
     if edge < 1:
         return x
     w = WindowDimension(edge + 1, padding_low=0 if reverse else edge, padding_high=edge if reverse else 0)
-    window = tuple(w if d == axis else _STILL for d in range(x.ndim))
+    window = tuple(w if d == axis else folding.STILL for d in range(x.ndim))
     return reduce_window(x, start, window=window, to_apply=to_apply)
 
 
@@ -381,7 +164,7 @@ class _Line(NamedTuple):
         if a.shape[self.d] < 2:
             return u
         w = WindowDimension(a.shape[self.d], padding_low=a.shape[self.d] - 1)
-        window = tuple(w if k == self.d else _STILL for k in range(a.ndim))
+        window = tuple(w if k == self.d else folding.STILL for k in range(a.ndim))
         starts = movement.full(1, a.dtype), movement.full(0, a.dtype)
         return reduce_window(a, u, *starts, window=window, to_apply=affine_composition(a.dtype))[1]
 
@@ -404,8 +187,10 @@ class _Line(NamedTuple):
 
 
 def _cumulative_line(x: Value, window: Window) -> _Line | None:
-    moving = [d for d, w in enumerate(window) if w != _STILL]
-    direction = cumulative_direction(window[moving[0]], x.shape[moving[0]]) if len(moving) == 1 and x.size else None
+    moving = [d for d, w in enumerate(window) if w != folding.STILL]
+    if len(moving) != 1 or not x.size:
+        return None
+    direction = folding.cumulative_direction(window[moving[0]], x.shape[moving[0]])
     return _Line(moving[0], direction == "backward") if direction else None
 
 
@@ -480,19 +265,19 @@ def _recurrence_vjp(
 
 
 def _reduce_window_evaluate(*operands: Array, window: Window, to_apply: Computation) -> Any:
-    moving = [d for d, w in enumerate(window) if w != _STILL]
+    moving = [d for d, w in enumerate(window) if w != folding.STILL]
     x = operands[0]
     ufunc = reduction.ufunc_of(to_apply, x.dtype)
     if len(moving) == 1 and ufunc and not is_narrow(x.dtype):
         (d,) = moving
-        direction = cumulative_direction(window[d], x.shape[d])
+        direction = folding.cumulative_direction(window[d], x.shape[d])
         if direction:
             with np.errstate(all="ignore"):
                 ordered = x if direction == "forward" else np.flip(x, d)
                 found = ufunc(operands[1], ufunc.accumulate(ordered, d, x.dtype))
                 return found if direction == "forward" else np.flip(found, d)
     with np.errstate(all="ignore"):
-        return _fold(_ON_ARRAYS, *operands, window=window, to_apply=to_apply)
+        return folding.fold(folding.ON_ARRAYS, *operands, window=window, to_apply=to_apply)
 
 
 def transposed(w: WindowDimension, size: int, count: int) -> WindowDimension:
@@ -524,7 +309,7 @@ def _extremum_jvp(
     zero = movement.full(0, ans.dtype, ans.shape)
     moved, start = zero, zero
     if tangents[0] is not None and x.size:
-        moved = _read(tangents[0], _selected(_ON_VALUES, x, window, _first_extremum(to_apply)))
+        moved = _read(tangents[0], _selected(folding.ON_VALUES, x, window, _first_extremum(to_apply)))
     if tangents[1] is not None:
         start = movement.broadcast(tangents[1], sizes=ans.shape, dimensions=())
     return elementwise.select(from_initial, start, moved)
@@ -563,21 +348,21 @@ def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Deri
             return Rules(_cumulative_jvp, _cumulative_vjp)
         if len(operands) == 4 and to_apply == affine_composition(dtypes[1].dtype):
             return Rules(_recurrence_jvp, _recurrence_vjp)
-    return Decomposition(in_steps)
+    return Decomposition(folding.in_steps)
 
 
 def _reduce_window_batch(
     size: int, operands: tuple[Value, ...], axes: Axes, *, window: Window, to_apply: Computation
 ) -> tuple[Any, Any]:
-    arrays, initial = _halves(operands)
-    array_axes, initial_axes = _halves(axes)
+    arrays, initial = reduction.halves(operands)
+    array_axes, initial_axes = reduction.halves(axes)
     arrays = [movement.align_axis(x, a, 0, size) for x, a in zip(arrays, array_axes, strict=True)]
-    wider = (_STILL, *window)
+    wider = (folding.STILL, *window)
     if all(a is None for a in initial_axes):
         result = reduce_window(*arrays, *initial, window=wider, to_apply=to_apply)
     else:
         initial = [movement.align_axis(x, a, 0, size) for x, a in zip(initial, initial_axes, strict=True)]
-        result = in_steps(*arrays, *initial, window=wider, to_apply=to_apply)
+        result = folding.in_steps(*arrays, *initial, window=wider, to_apply=to_apply)
     return result, (0,) * len(arrays) if isinstance(result, tuple) else 0
 
 
@@ -709,7 +494,7 @@ def _selection(select: Computation, index: Any) -> Computation:
     return _computation("selection", [value, number, value, number], body)
 
 
-def _selected(how: _Calls, x: Any, window: Window, select: Computation) -> Any:
+def _selected(how: folding.Calls, x: Any, window: Window, select: Computation) -> Any:
     """For each window, which element of x is selected, as an index into all of x; negative if the window has none."""
     dtype = np.dtype(np.int32 if x.size < 1 << 31 else np.int64)
     kind = element_type(x.dtype)
@@ -732,7 +517,7 @@ def _read(x: Value, index: Value) -> Value:
 
 
 def _select_and_scatter(
-    how: _Calls, x: Any, source: Any, initial: Any, *, window: Window, select: Computation, scatter: Computation
+    how: folding.Calls, x: Any, source: Any, initial: Any, *, window: Window, select: Computation, scatter: Computation
 ) -> Any:
     """The initial value may have a leading dimension."""
     result = how.op(movement.broadcast, initial, sizes=x.shape, dimensions=tuple(range(initial.ndim)))
@@ -745,7 +530,7 @@ def _select_and_scatter(
     return how.op(movement.reshape, result, sizes=x.shape)
 
 
-by_index = partial(_select_and_scatter, _ON_VALUES)  # as a reduce-window that gives indices, and a scatter
+by_index = partial(_select_and_scatter, folding.ON_VALUES)  # as a reduce-window that gives indices, and a scatter
 
 
 def _select_and_scatter_batch(
@@ -753,7 +538,7 @@ def _select_and_scatter_batch(
 ) -> tuple[Value, int]:
     x, source = (movement.align_axis(v, a, 0, size) for v, a in zip(operands[:2], axes[:2], strict=True))
     apply = select_and_scatter if axes[2] is None else by_index
-    return apply(x, source, operands[2], window=(_STILL, *window), select=select, scatter=scatter), 0
+    return apply(x, source, operands[2], window=(folding.STILL, *window), select=select, scatter=scatter), 0
 
 
 def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -768,7 +553,7 @@ def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]
         for shape, window in _WINDOWS:
             if any((w.window_dilation, w.base_dilation) != (1, 1) for w in window):
                 continue
-            sizes = _positions(window, shape)
+            sizes = folding.positions(window, shape)
             yield Sample(
                 (
                     movement.sample_values(shape, dtype),
@@ -787,7 +572,7 @@ select_and_scatter = Op(
     "select-and-scatter",
     attributes=SelectAndScatter,
     shape=_select_and_scatter_shape,
-    evaluate=partial(_select_and_scatter, _ON_ARRAYS),
+    evaluate=partial(_select_and_scatter, folding.ON_ARRAYS),
     derivative=Decomposition(by_index),
     batch=_select_and_scatter_batch,
     samples=_select_and_scatter_samples,

@@ -18,7 +18,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, reduction
+from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, reduction, slices
 from tinyxla.ops.op import Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import ConcreteArray
@@ -183,7 +183,7 @@ def _is_light(body: Computation, mapped: Mask) -> bool:
     they share stays as it is, or counts."""
     own = chosen([p.array_shape.size for p in body.parameters], mapped)
     nested = any(any(x.computations()) and x.op is not reduction.reduce for x in body.instructions)
-    arrays = any(x.op in (indexing.dynamic_update_slice, indexing.scatter) for x in body.instructions)
+    arrays = any(x.op in (slices.dynamic_update_slice, indexing.scatter) for x in body.instructions)
     steps = counting(body)
     plain = all(m or stays or k in steps for k, (m, stays) in enumerate(zip(mapped, unchanged(body), strict=True)))
     return sum(own) <= _LIGHT and plain and not nested and not arrays

@@ -20,7 +20,7 @@ import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, ops, reduction
+from tinyxla.ops import Op, Sample, calls, elementwise, movement, ops, reduction, slices
 from tinyxla.ops.custom_call import custom_call
 from tinyxla.ops.op import Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
@@ -62,13 +62,13 @@ def at(rows: Any, number: Any) -> Any:
     """The row with that number: a slice of one, without the dimension."""
     sizes = rows.shape[1:]
     starts = [number, *[integer(0)] * len(sizes)]
-    return movement.reshape_to(indexing.dynamic_slice(rows, *starts, dynamic_slice_sizes=(1, *sizes)), sizes)
+    return movement.reshape_to(slices.dynamic_slice(rows, *starts, dynamic_slice_sizes=(1, *sizes)), sizes)
 
 
 def put(rows: Any, x: Any, number: Any) -> Any:
     """The rows with another one in that place."""
     starts = [number, *[integer(0)] * x.ndim]
-    return indexing.dynamic_update_slice(rows, movement.reshape_to(x, (1, *x.shape)), *starts)
+    return slices.dynamic_update_slice(rows, movement.reshape_to(x, (1, *x.shape)), *starts)
 
 
 def allocated(shape: Shape) -> Any:

@@ -1,9 +1,8 @@
 """Matrix products as kernels of the native run-time: row-major C = op(A) @ op(B) over a batch, through SciPy's BLAS.
 
-The Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses. A kernel is
-told the address in its table, so its object code holds nothing of this process and can be kept on disk. A row-major
-matrix is the transpose of the column-major matrix in the same memory, and C' = op(B)' op(A)', so the operands swap
-places and no data moves.
+A kernel is told the address of the Fortran routine in its table, so its object code holds nothing of this process and
+can be kept on disk. A row-major matrix is the transpose of the column-major matrix in the same memory, and
+C' = op(B)' op(A)', so the operands swap places and no data moves.
 
 Threads: a product is cut into tiles of the output at fixed places, and this library's threads take tiles. The BLAS
 itself runs each on one thread: OpenBLAS gives different bits for different numbers of threads, and its idle threads
@@ -19,22 +18,15 @@ import ctypes
 import functools
 import math
 import os
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
-from pathlib import Path
 from string import Template
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-import scipy
-
-from tinyxla.backends.numba.llvm_printer import multiplier_name, routine_name
-from tinyxla.backends.numba.native import compile_llvm, function_address, provide_function
+from tinyxla.backends.numba.blas_library import GUARD, guard, guard_address, routine
+from tinyxla.backends.numba.llvm_printer import multiplier_name
+from tinyxla.backends.numba.native import compile_llvm, loaded_words, provide_function
+from tinyxla.backends.numba.small_products import small_kernel
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.runtime import Schedule
@@ -49,7 +41,6 @@ _LARGEST_INTEGER = 2**31 - 1  # the Fortran routines count with 32 bits
 _CHUNK_MULTIPLIES = 1 << 19  # some ten microseconds of a core's time: what is worth handing to another thread
 _UNGUARDED_MULTIPLIES = 1 << 13  # OpenBLAS uses one thread for so little anyway
 _VECTOR_TILE = 1 << 17  # matrix elements that one tile of a matrix-vector product reads
-_FORK_PATIENCE = 10.0  # seconds that a fork waits for products to end; then its child may hang in the BLAS
 _SMALL = 16  # largest dimension of a product that gets a kernel of its own
 _MANY = 64  # how often such a kernel must run to be worth compiling
 _FEW = 4  # up to so many columns (or rows) are products with vectors rather than a product with a thin matrix
@@ -191,7 +182,7 @@ def _tile(product: _Product) -> tuple[int, int]:
     m, n = product.m, product.n
     wanted = round(product.multiplies ** (1 / 3) / 128 / min(product.batch, 8))
     wanted = min(wanted, 2 * (os.cpu_count() or 1))
-    if wanted <= 1 or _guard() is None:
+    if wanted <= 1 or guard() is None:
         return m, n
     down = min(range(1, wanted + 1), key=lambda parts: 20 * parts / m + 8 * -(-wanted // parts) / n)
     return min(m, _up(m / down, 16)), min(n, _up(n / -(-wanted // down), 32))
@@ -232,7 +223,7 @@ def _vector_step(product: _Product) -> MatmulStep:
         steps, distance = (product.step_b, product.step_a), product.ldb
         step_x, step_y = product.lda if product.transpose_a else 1, 1
     least = (_LONG_VECTOR_TILE if product.batch > 1 else _STRIDED_VECTOR_TILE) if transposed else 16
-    rows = min(length, max(least, _up(_VECTOR_TILE / product.k, 16))) if _guard() else length
+    rows = min(length, max(least, _up(_VECTOR_TILE / product.k, 16))) if guard() else length
     tiles = -(-length // rows)
     constants = (
         *(length, product.k, transposed, *steps, product.step_c),
@@ -246,10 +237,7 @@ def _vector_step(product: _Product) -> MatmulStep:
 def _small_step(product: _Product) -> MatmulStep:
     shape = (product.type, product.m, product.n, product.k, product.transpose_a, product.transpose_b)
     constants = (product.step_a, product.step_b, product.step_c, product.lda, product.ldb, product.ldc)
-    return MatmulStep(_small_kernel(*shape), (0, 1, 2), constants, product.batch, _grain(product))
-
-
-# Where the routines are, and how a BLAS that has threads of its own is kept to one.
+    return MatmulStep(small_kernel(*shape), (0, 1, 2), constants, product.batch, _grain(product))
 
 
 def _routine(type: ElementType, name: str) -> int:
@@ -257,206 +245,11 @@ def _routine(type: ElementType, name: str) -> int:
     return routine(_PREFIXES[type] + name)
 
 
-@functools.cache
-def routine(name: str) -> int:
-    """The address of a routine of the BLAS, of LAPACK or of this library, which was provided before."""
-    if name in _GATES:
-        return _gates()[name]
-    provided = function_address(routine_name(name))
-    if provided:
-        return provided
-    capsules = _extension("cython_blas").__pyx_capi__
-    capsule = capsules[name] if name in capsules else _extension("cython_lapack").__pyx_capi__[name]
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    address = pointer_of(capsule, name_of(capsule))
-    assert address is not None
-    return address
-
-
-@functools.cache
-def _extension(name: str) -> ModuleType:
-    """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
-    full = "scipy.linalg." + name
-    spec = PathFinder.find_spec(full, [str(Path(path) / "linalg") for path in scipy.__path__])
-    if full in sys.modules or spec is None or spec.loader is None:
-        return import_module(full)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules.pop(full, None)  # it puts itself there; an import of the package must find it in its own way
-    return module
-
-
-class _Guard:
-    """Words that `enter` and `leave` share: a lock, how many kernels are inside the BLAS, its number of threads before
-    the first entered, and its functions to read and to set that number.
-
-    A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy
-    of the BLAS's locks as they are during a product, and nobody to open them.
-    """
-
-    def __init__(self, get_threads: int, set_threads: int) -> None:
-        self.words = (ctypes.c_int64 * 5)(0, 0, 0, get_threads, set_threads)
-        self.address = ctypes.addressof(self.words)
-        self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
-        self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(compile_llvm(_HOLD, ("hold",))["hold"])
-        self._held = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
-
-    def _close(self) -> None:
-        deadline = time.monotonic() + _FORK_PATIENCE
-        self._held = False
-        while not self._held and time.monotonic() < deadline:
-            self._held = self._hold(self.address) != 0
-            if not self._held:
-                time.sleep(1e-4)
-
-    def _open(self) -> None:
-        if self._held:
-            self.words[0] = 0
-
-    def _reset(self) -> None:
-        """Kernels that were inside in spite of all do not leave in the child."""
-        if self.words[1] > 0:
-            self._set_threads(self.words[2])
-        self.words[0] = self.words[1] = 0
-
-
-@functools.cache
-def _guard() -> _Guard | None:
-    """The guard of SciPy's OpenBLAS; None for another BLAS, whose large products are then left to its own threads."""
-    for library in _libraries():
-        for prefix in ("scipy_openblas_", "openblas_"):
-            get = getattr(library, prefix + "get_num_threads", None)
-            put = getattr(library, prefix + "set_num_threads", None)
-            if get is not None and put is not None:
-                return _Guard(_address(get), _address(put))
-    return None
-
-
-def _libraries() -> list[ctypes.CDLL]:
-    """The shared libraries that may hold OpenBLAS: a symbol of one is also looked for in those it was linked with."""
-    module = Path(str(_extension("cython_blas").__file__))
-    paths = [module]
-    if sys.platform == "win32":  # but not on Windows
-        paths = sorted((module.parents[2] / "scipy.libs").glob("*openblas*.dll"))
-    return [ctypes.CDLL(str(path)) for path in paths]
-
-
-def _address(function: object) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
-    assert address is not None
-    return address
-
-
 def _guard_for(product: _Product) -> int:
-    guard = _guard()
-    return guard.address if guard is not None and product.multiplies > _UNGUARDED_MULTIPLIES else 0
-
-
-_HOLD = """
-define i64 @hold(ptr %guard) {  ; take the lock if no kernel is inside: 1 if so, else 0
-entry:
-  %users_at = getelementptr i64, ptr %guard, i64 1
-  %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
-  %acquired = extractvalue { i64, i1 } %exchange, 1
-  br i1 %acquired, label %look, label %failed
-look:
-  %users = load i64, ptr %users_at
-  %empty = icmp eq i64 %users, 0
-  br i1 %empty, label %held, label %release
-release:
-  store atomic i64 0, ptr %guard release, align 8
-  br label %failed
-held:
-  ret i64 1
-failed:
-  ret i64 0
-}
-"""
-
-_GUARD = """
-define internal void @enter(ptr %guard) noinline {
-entry:
-  %users_at = getelementptr i64, ptr %guard, i64 1
-  %saved_at = getelementptr i64, ptr %guard, i64 2
-  %get_at = getelementptr i64, ptr %guard, i64 3
-  %set_at = getelementptr i64, ptr %guard, i64 4
-  %absent = icmp eq ptr %guard, null
-  br i1 %absent, label %done, label %acquire
-acquire:
-  %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
-  %acquired = extractvalue { i64, i1 } %exchange, 1
-  br i1 %acquired, label %count, label %acquire
-count:
-  %users = load i64, ptr %users_at
-  %more_users = add i64 %users, 1
-  store i64 %more_users, ptr %users_at
-  %is_first = icmp eq i64 %users, 0
-  br i1 %is_first, label %limit, label %release
-limit:
-  %get = load ptr, ptr %get_at
-  %threads = call i32 %get()
-  %saved = zext i32 %threads to i64
-  store i64 %saved, ptr %saved_at
-  %set = load ptr, ptr %set_at
-  call void %set(i32 1)
-  br label %release
-release:
-  store atomic i64 0, ptr %guard release, align 8
-  br label %done
-done:
-  ret void
-}
-
-define internal void @leave(ptr %guard) noinline {
-entry:
-  %users_at = getelementptr i64, ptr %guard, i64 1
-  %saved_at = getelementptr i64, ptr %guard, i64 2
-  %set_at = getelementptr i64, ptr %guard, i64 4
-  %absent = icmp eq ptr %guard, null
-  br i1 %absent, label %done, label %acquire
-acquire:
-  %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
-  %acquired = extractvalue { i64, i1 } %exchange, 1
-  br i1 %acquired, label %count, label %acquire
-count:
-  %users = load i64, ptr %users_at
-  %fewer_users = sub i64 %users, 1
-  store i64 %fewer_users, ptr %users_at
-  %is_last = icmp eq i64 %fewer_users, 0
-  br i1 %is_last, label %restore, label %release
-restore:
-  %saved = load i64, ptr %saved_at
-  %threads = trunc i64 %saved to i32
-  %set = load ptr, ptr %set_at
-  call void %set(i32 %threads)
-  br label %release
-release:
-  store atomic i64 0, ptr %guard release, align 8
-  br label %done
-done:
-  ret void
-}
-"""
+    return guard_address() if product.multiplies > _UNGUARDED_MULTIPLIES else 0
 
 
 # Kernels. Their tables hold pointers, then integers; the Fortran routines take the address of everything.
-
-
-def _loads(pointers: str, integers: str, last_pointers: str = "") -> str:
-    """Instructions that load the table's words as values of these names."""
-    names = [(name, "ptr") for name in pointers.split()]
-    names += [(name, "i64") for name in integers.split()]
-    names += [(name, "ptr") for name in last_pointers.split()]
-    lines: list[str] = []
-    for i, (name, type) in enumerate(names):
-        lines.append(f"  %{name}_word = getelementptr i64, ptr %table, i64 {i}")
-        lines.append(f"  %{name} = load {type}, ptr %{name}_word")
-    return "\n".join(lines)
 
 
 def _by_address(names: str) -> str:
@@ -648,17 +441,17 @@ def _scalars(type: ElementType) -> tuple[str, str]:
 
 @functools.cache
 def _zero_kernel() -> int:
-    text = _ZERO.substitute(loads=_loads("a b c", "rows row_bytes step distance"))
+    text = _ZERO.substitute(loads=loaded_words("table", "a b c rows row_bytes step distance".split(), "a b c"))
     return compile_llvm(text, ("zero",))["zero"]
 
 
 @functools.cache
 def _matrix_kernel(type: ElementType) -> int:
     element, scalars = _scalars(type)
-    integers = "m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns"
-    text = _GUARD + _MATRIX.substitute(
+    words = "a b c m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns gemm guard".split()
+    text = GUARD + _MATRIX.substitute(
         ELEMENT=element,
-        loads=_loads("a b c", integers, "gemm guard"),
+        loads=loaded_words("table", words, "a b c gemm guard"),
         integers=_by_address("k lda ldb ldc"),
         scalars=scalars,
         forms=_forms(),
@@ -669,12 +462,12 @@ def _matrix_kernel(type: ElementType) -> int:
 @functools.cache
 def _vector_kernel(type: ElementType) -> int:
     element, scalars = _scalars(type)
-    integers = "length k transpose step_matrix step_x step_y distance apart_x apart_y rows"
-    text = _GUARD + _VECTOR.substitute(
+    words = "matrix x y length k transpose step_matrix step_x step_y distance apart_x apart_y rows gemv guard".split()
+    text = GUARD + _VECTOR.substitute(
         ELEMENT=element,
         T=ord("T"),
         N=ord("N"),
-        loads=_loads("matrix x y", integers, "gemv guard"),
+        loads=loaded_words("table", words, "matrix x y gemv guard"),
         integers=_by_address("k distance apart_x apart_y"),
         scalars=scalars,
     )
@@ -717,152 +510,8 @@ def provide_multiplier(type: ElementType) -> None:
     """Let kernels of the loop IR multiply matrices of this type."""
     _, scalars = _scalars(type)
     integers = _by_address("m n k ldc lda ldb")
-    text = _GUARD + _MULTIPLIER.substitute(integers=integers, scalars=scalars, forms=_forms())
+    text = GUARD + _MULTIPLIER.substitute(integers=integers, scalars=scalars, forms=_forms())
     found = compile_llvm(text, ("connect", "multiply"))
-    guard = _guard()
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
-    connect(_routine(type, "gemm"), guard.address if guard else None)
+    connect(_routine(type, "gemm"), guard_address())
     provide_function(multiplier_name(type), found["multiply"])
-
-
-# Routines that kernels of the loop IR call: Fortran's own, and a gate around them.
-
-_GATES = ("enter_blas", "leave_blas")
-_GATE = """
-@guard_word = internal global ptr null
-
-define void @connect(ptr %guard) {
-  store ptr %guard, ptr @guard_word
-  ret void
-}
-
-define void @enter_blas() {
-  %guard = load ptr, ptr @guard_word
-  call void @enter(ptr %guard)
-  ret void
-}
-
-define void @leave_blas() {
-  %guard = load ptr, ptr @guard_word
-  call void @leave(ptr %guard)
-  ret void
-}
-"""
-
-
-@functools.cache
-def _gates() -> dict[str, int]:
-    """Functions without arguments; between them the BLAS has one thread."""
-    found = compile_llvm(_GUARD + _GATE, ("connect", *_GATES))
-    guard = _guard()
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["connect"])(guard.address if guard else None)
-    return found
-
-
-@functools.cache
-def provide_routine(name: str) -> None:
-    """Let kernels of the loop IR call a routine."""
-    provide_function(routine_name(name), routine(name))
-
-
-# Small products: straight-line code in which a row of C is one vector, and four rows are computed side by side.
-
-_SMALL_KERNEL = Template("""
-define void @small(ptr %table, i64 %first, i64 %last) {
-entry:
-$loads
-  %turned = alloca [$AREA x $ELEMENT], align 64
-  br label %product
-product:
-  %i = phi i64 [ %first, %entry ], [ %next, %product ]
-  %offset_a = mul i64 %i, %step_a
-  %offset_b = mul i64 %i, %step_b
-  %offset_c = mul i64 %i, %step_c
-  %matrix_a = getelementptr $ELEMENT, ptr %a, i64 %offset_a
-  %matrix_b = getelementptr $ELEMENT, ptr %b, i64 %offset_b
-  %matrix_c = getelementptr $ELEMENT, ptr %c, i64 %offset_c
-$body
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %last
-  br i1 %more, label %product, label %done
-done:
-  ret void
-}
-
-declare $VECTOR @llvm.fmuladd.v$N$SUFFIX($VECTOR, $VECTOR, $VECTOR)
-""")
-
-
-@functools.cache
-def _small_kernel(type: ElementType, m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> int:
-    element = _SCALARS[type]
-    code = _SmallProduct(type, n)
-    rows_of_b, distance_b = "%matrix_b", "%ldb"
-    if transpose_b:  # turn B, so that its rows can be loaded as vectors
-        rows_of_b, distance_b = "%turned", str(n)
-        for j in range(n):
-            for p in range(k):
-                place = code.place("%turned", str(n), p, j)
-                code.line(f"store {element} {code.load('%matrix_b', '%ldb', j, p)}, ptr {place}")
-    for block in range(0, m, 4):
-        rows = range(block, min(block + 4, m))
-        sums = ["zeroinitializer"] * len(rows)
-        for p in range(k):
-            row_of_b = code.value(
-                f"load {code.vector}, ptr {code.place(rows_of_b, distance_b, p, 0)}, align {_BYTES[type]}"
-            )
-            for position, i in enumerate(rows):
-                place = (p, i) if transpose_a else (i, p)
-                factor = code.spread(code.load("%matrix_a", "%lda", *place))
-                sums[position] = code.multiply_add(factor, row_of_b, sums[position])
-        for i, total in zip(rows, sums, strict=True):
-            place_of_c = code.place("%matrix_c", "%ldc", i, 0)
-            code.line(f"store {code.vector} {total}, ptr {place_of_c}, align {_BYTES[type]}")
-    text = _SMALL_KERNEL.substitute(
-        ELEMENT=element,
-        VECTOR=code.vector,
-        SUFFIX=type,
-        N=n,
-        AREA=n * k,
-        loads=_loads("a b c", "step_a step_b step_c lda ldb ldc"),
-        body="\n".join(code.lines),
-    )
-    return compile_llvm(text, ("small",))["small"]
-
-
-class _SmallProduct:
-    """Collects instructions, numbering the values they define."""
-
-    def __init__(self, type: ElementType, n: int) -> None:
-        self.element = _SCALARS[type]
-        self.vector = f"<{n} x {self.element}>"
-        self.lines: list[str] = []
-        self._fmuladd = f"@llvm.fmuladd.v{n}{type}"
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " + text)
-
-    def value(self, text: str) -> str:
-        name = f"%v{len(self.lines)}"
-        self.line(f"{name} = {text}")
-        return name
-
-    def place(self, matrix: str, distance: str, row: int, column: int) -> str:
-        start = self.value(f"mul i64 {distance}, {row}")
-        index = self.value(f"add i64 {start}, {column}")
-        return self.value(f"getelementptr {self.element}, ptr {matrix}, i64 {index}")
-
-    def load(self, matrix: str, distance: str, row: int, column: int) -> str:
-        return self.value(f"load {self.element}, ptr {self.place(matrix, distance, row, column)}")
-
-    def spread(self, scalar: str) -> str:
-        one = self.value(f"insertelement {self.vector} poison, {self.element} {scalar}, i64 0")
-        return self.value(f"shufflevector {self.vector} {one}, {self.vector} poison, {self._zeros()}")
-
-    def multiply_add(self, factor: str, other: str, addend: str) -> str:
-        return self.value(
-            f"call {self.vector} {self._fmuladd}({self.vector} {factor}, {self.vector} {other}, {self.vector} {addend})"
-        )
-
-    def _zeros(self) -> str:
-        return f"{self.vector.replace(self.element, 'i32')} zeroinitializer"

@@ -28,7 +28,7 @@ from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.compiler.rows import Kinds
 from tinyxla.compiler.structured import resting
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import contraction, indexing, movement
+from tinyxla.ops import contraction, movement, slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.transforms.computations import effects
 
@@ -54,6 +54,12 @@ class Turn:
     @property
     def pointers(self) -> list[Pointer]:
         return [*self.currents, *self.ring]
+
+    def ends(self, count: int | None) -> dict[Pointer, Partial]:
+        """Where the currents are after so many iterations, if that is known."""
+        if count is None or count < len(self.currents):
+            return {}
+        return {p: self.buffers[(count - 1 - k) % len(self.buffers)] for k, p in enumerate(self.currents)}
 
 
 @dataclass(eq=False)
@@ -175,8 +181,13 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
     homes.donated.update(block.computation.parameters[k] for k in donated)
     _share_updates(block, homes, ())
     _write_in_place(block, homes)
+    loops = [step.work for step in block.steps if isinstance(step.work, Loop)]
+    ends = {p: buffer for loop in loops for turn in loop.turns for p, buffer in turn.ends(loop.count).items()}
     for k, result in enumerate(block.results):
-        if isinstance(homes[result], Pointer):
+        home = homes[result]
+        if isinstance(home, Pointer) and home in ends:
+            block.results[k] = ends[home]
+        elif isinstance(home, Pointer):
             _copy_result(block, k)
     for step, *_ in all_steps(block):
         if isinstance(step.work, LoweredKernel):
@@ -495,7 +506,7 @@ def _rows(body: Block, operands: Sequence[Instruction], count: int, shared: set[
 def _updating(step: Step) -> Instruction | None:
     """The update of a part of an array that a step is."""
     roots = step.work.roots if isinstance(step.work, LoweredKernel) else []
-    return roots[0] if len(roots) == 1 and roots[0].op is indexing.dynamic_update_slice else None
+    return roots[0] if len(roots) == 1 and roots[0].op is slices.dynamic_update_slice else None
 
 
 def _handed_on(body: Block, homes: Homes, parameters: Sequence[Instruction]) -> dict[int, int]:

@@ -34,12 +34,10 @@ from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.gathered import LISTED, NUMBERS, provide_list, provide_product
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
-from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, lines
-from tinyxla.backends.numba.panel_routines import arithmetic as arithmetic_of
+from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
 from tinyxla.backends.numba.panels import Numbers, give
 from tinyxla.backends.numba.reductions import sum_of_pieces
-from tinyxla.compiler.convolutions import FEW, PRODUCTS, Part, is_paired, is_product, is_simple
-from tinyxla.compiler.convolutions import parts as parts_of
+from tinyxla.compiler.convolutions import FEW, PRODUCTS, Part, is_paired, is_product, is_simple, parts as parts_of
 from tinyxla.compiler.fusion import Fusion, Plan, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops.convolution import Convolution

@@ -143,7 +143,7 @@ class _Matrices:
     # --- calls
 
     def call(self, routine: str, *arguments: _Argument) -> None:
-        from tinyxla.backends.numba.blas import provide_routine  # here, since SciPy takes long to load
+        from tinyxla.backends.numba.blas_library import provide_routine  # here, since SciPy takes long to load
 
         provide_routine(routine)
         sizes = iter(_asked(routine, arguments) if any(isinstance(a, _Workspace) for a in arguments) else ())
@@ -178,7 +178,7 @@ class _Matrices:
 
 def _asked(routine: str, arguments: Sequence[_Argument]) -> list[int]:
     """How large a routine wants its workspaces: that is what it says if it is told that they have -1 elements."""
-    from tinyxla.backends.numba import blas
+    from tinyxla.backends.numba import blas_library
 
     given: list[Any] = []
     asked: list[tuple[Any, str]] = []
@@ -195,7 +195,7 @@ def _asked(routine: str, arguments: Sequence[_Argument]) -> list[int]:
             given.append(ctypes.c_int32(argument))
         else:
             given.append((ctypes.c_double * 4)())
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(blas.routine(routine))
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(blas_library.routine(routine))
     function(*(ctypes.addressof(x) for x in given))
     return [max(1, math.ceil(memory[0])) for memory, _ in asked]
 

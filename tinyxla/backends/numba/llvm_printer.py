@@ -346,7 +346,7 @@ class _Printer:
             emitter.line(f"store {memory} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
 
     def _multiply(self, x: Multiply) -> None:
-        """A call of the function that `blas.multiplier` provides."""
+        """A call of the function that `blas.provide_multiplier` provides."""
 
         def place(matrix: Matrix) -> str:
             return self._addresses(matrix.buffer, matrix.start)[0]
@@ -490,7 +490,7 @@ class _Printer:
         facts: list[str] = []
         count = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
         innermost = not any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body)
-        if innermost and self.repeats:
+        if innermost and (self.repeats or (loop.sequential and not loop.carried)):
             facts.append(self._describe('!{!"llvm.loop.vectorize.enable", i1 false}'))
         if innermost and not loop.sequential:
             self.counter = loop.index
@@ -500,7 +500,8 @@ class _Printer:
         if loop.sequential or not innermost:
             rolled = count is None or count >= _VECTOR
         else:  # it is written out before vectors are made
-            rolled = not loop.carried and count is not None and _UNROLLED < count <= _WRITTEN_OUT
+            few = 0 if loop.in_vectors else _UNROLLED
+            rolled = not loop.carried and count is not None and few < count <= _WRITTEN_OUT
         if rolled:
             facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x)) if innermost else 0

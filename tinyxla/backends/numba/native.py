@@ -40,7 +40,7 @@ from tinyxla_kernels import elementary
 _SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": ("true", "false")}
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _MANY = 16  # values that a loop carries
-_Passes = Literal["driver", "routine", "loops", "all"]  # what is compiled, or how much is tried
+_Passes = Literal["driver", "routine", "in order", "loops", "all"]  # what is compiled, or how much is tried
 _EMITTERS = tuple(
     f"{name}.py" for name in "loops canonical llvm_operations llvm_printer llvm_scalar native vector_functions".split()
 )
@@ -118,8 +118,7 @@ def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
     kept = _lasting.get(key)
     if kept is not None:
         return lambda: kept[name]
-    passes = "driver" if _is_driver(kernel.body) else "all" if _carries_arrays(kernel.body) else "loops"
-    work = _Work(key, [name], lambda: kernel_text(kernel, name), _shared_engine, passes)
+    work = _Work(key, [name], lambda: kernel_text(kernel, name), _shared_engine, _passes(kernel.body, lasts))
     begun = _begin(work)
 
     def address() -> int:
@@ -140,6 +139,20 @@ def _carries_arrays(statements: Sequence[Statement]) -> bool:
     """Whether a loop carries arrays element by element, so that its code is long and straight."""
     loops = [x for x in statements if isinstance(x, Loop)]
     return any(len(x.carried) >= _MANY or _carries_arrays(x.body) for x in loops)
+
+
+def _passes(statements: Sequence[Statement], lasts: bool) -> _Passes:
+    if _is_driver(statements):
+        return "driver"
+    if lasts and _is_in_order(statements):
+        return "in order"
+    return "all" if _carries_arrays(statements) else "loops"
+
+
+def _is_in_order(statements: Sequence[Statement]) -> bool:
+    """Whether no loop can become one of vectors, so that there is little to improve in what was written with care."""
+    loops = [x for x in statements if isinstance(x, Loop)]
+    return all(_is_in_order(x.body) if any(isinstance(y, Loop) for y in x.body) else x.sequential for x in loops)
 
 
 def _is_driver(statements: Sequence[Statement]) -> bool:
@@ -174,6 +187,17 @@ def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_s
 def _module(text: str, names: Sequence[str], is_final: bool, symbol: str = "") -> _Work:
     key = _key(text, *names, *["final"] * is_final)
     return _Work(key, names, lambda: text, _new_engine, "routine" if is_final else "loops", symbol)
+
+
+def loaded_words(address: str, names: Sequence[str], pointers: str = "", prefix: str = "") -> str:
+    """LLVM instructions that load words of a table at an address as values of these names: 64-bit integers, or pointers
+    (as which names separated by spaces are)."""
+    lines: list[str] = []
+    for k, name in enumerate(names):
+        lines.append(f"  %{prefix}{name}_word = getelementptr i64, ptr %{address}, i64 {k}")
+        kind = "ptr" if name in pointers.split() else "i64"
+        lines.append(f"  %{prefix}{name} = load {kind}, ptr %{prefix}{name}_word")
+    return "\n".join(lines)
 
 
 def provide_function(name: str, address: int) -> None:
@@ -345,7 +369,7 @@ def assembly(text: str) -> str:
 def _optimised(text: str, passes: _Passes, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
     cost time and change nothing in most kernels, which are loops. What consists of instructions on vectors, or calls
-    such routines, needs nothing."""
+    such routines, needs nothing, and what goes through elements one by one little."""
     _, layout, triple = _compiler()
     module = llvm.parse_assembly(text, llvm.create_context())
     module.data_layout = layout
@@ -358,7 +382,12 @@ def _optimised(text: str, passes: _Passes, machine: llvm.TargetMachine) -> llvm.
     options.loop_unrolling = True
     options.slp_vectorization = passes == "all"
     builder = llvm.create_pass_builder(machine, options)
-    _unlocked("LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
+    manager = builder.getModulePassManager()
+    if passes == "in order":
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_always_inliner_pass()
+        manager.add_instruction_combine_pass()
+    _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
     return module
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tinyxla.backends.numba import (
     convolution,
-    digits,
+    firsts,
     fourier,
     lapack,
     panels,
@@ -63,7 +63,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "select-and-scatter": OwnNest(windows.supports_select, windows.lower_select),
     "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
-    "topk": OwnNest(digits.supports_top, digits.lower_top),
+    "topk": OwnNest(firsts.supports, firsts.lower),
     "while": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
 }
 

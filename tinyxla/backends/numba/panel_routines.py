@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from string import Template
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import has_feature, provide_llvm, vector_bytes
+from tinyxla.backends.numba.native import has_feature, loaded_words, provide_llvm, vector_bytes
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
@@ -101,11 +101,7 @@ def provided(name: str, text: str, is_seldom: bool = False) -> str:
 
 def numbers_of(names: tuple[str, ...]) -> str:
     """Instructions that read a routine's numbers."""
-    lines: list[str] = []
-    for k, name in enumerate(names):
-        lines.append(f"  %{name}_word = getelementptr i64, ptr %numbers, i64 {k}")
-        lines.append(f"  %{name} = load i64, ptr %{name}_word")
-    return "\n".join(lines)
+    return loaded_words("numbers", names)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": 
 _HELPERS: Mapping[str, str] = {
     "call": """
 def call(name, *arrays):
-    routine = tinyxla.backends.numba.blas.routine(name)
+    routine = tinyxla.backends.numba.blas_library.routine(name)
     types = [ctypes.c_void_p] * len(arrays)
     ctypes.CFUNCTYPE(None, *types)(routine)(*(x.ctypes.data for x in arrays))
 """,
@@ -285,7 +285,7 @@ def unsigned(x, bits):
     return int(x) & ((1 << bits) - 1)
 """,
 }
-_MODULES = ("ctypes", "math", "ml_dtypes", "scipy.special", "tinyxla.backends.numba.blas")
+_MODULES = ("ctypes", "math", "ml_dtypes", "scipy.special", "tinyxla.backends.numba.blas_library")
 
 
 class _Printer:

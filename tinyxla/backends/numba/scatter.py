@@ -13,7 +13,16 @@ import numpy as np
 
 from tinyxla.backends.numba.axes import CHUNK, finished, piece_of
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
+from tinyxla.backends.numba.lowering import (
+    Coordinates,
+    LoweredKernel,
+    Lowering,
+    Partial,
+    Storage,
+    Users,
+    if_,
+    start_index,
+)
 from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, results_of, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops import indexing, reduction
@@ -80,96 +89,112 @@ def lower_scatter(x: Instruction, plan: Plan, users: Users) -> list[LoweredKerne
     dimension of the window along which updates do not move, and ranges of places, which sorted updates come to in turn.
     Where many updates go to few places, pieces of the updates are put together apart, and then these sums, in order.
     """
-    a: indexing.Scatter = x.attributes
-    count = len(x.operands) // 2
-    arrays, indices, updates = x.operands[:count], x.operands[count], x.operands[count + 1 :]
-    sizes = arrays[0].array_shape.dimensions
-    window = indexing.window_dims(len(sizes), a.inserted_window_dims, a.input_batching_dims)
-    batch, parts = indexing.batch_and_window(updates[0].array_shape.dimensions, a.update_window_dims)
-    pairs = indexing.batching_pairs(a.input_batching_dims, a.scatter_indices_batching_dims, a.index_vector_dim)
-    apart = [c for c in range(len(batch)) if a.unique_indices or any(c == k for _, k in pairs)]
-    in_order = [c for c in range(len(batch)) if c not in apart]
-    independent = math.prod(batch[c] for c in apart)
-    still = [k for k, d in enumerate(window) if d not in a.scatter_dims_to_operand_dims and parts[k] > 1]
-    cut, pieces = _pieces(parts, still, math.prod(batch)) if independent < FEW_PIECES else (0, 1)
-    alone = independent * pieces == 1
-    sums = _sums(x, math.prod(parts) * math.prod(batch)) if alone else 1
-    ranges = _ranges(a, sizes, window, math.prod(parts) * math.prod(batch)) if alone and sums == 1 else 1
+    return _Scatter(x, plan, users).lowered()
 
-    low = Lowering("scatter", plan, results_of(x, users))
-    b = low.builder
-    targets, copies = _targets(x, plan, users)
-    results, whole = targets, math.prod(sizes)
-    if sums > 1:
-        targets = [Partial(arrays[0].array_shape.with_dimensions((sums, _apart(whole))))]
 
-    def visit(coordinates: Sequence[Index], bounds: Sequence[tuple[Index, Index]], own: tuple[Index, Index]) -> None:
+class _Scatter:
+    def __init__(self, x: Instruction, plan: Plan, users: Users) -> None:
+        self.x, self.plan, self.low = x, plan, Lowering("scatter", plan, results_of(x, users))
+        self.a: indexing.Gather = x.attributes.gather()
+        count = len(x.operands) // 2
+        self.indices, self.updates = x.operands[count], x.operands[count + 1 :]
+        self.sizes = x.operands[0].array_shape.dimensions
+        self.window = self.a.window(len(self.sizes))
+        self.batch, self.parts = self.a.parted(self.updates[0].array_shape.dimensions)
+        alike = [c for _, c in self.a.pairs()]
+        self.apart = [c for c in range(len(self.batch)) if x.attributes.unique_indices or c in alike]
+        self.in_order = [c for c in range(len(self.batch)) if c not in self.apart]
+        self.independent = math.prod(self.batch[c] for c in self.apart)
+        still = [k for k, d in enumerate(self.window) if d not in self.a.start_index_map and self.parts[k] > 1]
+        pieces = _pieces(self.parts, still, math.prod(self.batch)) if self.independent < FEW_PIECES else (0, 1)
+        self.cut, self.pieces = pieces
+        alone, elements = self.independent * self.pieces == 1, math.prod(self.parts) * math.prod(self.batch)
+        self.sums = _sums(x, elements) if alone else 1
+        self.ranges = _ranges(self.a, self.sizes, self.window, elements) if alone and self.sums == 1 else 1
+        self.results, self.copies = _targets(x, plan, users)
+        self.targets = self.results
+        if self.sums > 1:
+            apart = x.operands[0].array_shape.with_dimensions((self.sums, _apart(math.prod(self.sizes))))
+            self.targets = [Partial(apart)]
+
+    def lowered(self) -> list[LoweredKernel]:
+        low, batch = self.low, self.batch
+        b = low.builder
+        if 0 in self.parts or 0 in batch:
+            return self.copies
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            bounds: list[tuple[Index, Index]] = [(0, part) for part in self.parts]
+            extents: list[tuple[Index, Index]] = [(0, batch[c]) for c in self.in_order]
+            own: list[Index] = []
+            base: Index = 0
+            if self.sums > 1:
+                base = self._cleared(index)
+                longest = max(range(len(extents)), key=lambda k: batch[self.in_order[k]])
+                index, start, stop = piece_of(low, index, self.sums, batch[self.in_order[longest]])
+                extents[longest] = start, stop
+            if self.ranges > 1:
+                index, *own = piece_of(low, index, self.ranges, self.sizes[self.a.start_index_map[0]])
+            if self.pieces > 1:
+                index, start, stop = piece_of(low, index, self.pieces, self.parts[self.cut])
+                bounds[self.cut] = start, stop
+            fixed = dict(zip(self.apart, low.split_index(index, [batch[c] for c in self.apart]), strict=True))
+
+            def each(more: Coordinates, values: list[Operand]) -> list[Operand]:
+                known = fixed | dict(zip(self.in_order, more, strict=True))
+                self._visit([known[c] for c in range(len(batch))], bounds, own, base)
+                return []
+
+            low.nest(extents, [], each, sequential=True)
+        pieces = self.independent * self.pieces * self.ranges * self.sums
+        elements = math.prod(self.parts) * math.prod(batch) // pieces
+        found = [*self.copies, finished(low, pieces, 4 * elements, [self.x])]
+        if self.sums > 1:
+            found.append(_added_up(self.x, self.plan, self.targets[0], self.results[0], self.sums))
+        return found
+
+    def _cleared(self, index: Index) -> Index:
+        """Where the sums of a piece begin, which are without updates yet."""
+        low, whole = self.low, math.prod(self.sizes)
+        base = low.builder.index("multiply", index, _apart(whole))
+        with low.loop(0, whole) as (i, _):
+            place = low.builder.index("add", base, i)
+            low.builder.store(low.buffer(self.targets[0], True), place, _neutral(self.x))
+        return base
+
+    def _visit(
+        self, coordinates: list[Index], bounds: list[tuple[Index, Index]], own: list[Index], base: Index
+    ) -> None:
         """One update: nothing, if a part of its window is outside, or if it is of a range that is not one's own."""
+        low, sizes = self.low, self.sizes
+        b = low.builder
         place: list[Index] = [0] * len(sizes)
         inside: Operand | None = None
-        for k, d in enumerate(a.scatter_dims_to_operand_dims):
-            extent = parts[window.index(d)] if d in window else 1
-            entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
-            vector = (*coordinates[: a.index_vector_dim], *entry, *coordinates[a.index_vector_dim :])
-            place[d], fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
-            if ranges > 1 and not k:
-                for direction, end in zip(("GE", "LT"), own, strict=True):
+        for k, d in enumerate(self.a.start_index_map):
+            extent = self.parts[self.window.index(d)] if d in self.window else 1
+            vector = self.a.vector(coordinates, k, self.indices.array_shape.rank)
+            place[d], fits = place_inside(low, low.value(self.indices, vector), sizes[d] - extent)
+            if not k:
+                for direction, end in zip(("GE", "LT"), own, strict=False):
                     fits = b.compute("and", "pred", fits, _compared(low, place[d], end, direction))
             inside = fits if inside is None else b.compute("and", "pred", inside, fits)
-        for d, c in pairs:
+        for d, c in self.a.pairs():
             place[d] = coordinates[c]
-        stop: Index = 1
-        if inside is not None:
-            stop = b.compute("select", INDEX, inside, Literal(INDEX, 1), Literal(INDEX, 0))
 
         def update(inner: Coordinates, values: list[Operand]) -> list[Operand]:
             at = list(place)
-            for d, c in zip(window, inner, strict=True):
+            for d, c in zip(self.window, inner, strict=True):
                 at[d] = b.index("add", at[d], c)
-            others, along = iter(coordinates), dict(zip(a.update_window_dims, inner, strict=True))
-            rank = len(coordinates) + len(inner)
-            source = tuple(along[d] if d in along else next(others) for d in range(rank))
+            others, along = iter(coordinates), dict(zip(self.a.offset_dims, inner, strict=True))
+            source = tuple(along[d] if d in along else next(others) for d in range(len(coordinates) + len(inner)))
             where = b.index("add", low.linear(sizes, at), base)
-            old = [b.load(low.buffer(target, True), where) for target in targets]
-            new = [low.value(u, source) for u in updates]
-            for target, value in zip(targets, low.apply(a.to_apply, [*old, *new]), strict=True):
+            old = [b.load(low.buffer(target, True), where) for target in self.targets]
+            new = low.apply(self.x.attributes.to_apply, [*old, *(low.value(u, source) for u in self.updates)])
+            for target, value in zip(self.targets, new, strict=True):
                 b.store(low.buffer(target, True), where, value)
             return []
 
-        with low.loop(0, stop, sequential=True):
+        with low.loop(0, 1 if inside is None else if_(low, inside, 1), sequential=True):
             low.nest(bounds, [], update)
-
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        bounds: list[tuple[Index, Index]] = [(0, part) for part in parts]
-        extents: list[tuple[Index, Index]] = [(0, batch[c]) for c in in_order]
-        base: Index = 0
-        if sums > 1:
-            base = b.index("multiply", index, _apart(whole))
-            with low.loop(0, whole) as (i, _):
-                b.store(low.buffer(targets[0], True), b.index("add", base, i), _neutral(x))
-            longest = max(range(len(extents)), key=lambda k: batch[in_order[k]])
-            index, start, stop = piece_of(low, index, sums, batch[in_order[longest]])
-            extents[longest] = (start, stop)
-        own: tuple[Index, Index] = (0, 0)
-        if ranges > 1:
-            index, start, stop = piece_of(low, index, ranges, sizes[a.scatter_dims_to_operand_dims[0]])
-            own = (start, stop)
-        if pieces > 1:
-            index, begin, end = piece_of(low, index, pieces, parts[cut])
-            bounds[cut] = (begin, end)
-        fixed = dict(zip(apart, low.split_index(index, [batch[c] for c in apart]), strict=True))
-
-        def each(more: Coordinates, values: list[Operand]) -> list[Operand]:
-            known = fixed | dict(zip(in_order, more, strict=True))
-            visit([known[c] for c in range(len(batch))], bounds, own)
-            return []
-
-        low.nest(extents, [], each, sequential=True)
-    elements = math.prod(parts) // pieces * math.prod(batch[c] for c in in_order) // (ranges * sums)
-    if 0 in parts or 0 in batch:
-        return copies
-    found = [*copies, finished(low, independent * pieces * ranges * sums, 4 * elements, [x])]
-    return [*found, _added_up(x, plan, targets[0], results[0], sums)] if sums > 1 else found
 
 
 def _sums(x: Instruction, elements: int) -> int:
@@ -216,10 +241,10 @@ def _pieces(parts: Sequence[int], still: Sequence[int], updates: int) -> tuple[i
     return cut, max(1, wanted)
 
 
-def _ranges(a: indexing.Scatter, sizes: Sequence[int], window: Sequence[int], elements: int) -> int:
+def _ranges(a: indexing.Gather, sizes: Sequence[int], window: Sequence[int], elements: int) -> int:
     """Into how many ranges the places of sorted updates are divided. For each all indices are read; where they are in
     order, it is easy to foresee which are its own."""
-    first = a.scatter_dims_to_operand_dims[:1]
+    first = a.start_index_map[:1]
     if not first or first[0] in window or not a.indices_are_sorted:
         return 1
     return max(1, min(FEW_RANGES, sizes[first[0]], elements // CHUNK))

@@ -303,28 +303,25 @@ def _dynamic_update_slice(low: Elements, x: Instruction) -> list[Held]:
 def _scatter(low: Elements, x: Instruction) -> list[Held]:
     """One update after the other: nothing, if a part of its window is outside."""
     whole, indices, updates = x.operands
-    a: indexing.Scatter = x.attributes
+    a: indexing.Gather = x.attributes.gather()
     sizes = whole.array_shape.dimensions
-    window = indexing.window_dims(len(sizes), a.inserted_window_dims, a.input_batching_dims)
-    _, parts = indexing.batch_and_window(updates.array_shape.dimensions, a.update_window_dims)
-    pairs = indexing.batching_pairs(a.input_batching_dims, a.scatter_indices_batching_dims, a.index_vector_dim)
+    _, parts = a.parted(updates.array_shape.dimensions)
     found = low.held(whole)
     for source in places_of(updates.array_shape):
-        batch, inner = indexing.batch_and_window(source, a.update_window_dims)
-        along = dict(zip(window, zip(inner, parts, strict=True), strict=True))
+        batch, inner = a.parted(source)
+        along = dict(zip(a.window(len(sizes)), zip(inner, parts, strict=True), strict=True))
         place: list[Index] = [along[d][0] if d in along else 0 for d in range(len(sizes))]
         inside: Operand | None = None
-        for k, d in enumerate(a.scatter_dims_to_operand_dims):
+        for k, d in enumerate(a.start_index_map):
             offset, extent = along.get(d, (0, 1))
-            entry = (k,) if a.index_vector_dim < indices.array_shape.rank else ()
-            vector = (*batch[: a.index_vector_dim], *entry, *batch[a.index_vector_dim :])
+            vector = a.vector(batch, k, indices.array_shape.rank)
             start, fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
             inside = fits if inside is None else low.builder.compute("and", "pred", inside, fits)
             place[d] = low.builder.index("add", clamped(low, start, sizes[d] - extent + 1), offset)
-        for d, c in pairs:
+        for d, c in a.pairs():
             place[d] = batch[c]
         old = low.element(found, sizes, tuple(place))
-        (new,) = low.apply(a.to_apply, [old, low.value(updates, source)])
+        (new,) = low.apply(x.attributes.to_apply, [old, low.value(updates, source)])
         found = low.put(found, sizes, tuple(place), new, inside)
     return [found]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tinyxla.backends.numba import small_arrays
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import Index, Literal, Operand
+from tinyxla.backends.numba.loops import Buffer, Carried, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import UNBOUNDED, LoweredKernel, Users, if_
 from tinyxla.backends.numba.small_arrays import TYPICAL_STEPS, Elements, Held, InMemory, insides, only, places_of
 from tinyxla.compiler.fusion import Plan, results_of
@@ -32,7 +32,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     loop = None if nest is None else _one_loop(nest)
     if nest is None or loop is None:
         return small_arrays.lower(x, plan, users)
-    return _in_strips(x, loop, nest, plan, users)
+    return _Strips(x, loop, nest, plan, users).lowered()
 
 
 def _one_loop(nest: Small) -> Instruction | None:
@@ -49,114 +49,128 @@ def _one_loop(nest: Small) -> Instruction | None:
     return loops[0] if straight and all(o in nest.computation.parameters for o in loops[0].operands) else None
 
 
-def _in_strips(x: Instruction, loop: Instruction, nest: Small, plan: Plan, users: Users) -> list[LoweredKernel]:
-    results = {r.attributes.index: r for r in results_of(x, users)}
-    low = Elements(f"small_{x.op.name}", plan, results.values(), vectors=False)
-    b = low.builder
-    size = x.operands[x.attributes.mapped.index(True)].array_shape.dimensions[0]
-    parameters = nest.computation.parameters
-    memory = [o in nest.homes for o in loop.operands]
-    condition, body = insides((loop.attributes.condition, loop.attributes.body), memory)
-    same = [y is p for y, p in zip(body.computation.outputs, body.computation.parameters, strict=True)]
-    carried = [k for k, (s, m) in enumerate(zip(same, memory, strict=True)) if not s and not m]
-    steps = loop.attributes.known_trip_count
-    places = [y.attributes.index for y in nest.computation.outputs if y.op is calls.get_tuple_element]
-    counters = {k: step for k, step in counting(body.computation).items() if steps is not None and k not in places}
-    carried = [k for k in carried if k not in counters]
-    width = STRIP if steps is None else WIDE_STRIP
-    types = {k: loop.operands[k].array_shape for k in carried}
-    rows = {k: [b.scratch(shape.element_type.name, width) for _ in range(shape.size)] for k, shape in types.items()}
-    running = b.scratch("pred", width) if steps is None else None
-    none = Literal("s32", 0)
+class _Strips:
+    """A strip of lanes in lock step: what they carry is in `rows`, with an element of each for every lane."""
 
-    def held_by(lane: Index) -> dict[Instruction, Held]:
-        held: dict[Instruction, Held] = {}
-        for operand, parameter, several in zip(x.operands, parameters, x.attributes.mapped, strict=True):
+    def __init__(self, x: Instruction, loop: Instruction, nest: Small, plan: Plan, users: Users) -> None:
+        self.x, self.loop, self.nest = x, loop, nest
+        self.results = {r.attributes.index: r for r in results_of(x, users)}
+        self.low = Elements(f"small_{x.op.name}", plan, self.results.values(), vectors=False)
+        self.lanes = x.operands[x.attributes.mapped.index(True)].array_shape.dimensions[0]
+        self.steps: int | None = loop.attributes.known_trip_count
+        self.width = STRIP if self.steps is None else WIDE_STRIP
+        memory = [o in nest.homes for o in loop.operands]
+        self.condition, self.body = insides((loop.attributes.condition, loop.attributes.body), memory)
+        inside = self.body.computation
+        taken = [y.attributes.index for y in nest.computation.outputs if y.op is calls.get_tuple_element]
+        counters = counting(inside).items() if self.steps is not None else ()
+        self.counters = {k: step for k, step in counters if k not in taken}
+        self.rows: dict[int, list[Buffer]] = {}
+        for k, (y, p) in enumerate(zip(inside.outputs, inside.parameters, strict=True)):
+            if y is not p and not memory[k] and k not in self.counters:
+                kind, size = p.array_shape.element_type.name, p.array_shape.size
+                self.rows[k] = [self.low.builder.scratch(kind, self.width) for _ in range(size)]
+
+    def lowered(self) -> list[LoweredKernel]:
+        low, width = self.low, self.width
+        b = low.builder
+        with low.loop(b.kernel.first, b.kernel.last) as (strip, _):
+            start = b.index("multiply", strip, width)
+            count = b.index("minimum", b.index("subtract", self.lanes, start), width)
+            if self.steps is None:
+                self._step_by_lane(start, count)
+            else:
+                self._step_together(start, count, self.steps)
+            with low.loop(0, count) as (j, _):
+                self._store(b.index("add", start, j), j)
+        work = self.nest.work * (TYPICAL_STEPS if self.steps is None else width * self.steps)
+        return [finished(low, -(-self.lanes // width), work, list(self.results.values()))]
+
+    def _held(self, lane: Index) -> dict[Instruction, Held]:
+        """The operands of a lane."""
+        low, held = self.low, dict[Instruction, Held]()
+        operands = zip(self.x.operands, self.nest.computation.parameters, self.x.attributes.mapped, strict=True)
+        for operand, parameter, several in operands:
             shape = parameter.array_shape
-            if parameter in nest.homes:
-                held[parameter] = InMemory(low.buffer(operand), b.index("multiply", lane, shape.size) if several else 0)
+            if parameter in self.nest.homes:
+                first = low.builder.index("multiply", lane, shape.size) if several else 0
+                held[parameter] = InMemory(low.buffer(operand), first)
             else:
                 held[parameter] = [low.value(operand, (lane, *p) if several else p) for p in places_of(shape)]
         return held
 
-    def operands(lane: Index) -> list[Held]:
-        held = held_by(lane)
-        return [held[o] for o in loop.operands]
+    def _first(self, lane: Index) -> list[Held]:
+        """What the loop of a lane begins with."""
+        held = self._held(lane)
+        return [held[o] for o in self.loop.operands]
 
-    def put(place: Index, values: Sequence[Held]) -> None:
-        for k in carried:
+    def _carried(self, lane: Index, place: Index) -> list[Held]:
+        """The same with what the loop carries."""
+        values = self._first(lane)
+        for k in self.rows:
+            values[k] = self._row(k, place)
+        return values
+
+    def _row(self, k: int, place: Index) -> Held:
+        return [self.low.builder.load(row, place) for row in self.rows[k]]
+
+    def _put(self, place: Index, values: Sequence[Held]) -> None:
+        for k, rows in self.rows.items():
             elements = values[k]
             assert not isinstance(elements, InMemory)
-            for row, element in zip(rows[k], elements, strict=True):
-                b.store(row, place, element)
+            for row, element in zip(rows, elements, strict=True):
+                self.low.builder.store(row, place, element)
 
-    def go_on(place: Index, goes_on: Operand, some: Operand) -> Operand:
-        assert running is not None
-        b.store(running, place, goes_on)
-        return b.compute("or", "s32", some, b.compute("convert", "s32", goes_on))
-
-    def any_of(some: Operand) -> Operand:
-        return b.compute("compare", "pred", some, none, direction="NE", compare_type="SIGNED")
-
-    def step_by_lane(start: Index, count: Index) -> None:
+    def _step_by_lane(self, start: Index, count: Index) -> None:
         """Each lane while its condition holds."""
-        assert running is not None
+        low = self.low
+        b = low.builder
+        running, none = b.scratch("pred", self.width), Literal("s32", 0)
+
+        def go_on(place: Index, values: Sequence[Held], goes_on: Operand, some: Carried) -> None:
+            self._put(place, values)
+            b.store(running, place, goes_on)
+            some.updated = b.compute("or", "s32", some.inside, b.compute("convert", "s32", goes_on))
+
+        def any_of(some: Carried) -> Operand:
+            return b.compute("compare", "pred", some.result, none, direction="NE", compare_type="SIGNED")
+
         with low.loop(0, count, [none]) as (j, inner):
-            values = operands(b.index("add", start, j))
-            put(j, values)
-            (some,) = inner.carried
-            some.updated = go_on(j, only(low.run(condition, values)), some.inside)
-        with low.loop(0, if_(low, any_of(inner.carried[0].result), UNBOUNDED), sequential=True) as (_, outer):
+            values = self._first(b.index("add", start, j))
+            go_on(j, values, only(low.run(self.condition, values)), inner.carried[0])
+        with low.loop(0, if_(low, any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
             with low.loop(0, count, [none]) as (j, inner):
-                values = operands(b.index("add", start, j))
-                for k in carried:
-                    values[k] = [b.load(row, j) for row in rows[k]]
+                values = self._carried(b.index("add", start, j), j)
                 goes_on = b.load(running, j)
-                new = low.run(body, values)
-                after = [
-                    low.chosen(goes_on, y, v) if k in carried else v
-                    for k, (y, v) in enumerate(zip(new, values, strict=True))
-                ]
-                more = b.compute("and", "pred", goes_on, only(low.run(condition, after)))
-                put(j, after)
-                (some,) = inner.carried
-                some.updated = go_on(j, more, some.inside)
-            outer.again = any_of(inner.carried[0].result)
+                new = low.run(self.body, values)
+                for k in self.rows:
+                    values[k] = low.chosen(goes_on, new[k], values[k])
+                more = b.compute("and", "pred", goes_on, only(low.run(self.condition, values)))
+                go_on(j, values, more, inner.carried[0])
+            outer.again = any_of(inner.carried[0])
 
-    def step_together(start: Index, count: Index, steps: int) -> None:
+    def _step_together(self, start: Index, count: Index, steps: int) -> None:
         """All lanes, as often as is known."""
+        low = self.low
+        b = low.builder
         with low.loop(0, count) as (j, _):
-            put(j, operands(b.index("add", start, j)))
+            self._put(j, self._first(b.index("add", start, j)))
         with low.loop(0, steps, sequential=True) as (t, _), low.loop(0, count) as (j, _):
-            values = operands(b.index("add", start, j))
-            for k in carried:
-                values[k] = [b.load(row, j) for row in rows[k]]
-            for k, step in counters.items():
+            values = self._carried(b.index("add", start, j), j)
+            for k, step in self.counters.items():
                 first = only([values[k]])
-                grown = b.compute(
-                    "multiply", first.type, b.compute("convert", first.type, t), Literal(first.type, step)
-                )
+                number = b.compute("convert", first.type, t)
+                grown = b.compute("multiply", first.type, number, Literal(first.type, step))
                 values[k] = [b.compute("add", first.type, first, grown)]
-            put(j, low.run(body, values))
+            self._put(j, low.run(self.body, values))
 
-    with low.loop(b.kernel.first, b.kernel.last) as (strip, _):
-        start = b.index("multiply", strip, width)
-        count = b.index("minimum", b.index("subtract", size, start), width)
-        if steps is None:
-            step_by_lane(start, count)
-        else:
-            step_together(start, count, steps)
-        with low.loop(0, count) as (j, _):
-            lane = b.index("add", start, j)
-            held = held_by(lane)
-            for number, result in results.items():
-                y = nest.computation.outputs[number]
-                k = y.attributes.index if y.op is calls.get_tuple_element else None
-                found = (
-                    held[y if k is None else loop.operands[k]] if k not in carried else [b.load(r, j) for r in rows[k]]
-                )
-                if not isinstance(found, InMemory):
-                    for place, element in zip(places_of(y.array_shape), found, strict=True):
-                        low.store(result, (lane, *place), element)
-    work = nest.work * (TYPICAL_STEPS if steps is None else width * steps)
-    return [finished(low, -(-size // width), work, list(results.values()))]
+    def _store(self, lane: Index, place: Index) -> None:
+        """The results of a lane that has ended."""
+        held = self._held(lane)
+        for number, result in self.results.items():
+            y = self.nest.computation.outputs[number]
+            k = y.attributes.index if y.op is calls.get_tuple_element else -1
+            found = self._row(k, place) if k in self.rows else held[y if k < 0 else self.loop.operands[k]]
+            if not isinstance(found, InMemory):
+                for at, element in zip(places_of(y.array_shape), found, strict=True):
+                    self.low.store(result, (lane, *at), element)

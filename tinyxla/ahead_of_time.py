@@ -1,0 +1,199 @@
+"""What is known of a compiled function before it is called: `jit(f).trace(x)`, then `.lower()`, then `.compile()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tinyxla.api.functions import ShapeDtypeStruct, shapes_of
+from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.hlo import Module
+from tinyxla.ops.cost import bytes_of, cost_of
+from tinyxla.shapes import Shape
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import ConcreteArray
+from tinyxla.tracing.promotion import as_array
+
+if TYPE_CHECKING:
+    from tinyxla.backends.report import Machine, Report
+    from tinyxla.compilation import Program
+    from tinyxla.profiler import Profile
+
+
+class _Stage:
+    """What is known of a program from tracing on: its arguments (those that are not static) and results."""
+
+    def __init__(self, name: str, program: Program) -> None:
+        self.fun_name = name
+        self._program = program
+
+    @property
+    def in_tree(self) -> pytrees.TreeDef:
+        """The structure of `(args, kwargs)`."""
+        return pytrees.flatten(self.args_info)[1]
+
+    @property
+    def out_tree(self) -> pytrees.TreeDef:
+        """The structure of the result."""
+        return self._program.tree
+
+    @property
+    def args_info(self) -> Any:
+        """`(args, kwargs)` with a `ShapeDtypeStruct` for each array."""
+        shapes = [x.array_shape for x in self._program.computation.parameters]
+        count = self._program.structure.num_leaves
+        found = [ShapeDtypeStruct(x.dimensions, x.dtype) for x in shapes[:count]]
+        given = pytrees.unflatten(self._program.structure, found)
+        return given if self._program.has_kwargs else (given, {})
+
+    @property
+    def out_info(self) -> Any:
+        """The result with a `ShapeDtypeStruct` for each array."""
+        return shapes_of(self._program.computation, self._program.weak, self._program.tree)
+
+
+class Traced(_Stage):
+    """A traced function."""
+
+    @property
+    def jaxpr(self) -> Module:
+        """The graph."""
+        return Module(self.fun_name, self._program.computation)
+
+    def lower(self) -> Lowered:
+        """The graph as the compiler gets it: there is nothing between."""
+        return Lowered(self.fun_name, self._program)
+
+
+class Lowered(_Stage):
+    """A traced function: the graph before compilation."""
+
+    @property
+    def module(self) -> Module:
+        """The graph."""
+        return Module(self.fun_name, self._program.computation)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The graph in XLA's HLO text form; with `debug_info` each instruction with its scopes and the user's line.
+
+        By default it is as recorded: operations that only this library has stand as custom calls of their names. With
+        the dialect "hlo" they are written out in XLA's operations, so that XLA can run the program.
+        """
+        if dialect not in (None, "hlo"):
+            raise AttributeValueError(f"as_text: the only dialect is 'hlo', but got {dialect!r}.")
+        from tinyxla import text  # here, since few programs need it
+        from tinyxla.compiler import write_out
+
+        module = self.module if dialect is None else Module(self.module.name, write_out(self.module.entry))
+        return text.print_module(module, metadata=debug_info)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The number of operations (`flops`, `transcendentals`) and of bytes read and written (`bytes accessed`)."""
+        return cost_of(self._program.computation)
+
+    def as_dot(self) -> str:
+        """The graph as Graphviz text."""
+        from tinyxla import text  # here, since few programs need it
+
+        return text.to_dot(self.module.entry)
+
+    def as_svg(self) -> str:
+        """The graph as a picture (SVG text)."""
+        from tinyxla import text  # here, since few programs need it
+
+        return text.to_svg(self.module.entry)
+
+    def compile(self, compiler_options: Any = None) -> Compiled:
+        """The compiled program. (Options of XLA's compiler say nothing to this one.)"""
+        return Compiled(self.fun_name, self._program)
+
+
+class MemoryAnalysis(NamedTuple):
+    """The memory of a compiled program in bytes."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int = 0
+    generated_code_size_in_bytes: int = 0
+
+
+class Compiled(_Stage):
+    """A program for one combination of shapes: call it with the (non-static) arguments it was lowered for."""
+
+    def __init__(self, name: str, program: Program) -> None:
+        super().__init__(name, program)
+        if program.captured:
+            names = ", ".join(x.described() for x in program.captured)
+            raise ArgumentError(
+                f"{program.computation.name} closes over traced values of a function around it ({names}), so it is not "
+                "compiled by itself; call it, or pass them as arguments."
+            )
+        self._executable = program.executable
+
+    def cost_analysis(self) -> dict[str, float]:
+        """As that of the lowered program."""
+        return cost_of(self._program.computation)
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """The bytes of arguments, results, and what lies between."""
+        made = self._program.computation
+        temporaries = getattr(self._executable, "temporary_bytes", 0)  # the interpreter keeps no account
+        return MemoryAnalysis(sum(map(bytes_of, made.parameter_shapes)), bytes_of(made.root.shape), temporaries)
+
+    @property
+    def kernels(self) -> Sequence[Any]:
+        """The fused loops; each has its `name`, its `source` as Python text, its `llvm` text and its `assembly`."""
+        return self._executable.kernels
+
+    def report(self) -> Report:
+        """The `steps`, with what they compute, from which lines, and what they cost; and the memory (`buffers`)."""
+        return self._executable.report()
+
+    def as_text(self, machine: Machine | None = None) -> str:
+        """The report as a page of text: what runs in which order, what each step computes, reads and writes, and the
+        memory. With a machine (`profiler.machine()`) also the least time that each step takes there."""
+        return self.report().text(machine)
+
+    def profile(self, *args: Any, seconds: float = 0.5, machine: Machine | None = None, **kwargs: Any) -> Profile:
+        """Run the program for so long and measure each step; see `tinyxla.profiler.Profile`.
+
+        Args:
+            args, kwargs: as in a call.
+            seconds: for how long the program is run again and again.
+            machine: what times are compared with; by default this machine, which is measured once.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> compiled = tx.jit(lambda x: x * 2 + 1).lower(3.0).compile()
+            >>> profile = compiled.profile(3.0, seconds=0.01)
+            >>> [step.info.kind for step in profile.steps]
+            ['loop']
+        """
+        from tinyxla.profiler import profile  # here, since few programs need it
+
+        arrays = self._arguments(args, kwargs)
+        return profile(
+            self.report(), self._executable, lambda made: self._program.through(made).run(arrays), seconds, machine
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._program.run(self._arguments(args, kwargs))
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ConcreteArray]:
+        """The arrays of a call, which must be of the shapes that the program was compiled for."""
+        leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
+        if structure != self._program.structure:
+            raise ArgumentError(
+                f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} "
+                f"was called with {pytrees.structure_text(structure)}."
+            )
+        arrays = [as_array(x) for x in leaves]
+        shapes = [Shape.of(x) for x in arrays]
+        wanted = self._program.computation.parameter_shapes
+        if shapes != wanted:
+            raise ArgumentError(f"A program compiled for {wanted} was called with {shapes}; lower it for these shapes.")
+        concrete = [x.concrete("A compiled program") for x in arrays]
+        for x in concrete:
+            x.signature()
+        return concrete

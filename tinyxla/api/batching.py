@@ -1,0 +1,135 @@
+"""`vmap`: a function of one example as one of many."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from tinyxla.api.functions import Function, OfLeaves, argument_names, arrays_of, check_callable, name_of
+from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, ShapeError
+from tinyxla.ops import movement, reduction
+from tinyxla.shapes import Shape
+from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracing import pytrees
+from tinyxla.transforms import batch as batch_flat
+
+
+def vmap(
+    fun: Function,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Hashable | None = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Hashable | None = None,
+    sum_match: bool = False,
+) -> Function:
+    """Map a function over an axis of its arguments, at the cost of one call.
+
+    Args:
+        fun: written for one example.
+        in_axes: for each positional argument (or for all) the axis to map over, or None; may be a pytree that is a
+            prefix of the arguments. Keyword arguments are mapped over their first axis.
+        out_axes: where the mapped axis stands in the results; may be a prefix of the result. None says that a result is
+            the same for all examples.
+        axis_name: a name of the axis, over which examples can talk to each other: `lax.psum(x, axis_name)` and the
+            like. Where a name is given twice, the inner axis has it.
+        axis_size: the number of examples, needed only where no argument has the axis.
+        spmd_axis_name: accepted for JAX's sake; there is one device.
+        sum_match: where `out_axes` is None for a result that differs between examples, give their sum.
+
+    Raises:
+        ArgumentError: an argument or result that is no array.
+        PytreeError: axes in another structure than the arguments or results.
+        AttributeValueError: no argument is mapped over, or `out_axes` is None for a result that differs.
+        ShapeError: an axis that an array does not have, or axes of different sizes.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.vmap(lambda x, y: x @ y, in_axes=(0, None))(tx.numpy.ones((2, 3)), tx.numpy.ones(3))
+        Array([3., 3.], dtype=float32)
+    """
+    check_callable("vmap", fun)
+    what = f"vmap of {name_of(fun)}"
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    names = () if axis_name is None else (axis_name,)
+    if not isinstance(axis_name, Hashable):
+        raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
+
+    @functools.wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]
+            raise PytreeError(
+                f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
+                f"and the call has {len(args)}."
+            )
+
+        def name(k: int) -> str:
+            return f"argument {argument_names(args, kwargs)[k]}"
+
+        leaves, treedef = pytrees.flatten((args, kwargs))
+        wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
+        wanted += [0] * (len(leaves) - len(wanted))
+        axes = [_axis(leaves, k, axis, what, name) for k, axis in enumerate(wanted)]
+        size = _batch_size(leaves, axes, name, axis_size, what)
+        flat = OfLeaves(fun, treedef, named=True)
+        results = batch_flat(flat, size, leaves, axes, *names)
+        whole = flat.result(value for value, _ in results)
+        targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
+
+        def place(k: int) -> Any:
+            (value, axis), to = results[k], targets[k]
+            if to is None and axis is not None and sum_match:
+                return reduction.reduce_sum(value, (axis,))
+            return _placed(value, axis, to, size, lambda: f"{what}: the result{pytrees.leaf_names(whole)[k]}")
+
+        return flat.result(place(k) for k in range(len(results)))
+
+    return mapped
+
+
+def _axis(leaves: list[Any], k: int, axis: Any, what: str, name: Callable[[int], str]) -> int | None:
+    """The axis that a leaf is mapped over, which makes it an array. What is not mapped over may be anything."""
+    if axis is None:
+        return None
+    (leaves[k],), _ = arrays_of(leaves[k], f"{what}: ", lambda: [name(k)])
+    rank = leaves[k].ndim
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        axis = canonical_axis(axis, rank, f"{what}: in_axes for {name(k)}")
+    return axis % rank
+
+
+def _batch_size(
+    inputs: Sequence[Any], axes: Sequence[int | None], name: Callable[[int], str], given: int | None, what: str
+) -> int:
+    mapped = [(k, x, a) for k, (x, a) in enumerate(zip(inputs, axes, strict=True)) if a is not None]
+    sizes = {x.shape[a] for _, x, a in mapped}
+    if given is not None:
+        if not hasattr(given, "__index__"):
+            raise ArgumentError(f"{what}: axis_size must be an integer, but is {given!r}.")
+        if given < 0:
+            raise ShapeError(f"{what}: axis_size must not be negative, but is {given}.")
+        sizes.add(operator.index(given))
+    if not sizes:
+        raise AttributeValueError(f"{what}: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
+    if len(sizes) > 1:
+        told = [f"{name(k)} is {Shape.of(x)} and mapped over its axis {a}" for k, x, a in mapped]
+        told += [f"axis_size is {given}"] if given is not None else []
+        raise ShapeError(f"{what}: the mapped axes must have one size, but have {sorted(sizes)}: {', '.join(told)}.")
+    return sizes.pop()
+
+
+def _placed(value: Any, axis: int | None, to: Any, size: int, name: Callable[[], str]) -> Any:
+    if to is None:
+        if axis is not None:
+            raise AttributeValueError(
+                f"{name()} differs between examples, but out_axes is None for it; give the axis along which to stack "
+                "the examples, or return what is the same for all, such as lax.psum of it over a named axis."
+            )
+        return value
+    rank = value.ndim + (axis is None)
+    if not isinstance(to, int) or not -rank <= to < rank:
+        to = canonical_axis(to, rank, f"{name()}, with the axis of examples: out_axes")
+    return movement.align_axis(value, axis, to % rank, size)

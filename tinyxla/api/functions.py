@@ -1,0 +1,270 @@
+"""Functions that users write: their arguments and results as arrays, and their graphs."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError
+from tinyxla.hlo import Computation, Module
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import trace
+from tinyxla.tracing.promotion import as_array
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, init=False)
+class ShapeDtypeStruct:
+    """Shape and dtype of an array that need not exist. (`sharding` is accepted and kept; there is one device.)
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.ShapeDtypeStruct((2, 3), "float32").update(dtype="int32")
+        ShapeDtypeStruct(shape=(2, 3), dtype=int32)
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any = None
+    weak_type: bool = False
+
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, sharding: Any = None, weak_type: bool = False, **ignored: Any
+    ) -> None:
+        unknown = ignored.keys() - {"vma", "is_ref", "manual_axis_type"}
+        if unknown or dtype is None:
+            said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
+            raise ArgumentError(f"ShapeDtypeStruct {said}; give shape, dtype, sharding and weak_type.")
+        object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
+        named = getattr(dtype, "dtype", None)  # of a scalar constructor, such as tinyxla.numpy.float32
+        object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)  # pyright: ignore[reportUnknownArgumentType]
+        object.__setattr__(self, "sharding", sharding)
+        object.__setattr__(self, "weak_type", weak_type)
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """The same with other fields."""
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        return ShapeDtypeStruct(**{**kept, **changes})
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError("len() of a ShapeDtypeStruct without dimensions; use .size.")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape))
+
+
+def name_of(function: Function) -> str:
+    """How to speak of a function."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def check_callable(what: str, function: Any) -> None:
+    """An error for what is no function."""
+    if not callable(function):
+        raise ArgumentError(f"{what} takes a function, but got {function!r} of type {type(function).__name__}.")
+
+
+Names = Callable[[], Sequence[str]]  # how to speak of the leaves; asked only if there is something to say
+
+
+def arrays_of(tree: Any, what: str, names: Names | None = None) -> tuple[list[Array], pytrees.TreeDef]:
+    """The leaves of a pytree as arrays; an error that names the leaf which is none."""
+    leaves, treedef = pytrees.flatten(tree)
+    arrays: list[Array] = []
+    for k, leaf in enumerate(leaves):
+        try:
+            arrays.append(as_array(leaf))
+        except TypeError:
+            found = names() if names else [f" at {name}" if name else "" for name in pytrees.leaf_names(tree)]
+            raise ArgumentError(f"{what}{found[k]} {no_array(leaf)}.") from None
+    return arrays, treedef
+
+
+def no_array(leaf: Any) -> str:
+    """What is wrong with a leaf that is no array."""
+    dtype = getattr(leaf, "dtype", None)
+    if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
+        return f"has the element type {dtype}, which arrays cannot have"
+    return f"is {reprlib.repr(leaf)} of type {type(leaf).__name__}, which is not an array or a number"
+
+
+def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """How to speak of each leaf among the arguments: `0['w'][1]`, `scale`."""
+    given = [*enumerate(args), *sorted(kwargs.items())]
+    return [f"{where}{name}" for where, x in given for name in pytrees.leaf_names(x)]
+
+
+def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
+    """One integer, or several, as a tuple."""
+    try:
+        return tuple(map(operator.index, given if isinstance(given, Iterable) else (given,)))
+    except TypeError:
+        raise ArgumentError(f"{what} must be an integer or a tuple of integers, but is {given!r}.") from None
+
+
+def pair_of(result: Any, name: str) -> tuple[Any, Any]:
+    """The result and the auxiliary one of a function that must return both."""
+    if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+        shown = f"the array {Shape.of(result)}" if isinstance(result, Array) else reprlib.repr(result)
+        raise ArgumentError(
+            f"With has_aux=True {name} must return a pair (result, auxiliary), but it returned {shown}."
+        )
+    return result  # pyright: ignore[reportUnknownVariableType]
+
+
+def lowered(aux: Any) -> Any:
+    """Auxiliary results without the tracers of a differentiation that has ended."""
+
+    def lower(x: Any) -> Any:
+        value = getattr(x, "value", None)
+        return lower(value) if isinstance(value, Array) and not x.owner.active else x
+
+    return pytrees.map_tree(lower, aux)
+
+
+class OfLeaves:
+    """A function of pytrees as one of their leaves, which gives those of its result. That had the structure `tree` in
+    the last call, and beside it, with `has_aux`, there was `aux`."""
+
+    tree: pytrees.TreeDef
+    aux: Any = None
+
+    def __init__(self, function: Function, structure: pytrees.TreeDef, has_aux: bool = False, named: bool = False):
+        self.__wrapped__ = function  # which errors name
+        self.structure = structure  # of the arguments, or with `named` of `(args, kwargs)`
+        self.has_aux = has_aux
+        self.named = named
+
+    def __call__(self, *leaves: Any) -> list[Array]:
+        given = pytrees.unflatten(self.structure, leaves)
+        args, kwargs = given if self.named else (given, {})
+        result = self.__wrapped__(*args, **kwargs)
+        if self.has_aux:
+            result, self.aux = pair_of(result, name_of(self.__wrapped__))
+        outputs, self.tree = arrays_of(result, f"The result of {name_of(self.__wrapped__)}")
+        return outputs
+
+    def result(self, leaves: Iterable[Any]) -> Any:
+        """Values for the leaves of the last call's result, in its structure."""
+        return pytrees.unflatten(self.tree, list(leaves))
+
+    def with_aux(self, *values: Any) -> Any:
+        """Values, and what was beside the result, if there is such."""
+        return (*values, lowered(self.aux)) if self.has_aux else values
+
+
+def make_graph(
+    fun: Function, static_argnums: int | Sequence[int] = (), return_shape: bool = False
+) -> Callable[..., Any]:
+    """The graph of operations that a function records for arguments of given shapes; also called `make_jaxpr`.
+
+    Args:
+        fun: of pytrees of arrays.
+        static_argnums: positions of arguments that stay Python values.
+        return_shape: also give the result's shapes, as `eval_shape` does.
+
+    Returns:
+        A function of the same arguments that gives the graph, a `Module`. Printed, it is its HLO text.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.make_graph(lambda x: x + 1)(0.0)
+        HloModule lambda, entry_computation_layout={(f32[])->(f32[])}
+        <BLANKLINE>
+        ENTRY lambda {
+          parameter.1 = f32[] parameter(0)
+          constant.1 = f32[] constant(1)
+          add.1 = f32[] add(parameter.1, constant.1)
+          ROOT tuple.1 = (f32[]) tuple(add.1)
+        }
+        <BLANKLINE>
+    """
+    check_callable("make_graph", fun)
+    numbers = as_integers(static_argnums, f"make_graph of {name_of(fun)}: static_argnums")
+
+    @functools.wraps(fun)
+    def graph(*args: Any, **kwargs: Any) -> Any:
+        held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
+
+        @functools.wraps(fun)
+        def of_others(*others: Any, **kwargs: Any) -> Any:
+            values = iter(others)
+            return fun(*[held[n] if n in held else next(values) for n in range(len(args))], **kwargs)
+
+        others = tuple(x for n, x in enumerate(args) if n not in held)
+        made, _, weak, tree = trace_tree(of_others if held else fun, others, kwargs)
+        module = Module(name_of(fun), made)
+        return (module, shapes_of(made, weak, tree)) if return_shape else module
+
+    return graph
+
+
+def shapes_of(made: Computation, weak: Sequence[bool], tree: pytrees.TreeDef) -> Any:
+    """The results of a computation as `ShapeDtypeStruct`s."""
+    shapes = [x.array_shape for x in made.outputs]
+    found = [ShapeDtypeStruct(x.dimensions, x.dtype, weak_type=w) for x, w in zip(shapes, weak, strict=True)]
+    return pytrees.unflatten(tree, found)
+
+
+def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[bool], Any]:
+    """The computation of a function on pytrees: it, what it captured, which results are weak, and their structure."""
+    leaves, treedef = pytrees.flatten((args, kwargs))
+    for k, leaf in enumerate(leaves):
+        if not isinstance(leaf, (Array, ShapeDtypeStruct)):
+            what = f"{name_of(function)}: argument "
+            (leaves[k],), _ = arrays_of(leaf, what, lambda k=k: argument_names(args, kwargs)[k:])
+    shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]
+    flat = OfLeaves(function, treedef, named=True)
+    weak = [x.weak_type for x in leaves]
+    made, captured, weak_results = trace(
+        flat, shapes, name_of(function), weak, f"the traced function {name_of(function)}"
+    )
+    return made, captured, weak_results, flat.tree
+
+
+def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. The arguments may be
+    such structures themselves.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.eval_shape(lambda x: x @ x, tx.ShapeDtypeStruct((2, 2), "float32")).shape
+        (2, 2)
+    """
+    check_callable("eval_shape", function)
+    made, _, weak, tree = trace_tree(function, args, kwargs)
+    return shapes_of(made, weak, tree)
+
+
+def typeof(x: Any) -> ShapeDtypeStruct:
+    """The shape and element type of an array, a tracer or a number.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> tx.typeof(tx.numpy.ones((2, 3)))
+        ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+    array = x if isinstance(x, ShapeDtypeStruct) else as_array(x, "typeof")
+    return ShapeDtypeStruct(array.shape, array.dtype, weak_type=array.weak_type)

@@ -1,0 +1,308 @@
+"""Which roots share a loop nest, and the order of all steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tinyxla.compiler.access import Place, normal
+from tinyxla.compiler.fusion import (
+    FEW_ROWS,
+    SERIAL,
+    Fusion,
+    HostCall,
+    Plan,
+    Product,
+    Step,
+    base,
+    domain,
+    inputs,
+    is_inlined,
+    is_leaf,
+    is_reduction,
+    is_stored_along,
+    is_trailing,
+    kept_dimensions,
+    results_of,
+    shape_class,
+    walk,
+)
+from tinyxla.compiler.storing import computed_twice, escaping, first_stored
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import calls, contraction, reduction
+
+MOST_ROOTS = 24  # of one nest
+MOST_BUFFERS = 48
+WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensions
+
+
+def plan(computation: Computation) -> Plan:
+    """Decide what is stored, and join loop nests; where several would compute what is better stored, decide again."""
+    stored = first_stored(computation)
+    while True:
+        groups = _Grouping(computation, stored).steps()
+        again = computed_twice(computation, groups, stored)
+        if not again:
+            return Plan(computation, groups, stored, escaping(computation, groups, stored))
+        stored |= again
+
+
+class _Grouping:
+    """Joins roots, in topological order, greedily: each goes to the latest nest that it fits."""
+
+    def __init__(self, computation: Computation, stored: set[Instruction]) -> None:
+        self.computation = computation
+        self.stored = stored
+        self.users = computation.users()
+        self._steps: list[Step] = []
+        self._before: list[int] = []  # for each step, the set of steps that must precede it, as bits
+        self._effects = 0  # the last step with a side effect and all before it, as bits
+        self._step_of: dict[Instruction, int] = {}
+        for x in computation.instructions:
+            self._visit(x)
+
+    def steps(self) -> list[Step]:
+        """In an order that respects what each needs."""
+        gone = self._join_across()
+        order: list[Step] = []
+        placed = 0
+        waiting = [k for k in range(len(self._steps)) if k not in gone]
+        while waiting:
+            rest: list[int] = []
+            for k in waiting:
+                if self._before[k] & ~placed == 0:
+                    order.append(self._steps[k])
+                    placed |= 1 << k
+                else:
+                    rest.append(k)
+            assert len(rest) < len(waiting), "loop nests wait for each other"
+            waiting = rest
+        return order
+
+    def _join_across(self) -> set[int]:
+        """Let rows take in reductions over their outer dimensions of what they read anyway; gives what is gone."""
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for k, step in enumerate(self._steps):
+            if isinstance(step, Fusion) and step.kind == "row" and step.kept is None:
+                rows.setdefault(step.outer, []).append(k)
+        gone: set[int] = set()
+        for j, column in enumerate(self._steps if rows else ()):
+            if not isinstance(column, Fusion) or column.kind != "column":
+                continue
+            space, reduced = domain(column.reductions[0]), base(column.reductions[0]).attributes.dimensions
+            rank = len(reduced)
+            if reduced != tuple(range(rank)) or math.prod(space[rank:]) > WIDEST_ACROSS:
+                continue
+            for k in rows.get(space[:rank], ()):
+                row = self._steps[k]
+                assert isinstance(row, Fusion)
+                if row.across is None and self._may_merge(k, j) and self._fits_across(row, column, space):
+                    self._merge(k, row, j, column)
+                    gone.add(j)
+                    break
+        return gone
+
+    def _merge(self, k: int, row: Fusion, j: int, column: Fusion) -> None:
+        """Nest j becomes part of nest k."""
+        row.across = column
+        row.roots += column.roots
+        row.reads.update(column.reads)
+        self._before[k] |= self._before[j] & ~(1 << k)
+        for t, before in enumerate(self._before):
+            if before >> j & 1:
+                self._before[t] = before & ~(1 << j) | 1 << k
+        self._grow(k, 0)
+
+    def _may_merge(self, k: int, j: int) -> bool:
+        """Whether nothing stands between nest k and nest j, which may need it, but not the other way round."""
+        if self._before[k] >> j & 1:
+            return False
+        if not self._before[j] >> k & 1:
+            return True
+        between = (t for t in range(len(self._steps)) if t not in (j, k) and self._before[j] >> t & 1)
+        return not any(self._before[t] >> k & 1 for t in between)
+
+    def _fits_across(self, row: Fusion, column: Fusion, space: tuple[int, ...]) -> bool:
+        whole = math.prod(space)
+        if not any(x.array_shape.size >= whole and (x in row.reads or base(x) in row.roots) for x in column.reads):
+            return False
+        if len(row.roots) + len(column.roots) > MOST_ROOTS or len(row.reads) + len(column.reads) > MOST_BUFFERS:
+            return False
+        if any(reduction.monoid(base(x).attributes.to_apply) is None for x in column.reductions):
+            return False
+        rank = len(row.outer)
+        local = normal(range(rank), row.outer)
+        members = {r for g in row.roots for r in results_of(g, self.users)}
+        inside = [*column.reductions, *column.along()]
+        read = (
+            (x, place[:rank]) for x, place, from_memory in walk(inside, self.stored) if from_memory and x in members
+        )
+        after = [x for x in column.roots if x not in inside]
+        late = (x for x, _, from_memory in walk(after, self.stored) if from_memory and x in members)
+        return all(place == local for _, place in read) and not any(late)
+
+    def _visit(self, x: Instruction) -> None:
+        if is_leaf(x) or (x.op is calls.tuple_ and x is self.computation.root):
+            return
+        if x.op is calls.get_tuple_element:
+            self._step_of[x] = self._step_of[x.operands[0]]
+        elif is_reduction(x) or (is_inlined(x) and x in self.stored):
+            self._join(x)
+        elif not is_inlined(x):
+            step = Product(x) if x.op is contraction.dot and x.array_shape.element_type.is_inexact else HostCall(x)
+            self._add(step, x, inputs(x, self.stored))
+
+    def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
+        self._steps.append(step)
+        self._before.append(self._needs(reads))
+        self._step_of[root] = k = len(self._steps) - 1
+        if isinstance(step, HostCall) and root.has_side_effect:
+            self._before[k] |= self._effects
+            self._effects = self._before[k] | 1 << k
+
+    def _needs(self, reads: Iterable[Instruction]) -> int:
+        needed = 0
+        for x in reads:
+            k = self._step_of.get(x)
+            if k is not None:
+                needed |= self._before[k] | 1 << k
+        return needed
+
+    def _join(self, root: Instruction) -> None:
+        kind, outer = shape_class(root)
+        reads: dict[Instruction, list[Place]] = {}
+        for x, place, from_memory in walk([root], self.stored):
+            if from_memory:
+                reads.setdefault(x, []).append(place)
+        needed = self._needs(reads)
+        for k in range(len(self._steps) - 1, max(-1, len(self._steps) - 65), -1):
+            group = self._steps[k]
+            if not isinstance(group, Fusion) or len(group.roots) >= MOST_ROOTS:
+                continue
+            if self._reaches_through_others(k, reads):
+                continue
+            joined = self._fits(group, root, kind, outer, reads)
+            if joined is not None:
+                group.kind, group.outer = joined
+                group.roots.append(root)
+                group.reads.update(dict.fromkeys(reads))
+                self._step_of[root] = k
+                self._grow(k, needed & ~(1 << k))
+                return
+        self._add(Fusion(kind, outer, [root], dict.fromkeys(reads)), root, reads)
+
+    def _reaches_through_others(self, k: int, reads: Iterable[Instruction]) -> bool:
+        """Whether something that is read, outside of nest k, needs nest k first."""
+        for x in reads:
+            of = self._step_of.get(x)
+            if of is not None and of != k and self._before[of] >> k & 1:
+                return True
+        return False
+
+    def _grow(self, k: int, needed: int) -> None:
+        """Nest k needs more: so does all that needs nest k."""
+        self._before[k] |= needed
+        for j, before in enumerate(self._before):
+            if before >> k & 1:
+                self._before[j] |= self._before[k]
+
+    def _fits(
+        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...], reads: dict[Instruction, list[Place]]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """Kind and outer sizes of the nest with the root in it, or None if it does not belong there."""
+        members = {r for g in group.roots for r in results_of(g, self.users)}
+        alone = math.prod(domain(root)) == 1  # what has one element gains by company of any kind
+        shared = [x for x in reads if x in members or x in group.reads]
+        if (
+            not any(x in members or x.array_shape.size > 1 or alone for x in shared)
+            or len(group.reads) + len(reads) > MOST_BUFFERS
+        ):
+            return None
+        joined = self._joined_kind(group, root, kind, outer)
+        if joined is None:
+            return None
+        space = joined[1]
+        if joined[0] in ("column", "split"):
+            whole = domain((group.reductions or [root])[0])
+            is_inside = base(root).op is reduction.reduce or domain(root) == whole != space
+            if any((is_stored_along(x, whole) and whole != space) != is_inside for x in members & reads.keys()):
+                return None  # results are known when all elements have been seen
+            space = whole if is_inside else space
+        kept = Fusion(joined[0], joined[1], [*group.roots, root]).kept
+        if kept is not None:
+            return (
+                joined if all(_is_local(x, p, root, kept) for x in members & reads.keys() for p in reads[x]) else None
+            )
+        local = normal(range(len(space)), space)
+        for x in members & reads.keys():
+            for place in reads[x]:
+                if place[: len(space)] != local or (joined[0] != "row" and len(place) != len(space)):
+                    return None
+        return joined
+
+    def _joined_kind(
+        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        sizes = domain(root)
+        if "parts" in (group.kind, kind):
+            return None
+        if group.kind in ("column", "split") and kind == "loop":
+            space = domain(group.reductions[0])
+            fits = sizes == group.outer or (sizes == space and _is_in_order([root], self.stored, space))
+            return (group.kind, group.outer) if fits else None
+        if group.kind == "loop" and kind in ("column", "split"):
+            fits = group.outer == sizes != outer and _is_in_order(group.roots, self.stored, sizes)
+            return (kind, outer) if fits else None
+        if group.kind in ("column", "split") or kind in ("column", "split"):
+            return (kind, outer) if group.kind == kind and _is_same_reduction(group.reductions[0], root) else None
+        if (kind == "row" and not is_trailing(root)) or group.kept is not None:
+            return self._joined_inside(group, root, kind, outer)
+        if group.kind == "loop" and kind == "loop":
+            return ("loop", outer) if group.outer == outer else None
+        if group.kind == "row":
+            fits = sizes[: len(group.outer)] == group.outer and (kind == "loop" or outer == group.outer)
+            new = group.outer
+        else:
+            fits = group.outer[: len(outer)] == outer
+            new = outer
+        enough = math.prod(new) >= FEW_ROWS or max(math.prod(s) for s in (sizes, *map(domain, group.roots))) <= SERIAL
+        return ("row", new) if fits and enough else None
+
+    def _joined_inside(
+        self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """The same where what the reductions keep is not the first dimensions: all are over one space, or over what
+        they keep."""
+        first, *others = [*group.reductions, *([root] if kind == "row" else [])]
+        space, kept = domain(first), kept_dimensions(first)
+        new = tuple(space[d] for d in kept)
+        plain = [x for x in (*group.roots, root) if base(x).op is not reduction.reduce]
+        fits = all(_is_same_reduction(first, x) for x in others) and all(domain(x) in (space, new) for x in plain)
+        fits = fits and (group.kind == "row" or group.outer == space) and _is_in_order(plain, self.stored, space)
+        enough = math.prod(new) >= FEW_ROWS or math.prod(space) <= SERIAL
+        return ("row", new) if fits and enough else None
+
+
+def _is_same_reduction(one: Instruction, other: Instruction) -> bool:
+    """Whether two reductions are over the same dimensions of the same space."""
+    return domain(one) == domain(other) and base(one).attributes.dimensions == base(other).attributes.dimensions
+
+
+def _is_local(x: Instruction, place: Place, root: Instruction, kept: tuple[int, ...]) -> bool:
+    """Whether a root, in a row whose reductions keep these dimensions, reads only what belongs to the same row of x."""
+    if len(domain(root)) == len(kept):
+        return len(place) == len(kept) and place == normal(range(len(kept)), domain(root))
+    if len(place) == len(kept):
+        return place == normal(kept, [domain(root)[d] for d in kept])
+    sizes = domain(root)
+    return len(place) == len(sizes) and all(place[d] == (d if sizes[d] != 1 else -1) for d in kept)
+
+
+def _is_in_order(roots: Sequence[Instruction], stored: set[Instruction], space: tuple[int, ...]) -> bool:
+    """Whether the innermost loop goes along memory in all that is read."""
+    wide = [d for d, size in enumerate(space) if size != 1]
+    for x, place, from_memory in walk(roots, stored):
+        pure = [c for c in place if c != -1]
+        if from_memory and x.array_shape.size >= SERIAL and wide and pure and pure[-1] != wide[-1]:
+            return False
+    return True
