@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -81,17 +82,18 @@ def _compiled_triad() -> Callable[..., None]:
 
 
 def _bandwidth(threads: int, touched: float, seconds: float) -> float:
-    """Bytes per second of a triad over so many bytes, in equal parts for each thread: the best of many runs."""
+    """Bytes per second of a triad over so many bytes, in equal parts for each thread: the median of many runs, as that
+    of the workloads, since what others on the machine leave of its bandwidth varies."""
     triad = _compiled_triad()
     count = int(touched / threads / 12)
     parts = [tuple(np.full(count, k, np.float32) for k in range(3)) for _ in range(threads)]
     triad(*parts[0], 1)
     repeats = max(1, int(4e10 * 1e-3 / (12 * count)))
-    best = 0.0
+    times: list[float] = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        best = max(best, threads * 12 * count * repeats / _together(triad, parts, repeats))
-    return best
+    while not times or time.perf_counter() < end:
+        times.append(_together(triad, parts, repeats))
+    return threads * 12 * count * repeats / statistics.median(times)
 
 
 def _together(triad: Callable[..., None], parts: list[Any], repeats: int) -> float:

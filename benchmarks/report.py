@@ -17,6 +17,7 @@ from benchmarks.measure import Timing
 from benchmarks.memory import Memory
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+LARGE = "Large arrays"  # the group whose rows are to come near the memory's bandwidth
 _TITLES = {"jax": "JAX", "numpy": "NumPy", "torch": "PyTorch"}
 
 
@@ -214,7 +215,7 @@ def behind(rows: Sequence[Row], why: dict[str, str]) -> str:
 
 def missed_goals(row: Row) -> list[str]:
     """How a row is behind: slower than JAX, or than the best of NumPy and PyTorch by more than a quarter, slower than
-    JAX by more than twice in its first call, or larger."""
+    JAX by more than twice in its first call, larger, or, on large arrays, at less than 0.8 of the bandwidth."""
     missed: list[str] = []
     ratio, other, first, memory = row.ratio("jax"), row.ratio(row.other), row.first_ratio(), row.memory_ratio()
     if ratio is not None and ratio < 1:
@@ -223,6 +224,9 @@ def missed_goals(row: Row) -> list[str]:
         missed.append(f"takes {_ratio(1 / other)} times as long as {title(row.other)}")
     if first is not None and first > 2:
         missed.append(f"its first call takes {_ratio(first)} times as long as JAX's")
+    distance = row.distance("tinyxla") if row.group == LARGE else None
+    if distance is not None and distance > 1.25:
+        missed.append(f"reaches {1 / distance:.2f} of the memory's bandwidth")
     if memory is not None and memory > 1.05:
         missed.append(f"needs {_ratio(memory)} times JAX's memory")
     return missed
@@ -282,7 +286,8 @@ cores.
 ## Behind
 
 The rows that are slower than JAX, or than the best of NumPy and PyTorch by more than a quarter, whose first call takes
-more than twice as long as JAX's, or that need more memory than JAX.
+more than twice as long as JAX's, or that need more memory than JAX; and those on large arrays that reach less than 0.8
+of the memory's bandwidth.
 
 {behind(rows, why)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,9 @@ def test_a_row_knows_how_it_is_behind() -> None:
     ]
     assert missed_goals(ROWS[1]) == ["takes 2.00 times as long as JAX"]
     assert missed_goals(ROWS[2]) == []
+    large = Row("Large arrays", "sum", _timings(tinyxla=2e-3, jax=4e-3), limit=1e-3)
+    assert missed_goals(large) == ["reaches 0.50 of the memory's bandwidth"]
+    assert missed_goals(replace(large, limit=1.7e-3)) == []
 
 
 def test_reasons_stand_with_the_rows_that_are_behind() -> None:

@@ -146,6 +146,30 @@ class Lowering:
                 slot.updated = value
         return [c.result for c in loop.carried]
 
+    def nest_by_several(
+        self, bounds: Sequence[tuple[Index, Index]], count: int, body: Callable[[Sequence[Coordinates]], None]
+    ) -> None:
+        """Loops in one another; `body` gets the indices of so many neighbours at once, and of those that are left."""
+        if not bounds:
+            return body([()])
+        b = self.builder
+        *outer, (start, stop) = bounds
+
+        def inner(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            rest = start
+            if count > 1:
+                whole = b.index("divide", b.index("subtract", stop, start), count)
+                with self.loop(0, whole, sequential=True) as (k, _):
+                    first = b.index("add", start, b.index("multiply", k, count))
+                    body([(*indices, b.index("add", first, more)) for more in range(count)])
+                rest = b.index("add", start, b.index("multiply", whole, count))
+            if rest != stop:
+                with self.loop(rest, stop, sequential=True) as (k, _):
+                    body([(*indices, k)])
+            return carried
+
+        self.nest(outer, (), inner, sequential=True)
+
     def nest_in_lanes(
         self,
         bounds: Sequence[tuple[Index, Index]],
@@ -189,27 +213,10 @@ class Lowering:
             if rest != 0:
                 lanes(places, b.index("add", start, b.index("multiply", whole, width)), rest)
 
-        def rows_at_once(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            """A short row does not fill vectors, and what is masked is not read back as quickly as it was written."""
-            first, last = outer[-1]
-            whole = b.index("divide", b.index("subtract", last, first), ROWS)
-            with self.loop(0, whole, sequential=True) as (k, _):
-                row = b.index("add", first, b.index("multiply", k, ROWS))
-                blocks([(*indices, b.index("add", row, more)) for more in range(ROWS)])
-            with self.loop(b.index("add", first, b.index("multiply", whole, ROWS)), last, sequential=True) as (k, _):
-                blocks([(*indices, k)])
-            return carried
-
-        def one_row(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            blocks([indices])
-            return carried
-
         with self.loop(0, width) as (lane, _):
             update(lane, lambda _: neutral)
-        if width == LANES or not outer:
-            self.nest(outer, (), one_row)
-        else:
-            self.nest(outer[:-1], (), rows_at_once, sequential=True)
+        # A short row does not fill vectors, and what is masked is not read back as quickly as it was written.
+        self.nest_by_several(outer, 1 if width == LANES else ROWS, blocks)
         halvings = (LANES // FEW_LANES).bit_length() - 1 if width == LANES else 0
         with self.loop(0, halvings, [Literal(INDEX, LANES)], True) as (_, halves):
             half = b.index("divide", halves.carried[0].inside, 2)

@@ -71,35 +71,19 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             for row, value in zip(rows, initial, strict=True):
                 b.store(row, j, value)
 
-        def accumulate(before: Coordinates, more: Coordinates) -> None:
-            """The elements at some indices of the innermost reduced dimension, if there is one."""
+        def accumulate(places: Sequence[Coordinates]) -> None:
             with low.loop(0, here) as (j, _):
                 values: list[Operand] = [b.load(row, j) for row in rows]
-                for last in [(k,) for k in more] or [()]:
-                    place = [*outer, *before, *last, b.index("add", begin, j)]
-                    values = space.accumulate(low, values, space.place([*kept, *over, columns], place))
+                for indices in places:
+                    place = space.place([*kept, *over, columns], [*outer, *indices, b.index("add", begin, j)])
+                    values = space.accumulate(low, values, place)
                 for row, value in zip(rows, values, strict=True):
                     b.store(row, j, value)
-
-        def in_turn(before: Coordinates, values: list[Operand]) -> list[Operand]:
-            if not bounds:
-                accumulate((), ())
-                return values
-            start, stop = bounds[-1]
-            whole = b.index("divide", b.index("subtract", stop, start), together)
-            with low.loop(0, whole, sequential=True) as (k, _):
-                first = b.index("add", start, b.index("multiply", k, together))
-                accumulate(before, tuple(b.index("add", first, more) for more in range(together)))
-            rest = b.index("add", start, b.index("multiply", whole, together))
-            if rest != stop:
-                with low.loop(rest, stop, sequential=True) as (k, _):
-                    accumulate(before, (k,))
-            return values
 
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         if pieces > 1:
             bounds[0] = piece_of(low, piece, pieces, long)[1:]
-        low.nest(bounds[:-1], (), in_turn, sequential=True)
+        low.nest_by_several(bounds, together, accumulate)
         with low.loop(0, here) as (j, _):
             place = space.place([*kept, columns], [*outer, b.index("add", begin, j)])
             result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
