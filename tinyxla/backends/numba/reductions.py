@@ -52,7 +52,8 @@ def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     independent = math.prod(a.size for a in kept) * blocks
     long = over[0].size if over else 1
     each = math.prod(a.size for a in over[1:]) * width * work
-    plain = len(space.arrays) == 1 and space.arrays[0].array_shape.dtype.itemsize >= 4 and work <= COSTLY_WORK
+    adds = len(space.arrays) == 1 and reduction.monoid(base(roots[0]).attributes.to_apply) == "add"
+    plain = adds and space.arrays[0].array_shape.dtype.itemsize >= 4 and work <= COSTLY_WORK
     together = AT_ONCE if plain else 1
     few = independent < FEW_COLUMNS and space.divisible
     pieces = max(1, min(64, long * each // (CHUNK * COSTLY_WORK))) if few else 1
