@@ -92,8 +92,12 @@ def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
 
 def finished(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
     """`work` is that of one index of the outermost loop."""
-    grain = max(1, CHUNK * COSTLY_WORK // max(1, work), extent // CHUNKS)
-    return LoweredKernel(low.builder.kernel, low.arguments, extent, grain, list(roots))
+    return LoweredKernel(low.builder.kernel, low.arguments, extent, grain(extent, work), list(roots))
+
+
+def grain(extent: int, work: int) -> int:
+    """How many indices of the outermost loop, each of so much work, are a piece for a thread."""
+    return max(1, CHUNK * COSTLY_WORK // max(1, work), extent // CHUNKS)
 
 
 def piece_of(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index, Index, Index]:

@@ -20,8 +20,8 @@ import numpy as np
 
 from tinyxla.backends.numba import panel_routines
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
-from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value, operand_of
+from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, compare, if_
 from tinyxla.compiler.fusion import Plan, results_of, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops import movement, sorting
@@ -137,18 +137,6 @@ class Keys(NamedTuple):
         positive = compare(low, "GE", found, half, "UNSIGNED")
         found = compute("xor", type, found, compute("select", type, positive, half, every))
         return compute("bitcast-convert", self.element, found)
-
-
-def compare(low: Lowering, direction: str, x: Operand, y: Operand, kind: str) -> Operand:
-    return low.builder.compute("compare", "pred", x, y, direction=direction, compare_type=kind)
-
-
-def if_(low: Lowering, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
-    return low.builder.compute("select", INDEX, condition, operand_of(yes), operand_of(no))
-
-
-def operand_of(index: Index | Operand) -> Operand:
-    return Literal(INDEX, index) if isinstance(index, int) else index
 
 
 def put_back(

@@ -19,13 +19,10 @@ from tinyxla.backends.numba.digits import (
     Keys,
     Routine,
     Sort,
-    compare,
-    if_,
-    operand_of,
     results_by_number,
 )
-from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
-from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
+from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users, compare, if_
 from tinyxla.compiler.fusion import Plan, supported
 from tinyxla.compiler.sorts import are_side_by_side
 from tinyxla.hlo import Instruction

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tinyxla.backends.numba import streams
-from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
+from tinyxla.backends.numba.loops import Index, Operand
 from tinyxla.backends.numba.lowering import Lowering, Partial, Storage, Users
 from tinyxla.backends.numba.reductions import is_commutative
 from tinyxla.compiler.fusion import Plan, buffer_of, results_of
@@ -52,11 +52,6 @@ def load(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index]
 
 def store(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index], value: Operand) -> None:
     low.builder.store(low.buffer(x, True), low.linear(sizes, place), value)
-
-
-def compare(low: Lowering, x: Index, y: Index, direction: str) -> Operand:
-    left, right = (Literal(INDEX, v) if isinstance(v, int) else v for v in (x, y))
-    return low.builder.compute("compare", "pred", left, right, direction=direction, compare_type="SIGNED")
 
 
 def select(low: Lowering, condition: Operand, x: Operand, y: Operand) -> Operand:

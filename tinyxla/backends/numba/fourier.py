@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.numba import fourier_routines as routines, panel_routines, panels
-from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, finished
+from tinyxla.backends.numba.axes import finished, grain
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users
 from tinyxla.compiler.fusion import Plan
@@ -216,8 +216,8 @@ class _Transform:
         kernel = _driver(part, self.kind.name, kinds, turns, bool(whole), radices and tuple(sorted({*radices})))
         work = width * n * (4 + sum(max(2, radix // 4) for radix in radices))
         extent = outer[0].size * outer[1].size * blocks
-        grain = max(1, CHUNK * COSTLY_WORK // work)
-        self.found.append(LoweredKernel(kernel, arguments, extent, grain, [self.x], numbers, lasts=True))
+        pieces = grain(extent, work)
+        self.found.append(LoweredKernel(kernel, arguments, extent, pieces, [self.x], numbers, lasts=True))
 
     # --- real signals
 

@@ -246,7 +246,7 @@ class Builder:
             if above[1] <= below[0]:
                 return right
         narrow = op in _DIVISIONS and a is not None and b is not None and a[0] >= 0 and max(a[1], b[1]) < 1 << 31
-        found = self.compute(op, INDEX, _operand(left), _operand(right), index="narrow" if narrow else "wide")
+        found = self.compute(op, INDEX, operand_of(left), operand_of(right), index="narrow" if narrow else "wide")
         if a is not None and b is not None and op in _INTERVALS:
             self._bounds[found.name] = _INTERVALS[op](a, b)
         return found
@@ -302,7 +302,8 @@ _INTERVALS: dict[str, Callable[[_Interval, _Interval], _Interval]] = {
 }
 
 
-def _operand(index: Index) -> Operand:
+def operand_of(index: Index | Operand) -> Operand:
+    """An index as an operand."""
     return Literal(INDEX, index) if isinstance(index, int) else index
 
 

@@ -16,7 +16,19 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.numba import narrow
-from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Loop, Operand, Value, held
+from tinyxla.backends.numba.loops import (
+    INDEX,
+    Buffer,
+    Builder,
+    Index,
+    Kernel,
+    Literal,
+    Loop,
+    Operand,
+    Value,
+    held,
+    operand_of,
+)
 from tinyxla.compiler.access import matching, of_one_array
 from tinyxla.compiler.fusion import Plan, is_leaf
 from tinyxla.hlo import Computation, Instruction
@@ -220,7 +232,7 @@ class Lowering:
         halvings = (LANES // FEW_LANES).bit_length() - 1 if width == LANES else 0
         with self.loop(0, halvings, [Literal(INDEX, LANES)], True) as (_, halves):
             half = b.index("divide", halves.carried[0].inside, 2)
-            halves.carried[0].updated = _as_operand(half)
+            halves.carried[0].updated = operand_of(half)
             with self.loop(0, half) as (lane, _):
                 other = b.index("add", lane, half)
                 update(lane, lambda values: combine(values, [b.load(row, other) for row in rows]))
@@ -401,9 +413,9 @@ def _iota(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     index, kind = coordinates[x.attributes.iota_dimension], x.array_shape.element_type
     convert = low.builder.compute
     if kind.is_integer and isinstance(index, Value) and index.name in low.sums:  # so vectors hold no wider integers
-        parts = [convert("convert", kind.name, _as_operand(part)) for part in low.sums[index.name]]
+        parts = [convert("convert", kind.name, operand_of(part)) for part in low.sums[index.name]]
         return convert("add", kind.name, *parts)
-    return convert("convert", kind.name, _as_operand(index))
+    return convert("convert", kind.name, operand_of(index))
 
 
 def _broadcast(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -462,14 +474,9 @@ def _within(low: Lowering, index: Index, size: int) -> Operand | None:
     found: Operand | None = None
     for is_certain, limit, direction in ((least >= 0, 0, "GE"), (greatest < size, size, "LT")):
         if not is_certain:
-            inside = _compared(low, index, limit, direction)
+            inside = compare(low, direction, index, limit)
             found = inside if found is None else low.builder.compute("and", "pred", found, inside)
     return found
-
-
-def _compared(low: Lowering, index: Index, limit: int, direction: str) -> Operand:
-    operands = _as_operand(index), Literal(INDEX, limit)
-    return low.builder.compute("compare", "pred", *operands, direction=direction, compare_type="SIGNED")
 
 
 def clamped(low: Lowering, index: Index, size: int) -> Index:
@@ -496,7 +503,7 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
             step = interior + 1
             shifted = b.index("add", index, step * (-(-max(low_edge, 0) // step)))
             rest = b.index("remainder", shifted, step)
-            inside.append(_compared(low, rest, 0, "EQ"))
+            inside.append(compare(low, "EQ", rest, 0))
             index = b.index("subtract", b.index("divide", shifted, step), -(-max(low_edge, 0) // step))
         certain = low_edge <= 0 and high_edge <= 0 and not interior
         within = None if certain else _within(low, index, size)
@@ -513,10 +520,6 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     for other in inside[1:]:
         condition = b.compute("and", "pred", condition, other)
     return b.compute("select", type_name, condition, found, outside)
-
-
-def _as_operand(index: Index) -> Operand:
-    return Literal(INDEX, index) if isinstance(index, int) else index
 
 
 def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -536,7 +539,7 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     ):  # such as a roll: another index rather than another element
         source, firsts, others = chosen
         places = [b.index("add", locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
-        place = _choose(low, index, [starts[k + 1] for k in pieces], [_as_operand(p) for p in places], INDEX)
+        place = _choose(low, index, [starts[k + 1] for k in pieces], [operand_of(p) for p in places], INDEX)
         assert not isinstance(place, Literal) or isinstance(place.value, int)
         along = place.value if isinstance(place, Literal) else place
         b.bound(along, 0, source.array_shape.dimensions[d] - 1)
@@ -553,7 +556,7 @@ def _choose(low: Lowering, index: Index, ends: Sequence[int], values: Sequence[O
     """The first of the values before whose end the index is."""
     found = values[-1]
     for end, value in zip(reversed(ends[:-1]), reversed(values[:-1]), strict=True):
-        found = low.builder.compute("select", type, _compared(low, index, end, "LT"), value, found)
+        found = low.builder.compute("select", type, compare(low, "LT", index, end), value, found)
     return found
 
 
@@ -661,9 +664,14 @@ def _conditional(low: Lowering, x: Instruction, coordinates: Coordinates) -> lis
     return found
 
 
-def if_(low: Lowering, condition: Operand, iterations: int) -> Index:
-    """As many iterations if the condition holds, else none."""
-    return low.builder.compute("select", INDEX, condition, Literal(INDEX, iterations), Literal(INDEX, 0))
+def if_(low: Lowering, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
+    """One index or the other: as many iterations if the condition holds, say, else none."""
+    return low.builder.compute("select", INDEX, condition, operand_of(yes), operand_of(no))
+
+
+def compare(low: Lowering, direction: str, x: Index | Operand, y: Index | Operand, kind: str = "SIGNED") -> Operand:
+    """A comparison of two numbers, such as indices."""
+    return low.builder.compute("compare", "pred", operand_of(x), operand_of(y), direction=direction, compare_type=kind)
 
 
 def is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from tinyxla.backends.numba import digits, panel_routines
-from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
-from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
+from tinyxla.backends.numba.lowering import LoweredKernel, compare, if_
 from tinyxla.compiler.sorts import SHORT
 from tinyxla.shapes import element_type
 
@@ -63,8 +63,8 @@ class _SideBySide:
             b.call(network, (self.rows, 0), (numbers, 0))
             self._nest(self.keep, self._take)
             if self.alone and self.keys.restores:
-                some = digits.compare(low, "NE", unlike, Literal(unlike.type, 0), "UNSIGNED")
-                with low.loop(0, digits.if_(low, some, self.count), sequential=True) as (lane, _):
+                some = compare(low, "NE", unlike, Literal(unlike.type, 0), "UNSIGNED")
+                with low.loop(0, if_(low, some, self.count), sequential=True) as (lane, _):
                     self._put_back(lane)
         steps = sort.length * (sort.length - 1).bit_length() ** 2
         return self.routine.finished(sort.lines // most * (-(-most // self.lanes)), self.lanes * steps // 8)
@@ -104,7 +104,7 @@ class _SideBySide:
         key = found = self.keys.key(self.low, x)
         if self.shift:
             found = compute("shift-left", self.kind, compute("convert", self.kind, key), Literal(self.kind, self.shift))
-            found = compute("or", self.kind, found, compute("convert", self.kind, digits.operand_of(i)))
+            found = compute("or", self.kind, found, compute("convert", self.kind, operand_of(i)))
         self.b.store(self.rows, self._row(i, lane), found)
         if not (self.alone and self.keys.restores):
             return unlike

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tinyxla.backends.numba import panel_routines as routines
-from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK
+from tinyxla.backends.numba.axes import grain
 from tinyxla.backends.numba.gathered import NUMBERS, provide_product
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
@@ -302,7 +302,7 @@ def _packed(x: Instruction, p: MatrixProduct, kind: Arithmetic) -> tuple[Partial
 def _step(
     kernel: Kernel, arguments: list[Storage], numbers: tuple[int, ...], extent: int, work: int, x: Instruction
 ) -> LoweredKernel:
-    return LoweredKernel(kernel, arguments, extent, max(1, CHUNK * COSTLY_WORK // max(1, work)), [x], numbers)
+    return LoweredKernel(kernel, arguments, extent, grain(extent, work), [x], numbers)
 
 
 def _is_symmetric(x: Instruction) -> bool:

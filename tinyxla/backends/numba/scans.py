@@ -15,9 +15,9 @@ from typing import Any
 
 from tinyxla.backends.numba import scan_routines
 from tinyxla.backends.numba.axes import CHUNK, finished
-from tinyxla.backends.numba.folds import Fold, Line, compare, load, select, store
+from tinyxla.backends.numba.folds import Fold, Line, load, select, store
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Partial, Storage, if_
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Partial, Storage, compare, if_
 from tinyxla.compiler.fusion import is_costly
 from tinyxla.compiler.windows import LANES
 from tinyxla.ops import reduction
@@ -126,7 +126,7 @@ class _Scan:
         found = self.join(before, elements)
         if not self.puts_first:
             return found
-        first = compare(self.low, row, 0, "EQ")
+        first = compare(self.low, "EQ", row, 0)
         return [select(self.low, first, x, y) for x, y in zip(elements, found, strict=True)]
 
     def through_rest(self, values: Sequence[Operand], line: Index, p: Index, column: Index) -> list[Operand]:
@@ -140,7 +140,7 @@ class _Scan:
 
         if not self.rest:
             return list(values)
-        count = self.rest if self.pieces == 1 else if_(self.low, compare(self.low, p, 0, "EQ"), self.rest)
+        count = self.rest if self.pieces == 1 else if_(self.low, compare(self.low, "EQ", p, 0), self.rest)
         return self.low.nest([(0, count)], values, visit, sequential=True)
 
     def hand(self, routine: str, line: Index, p: Index, block: Index) -> None:
@@ -173,7 +173,7 @@ class _Scan:
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
             starts = [low.value(o, ()) for o in self.fold.x.operands[len(self.fold.x.operands) // 2 :]]
             with low.loop(0, blocks) as (k, _):
-                is_first = b.compute("convert", "s64", compare(low, k, self.columns, "LT"))
+                is_first = b.compute("convert", "s64", compare(low, "LT", k, self.columns))
                 for known in self.known:
                     store(low, known, (self.line.outer, blocks), (line, k), is_first)
             with low.loop(0, self.line.inner) as (j, _):

@@ -20,6 +20,7 @@ from tinyxla.backends.numba.lowering import (
     Partial,
     Storage,
     Users,
+    compare,
     if_,
     start_index,
 )
@@ -175,7 +176,7 @@ class _Scatter:
             place[d], fits = place_inside(low, low.value(self.indices, vector), sizes[d] - extent)
             if not k:
                 for direction, end in zip(("GE", "LT"), own, strict=False):
-                    fits = b.compute("and", "pred", fits, _compared(low, place[d], end, direction))
+                    fits = b.compute("and", "pred", fits, compare(low, direction, place[d], end))
             inside = fits if inside is None else b.compute("and", "pred", inside, fits)
         for d, c in self.a.pairs():
             place[d] = coordinates[c]
@@ -258,11 +259,6 @@ def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Opera
         return place, Literal("pred", False)
     unsigned = b.compute("convert", "u64", place)  # where what is negative is beyond all others
     return place, b.compute("compare", "pred", unsigned, Literal("u64", last), direction="LE", compare_type="UNSIGNED")
-
-
-def _compared(low: Lowering, x: Index, y: Index, direction: str) -> Operand:
-    operands = (Literal(INDEX, v) if isinstance(v, int) else v for v in (x, y))
-    return low.builder.compute("compare", "pred", *operands, direction=direction, compare_type="SIGNED")
 
 
 def _targets(x: Instruction, plan: Plan, users: Users) -> tuple[list[Storage], list[LoweredKernel]]:

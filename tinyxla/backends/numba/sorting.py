@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tinyxla.backends.numba import digits, networks, short_lines
 from tinyxla.backends.numba.axes import CHUNK, finished
-from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, compare
 from tinyxla.compiler.fusion import Plan, is_of_scalars
 from tinyxla.compiler.sorts import is_side_by_side
 from tinyxla.hlo import Computation, Instruction
@@ -151,7 +151,7 @@ class _MergeSort:
         index = [b.index("add", start, k) for k in range(size)]
         last = b.index("subtract", end, 1)
         values = [self.source.load(low, line, i if whole else b.index("minimum", i, last)) for i in index]
-        inside = [None if whole else _less(low, i, end) for i in index]
+        inside = [None if whole else compare(low, "LT", i, end) for i in index]
         for turn in range(size):
             for k in range(turn % 2, size - 1, 2):
                 swap = self._before(low, values[k + 1], values[k])
@@ -184,7 +184,7 @@ class _MergeSort:
                 self._merges(low, to, width, line, begin, end)
                 self._here = to
                 width = b.index("multiply", width, 2)
-            loop.carried[0].updated = _operand(width)
+            loop.carried[0].updated = operand_of(width)
         assert self._here is here
         self._width <<= 2 * (times - 1)
 
@@ -212,19 +212,19 @@ class _MergeSort:
         half = b.index("divide", width, 2)
         middles = [b.index("minimum", b.index("add", s, half), limit) for s in starts]
         right_ends = [b.index("minimum", b.index("add", m, half), limit) for m in middles]
-        carried = [_operand(index) for pair in zip(starts, middles, strict=True) for index in pair]
+        carried = [operand_of(index) for pair in zip(starts, middles, strict=True) for index in pair]
         with low.loop(0, b.index("subtract", right_ends[0], starts[0]), carried, sequential=True) as (step, loop):
             for k, (start, left_end, right_end) in enumerate(zip(starts, middles, right_ends, strict=True)):
                 at_left, at_right = loop.carried[2 * k : 2 * k + 2]
                 i, j = at_left.inside, at_right.inside
                 left = self._here.load(low, line, b.index("minimum", i, b.index("subtract", left_end, 1)))
                 right = self._here.load(low, line, b.index("minimum", j, b.index("subtract", right_end, 1)))
-                sooner = b.compute("and", "pred", _less(low, j, right_end), self._before(low, right, left))
-                from_right = b.compute("or", "pred", sooner, b.compute("not", "pred", _less(low, i, left_end)))
+                sooner = b.compute("and", "pred", compare(low, "LT", j, right_end), self._before(low, right, left))
+                from_right = b.compute("or", "pred", sooner, b.compute("not", "pred", compare(low, "LT", i, left_end)))
                 to.store(low, line, b.index("add", start, step), _choose(low, from_right, right, left))
                 moved = b.compute("select", INDEX, from_right, Literal(INDEX, 1), Literal(INDEX, 0))
-                at_left.updated = _operand(b.index("add", i, b.index("subtract", 1, moved)))
-                at_right.updated = _operand(b.index("add", j, moved))
+                at_left.updated = operand_of(b.index("add", i, b.index("subtract", 1, moved)))
+                at_right.updated = operand_of(b.index("add", j, moved))
 
     def _doubling(self) -> LoweredKernel:
         """All merges of one width, over all lines."""
@@ -239,15 +239,6 @@ class _MergeSort:
             self._merge(low, to, self._width, line, [start], self.length)
         self._here = to
         return finished(low, self.lines * pairs, CHUNK, [self.x])
-
-
-def _operand(index: Index) -> Operand:
-    return Literal(INDEX, index) if isinstance(index, int) else index
-
-
-def _less(low: Lowering, left: Index, right: Index) -> Operand:
-    operands = _operand(left), _operand(right)
-    return low.builder.compute("compare", "pred", *operands, direction="LT", compare_type="SIGNED")
 
 
 def _choose(low: Lowering, chosen: Operand, first: Sequence[Operand], second: Sequence[Operand]) -> list[Operand]:

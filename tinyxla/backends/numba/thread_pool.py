@@ -41,12 +41,11 @@ class Word(IntEnum):
     SPIN = 1  # how many pauses an idle worker spins before it sleeps
     STARTER = 2  # address of the Python callback that starts missing workers, 0 when none are missing
     WAKER = 3  # address of the Python callback that wakes workers where there is no futex
-    YIELD = 4  # address of the operating system's "let others run"
-    SYSCALL = 5  # address of libc's `syscall`, 0 where there is no futex
-    FUTEX = 6  # the futex system call's number
-    PROCESSOR = 7  # address of libc's `sched_getcpu`, 0 where there is none
-    MOVE = 8  # address of libc's `sched_setaffinity`
-    ALLOWED = 9  # address of the set of processors that workers may run on
+    SYSCALL = 4  # address of libc's `syscall`, 0 where there is no futex
+    FUTEX = 5  # the futex system call's number
+    PROCESSOR = 6  # address of libc's `sched_getcpu`, 0 where there is none
+    MOVE = 7  # address of libc's `sched_setaffinity`
+    ALLOWED = 8  # address of the set of processors that workers may run on
     LOCK = 1 * _PAIR  # 1 while a job runs
     TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
     PENDING = 3 * _PAIR  # chunks not yet finished
@@ -98,14 +97,15 @@ done:
   ret void
 }
 
-; Wait until a word is not 0. The chunk that makes it so must come before that which waits: chunks are taken in order.
-define void @wait(ptr %word, ptr %made) {
+; Wait until a word is 0, or no more: for so many pauses, and then as long as others want to run.
+define internal void @wait_until(ptr %word, i1 %is_zero, i64 %pauses) {
 entry:
   br label %look
 look:
-  %left = phi i64 [ $PAUSES, %entry ], [ %fewer, %relax ], [ 0, %yield ]
+  %left = phi i64 [ %pauses, %entry ], [ %fewer, %relax ], [ 0, %yield ]
   %value = load atomic i64, ptr %word acquire, align 8
-  %ready = icmp ne i64 %value, 0
+  %zero = icmp eq i64 %value, 0
+  %ready = icmp eq i1 %zero, %is_zero
   br i1 %ready, label %done, label %unready
 unready:
   %tired = icmp sle i64 %left, 0
@@ -118,6 +118,12 @@ yield:
   call i32 @tinyxla_yield()
   br label %look
 done:
+  ret void
+}
+
+; Wait until a word is not 0. The chunk that makes it so must come before that which waits: chunks are taken in order.
+define void @wait(ptr %word, ptr %made) {
+  call void @wait_until(ptr %word, i1 false, i64 $PAUSES)
   ret void
 }
 
@@ -388,25 +394,7 @@ take_part:
   call void @take_chunks(ptr %pool)
   %spin_at = getelementptr i64, ptr %pool, i64 $SPIN
   %pauses = load i64, ptr %spin_at
-  br label %wait
-wait:
-  %left = phi i64 [ %pauses, %take_part ], [ %fewer, %relax ], [ 0, %yield ]
-  %pending = load atomic i64, ptr %pending_at acquire, align 8
-  %finished = icmp eq i64 %pending, 0
-  br i1 %finished, label %release, label %others
-others:
-  %tired = icmp sle i64 %left, 0
-  br i1 %tired, label %yield, label %relax
-relax:
-  call void @pause()
-  %fewer = sub i64 %left, 1
-  br label %wait
-yield:
-  %yield_at = getelementptr i64, ptr %pool, i64 $YIELD
-  %let_others_run = load ptr, ptr %yield_at
-  call i32 %let_others_run()
-  br label %wait
-release:
+  call void @wait_until(ptr %pending_at, i1 true, i64 %pauses)
   store atomic i64 0, ptr %lock_at release, align 8
   ret void
 alone:
@@ -473,7 +461,6 @@ class ThreadPool:
         self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
         self._starter = address_of(self._callbacks[0])
         self.state[Word.WAKER] = address_of(self._callbacks[1])
-        self.state[Word.YIELD] = yield_address()
         self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
         self._allowed = (ctypes.c_int64 * (_MOST_PROCESSORS // 64))()
         self.state[Word.ALLOWED] = ctypes.addressof(self._allowed)

@@ -17,9 +17,9 @@ import math
 from collections.abc import Sequence
 
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.folds import STILL, Dimension, Fold, Line, compare, load, select, store
+from tinyxla.backends.numba.folds import STILL, Dimension, Fold, Line, load, select, store
 from tinyxla.backends.numba.loops import Index, Literal, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Storage, Users, zero
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Storage, Users, compare, zero
 from tinyxla.backends.numba.scans import lower_scan
 from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, supported
 from tinyxla.compiler.windows import LANES, in_rows, is_large
@@ -86,12 +86,12 @@ def _elements(low: Lowering, d: Dimension, o: Index, is_inside: bool = False, ag
     for k in range(d.places if w.window_dilation == 1 else w.size):
         if w.window_dilation == 1:
             index = b.index("add", b.index("divide", b.index("add", moved, apart - 1), apart), k)
-            there = compare(low, b.index("multiply", index, apart), b.index("add", moved, w.size), "LT")
+            there = compare(low, "LT", b.index("multiply", index, apart), b.index("add", moved, w.size))
         else:
             place = b.index("add", moved, k * w.window_dilation)
-            index, there = b.index("divide", place, apart), compare(low, b.index("remainder", place, apart), 0, "EQ")
+            index, there = b.index("divide", place, apart), compare(low, "EQ", b.index("remainder", place, apart), 0)
         for limit, direction in ((before, "GE"), (before + d.size, "LT")):
-            there = b.compute("and", "pred", there, compare(low, index, limit, direction))
+            there = b.compute("and", "pred", there, compare(low, direction, index, limit))
         index = b.index("minimum", b.index("subtract", b.index("maximum", index, before), before), d.size - 1)
         found.append((index, there))
     return found
@@ -191,7 +191,7 @@ def _blocked(fold: Fold, line: Line, targets: list[Storage]) -> LoweredKernel:
         def element(row: Index, j: Index) -> Operand:
             """Of the elements from the block's first on."""
             place = b.index("subtract", b.index("add", first, row), w.padding_low)
-            inside = b.compute("and", "pred", compare(low, place, 0, "GE"), compare(low, place, n, "LT"))
+            inside = b.compute("and", "pred", compare(low, "GE", place, 0), compare(low, "LT", place, n))
             place = b.index("minimum", b.index("maximum", place, 0), n - 1)
             value = load(low, fold.arrays[0], line.sizes, (outer, place, b.index("add", left, j)))
             return select(low, inside, value, neutral)
