@@ -49,6 +49,34 @@ _CALLS: dict[str, Callable[[Any], Any]] = {
     "logsumexp": lambda x: tx.nn.logsumexp(x, axis=-1),
     "one_hot": lambda x: tx.nn.one_hot(x[0], 4),
     "gelu": tx.nn.gelu,
+    "relu": tx.nn.relu,
+    "elu": tx.nn.elu,
+    "softplus": tx.nn.softplus,
+    "glu": lambda x: tx.nn.glu(x, axis=0),
+    "det": lambda x: jnp.linalg.det(x[:3, :3]),
+    "slogdet": lambda x: jnp.linalg.slogdet(x[:3, :3]),
+    "lstsq": lambda x: jnp.linalg.lstsq(x, x[:, 0]),
+    "pinv": jnp.linalg.pinv,
+    "matrix_rank": jnp.linalg.matrix_rank,
+    "cond": lambda x: jnp.linalg.cond(x + 1),
+    "qr": jnp.linalg.qr,
+    "matrix_power": lambda x: jnp.linalg.matrix_power(x[:4, :4], 3),
+    "fft": jnp.fft.fft,
+    "irfft2": jnp.fft.irfft2,
+    "vstack": lambda x: jnp.vstack([x, x[0]]),
+    "array_split": lambda x: jnp.array_split(x, 3, axis=1),
+    "block": lambda x: jnp.block([[x, x], [x, x]]),
+    "nan_to_num": lambda x: jnp.nan_to_num(x / 0),
+    "modf": jnp.modf,
+    "divmod": lambda x: jnp.divmod(x, 2),
+    "gcd": lambda x: jnp.gcd(x, 6),
+    "take_along_axis": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
+    "take": lambda x: jnp.take(x, jnp.asarray([3, -1, 9]), axis=0, mode="clip"),
+    "polymul": lambda x: jnp.polymul(x[0], x[1]),
+    "choose": lambda x: jnp.choose(jnp.asarray([0, 1, 0]), [x[:3, 0], x[:3, 1]]),
+    "gamma": tx.scipy.special.gamma,
+    "ndtri": lambda x: tx.scipy.special.ndtri(x / 9),
+    "xlogy": lambda x: tx.scipy.special.xlogy(x, x),
 }
 
 
@@ -73,6 +101,54 @@ def test_replays_equal_the_first_call(name: str, dtype: str, generator: np.rando
             continue
         for again in calls:
             assert _bits(again(x)) == expected
+
+
+_SETTLED: dict[str, Callable[[Any], Any]] = {
+    "searchsorted": lambda x: jnp.searchsorted(jnp.sort(x[0]), x),
+    "interp": lambda x: jnp.interp(x, jnp.sort(x[0]), x[1]),
+    "digitize": lambda x: jnp.digitize(x, jnp.sort(x[1])),
+    "median": jnp.median,
+    "percentile": lambda x: jnp.percentile(x, 30.0, axis=1),
+    "polyval": lambda x: jnp.polyval(x[0], x),
+    "gradient": jnp.gradient,
+    "frexp": jnp.frexp,
+    "modf": jnp.modf,
+}
+
+
+@pytest.mark.parametrize("name", _SETTLED)
+def test_functions_compiled_in_the_end_give_the_same_bits(
+    name: str, monkeypatch: pytest.MonkeyPatch, generator: np.random.Generator
+) -> None:
+    replays.forget_recordings()
+    call, compiled = _SETTLED[name], list[Any]()
+    monkeypatch.setattr(replays, "WORTH", 100)
+    monkeypatch.setattr(replays, "_FEW", 2)
+    compile_program = replays.jit
+    monkeypatch.setattr(replays, "jit", lambda f: _Watched(compile_program(f), compiled))
+    for shape in ((4, 5), (3, 7)):
+        special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, 3.4e38]
+        x = generator.normal(size=shape).astype(np.float32)
+        x[1, :3] = generator.choice(special, 3)
+        given = jnp.asarray(x)
+        expected, before = _bits(call(given)), len(compiled)
+        for _ in range(60):
+            assert _bits(call(given)) == expected
+        assert len(compiled) > before
+
+
+class _Watched:
+    """A program that tells of its calls."""
+
+    def __init__(self, program: Any, calls: list[Any]) -> None:
+        self._program, self._calls = program, calls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+    def __call__(self, *arrays: Any) -> Any:
+        self._calls.append(arrays)
+        return self._program(*arrays)
 
 
 def _draws(key: Any) -> list[Any]:

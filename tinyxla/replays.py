@@ -7,13 +7,14 @@ compiler's: so the same call gives the same bits, whenever it is made.
 
 Functions of random keys, which are called again and again with arrays of the same shapes, are replayed by the
 arithmetic of compiled code. So their bits are the same under transformations and in compiled functions, too; and those
-that are called often can be compiled in the end.
+that are called often can be compiled in the end. So can functions of many steps whose bits are the same either way.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -36,7 +37,10 @@ _Plan = Callable[[list[Any]], Any]
 _PLAIN = (int, bool, str, type(None), type, np.dtype, np.integer)  # by whose value a recording is found
 _MOST = 1 << 10  # recordings of a function
 MANY = 1 << 12  # random numbers that are drawn by a compiled program at once
-OFTEN = 32  # calls that are replayed before they are compiled
+OFTEN = 32  # draws that are replayed before they are compiled
+WORTH = 1 << 15  # steps of other functions: to replay so many takes as long as to compile
+_FEW = 8  # fewer steps than this are replayed as soon as compiled code is called
+_ALWAYS = sys.maxsize
 _SUMS = frozenset(("dot", "reduce", "reduce-window"))  # of floats, in an order that is left open
 
 # Of each function: by its arguments' shapes, types and plain values; None for what was called once.
@@ -159,19 +163,28 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         return compiled
     weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]
     alike = draws and default_backend() != "interpreter"
-    plan = _plan(made, weak, traced.out_tree, alike)
-    if not alike or any(x.op.name in _SUMS and isinstance(x.shape, Shape) for x in made.instructions):
-        return plan
-    left = iter(range(OFTEN))
-    return lambda arrays: compiled(arrays) if next(left, None) is None else plan(arrays)
+    plan, steps = _plan(made, weak, traced.out_tree, alike)
+    left = iter(range(_replays(made, steps, draws)))
+    return lambda arrays: plan(arrays) if next(left, None) is not None else compiled(arrays)
+
+
+def _replays(made: Computation, steps: int, draws: bool) -> int:
+    """How many calls are replayed before they are compiled."""
+    results = [x for x in made.instructions if isinstance(x.shape, Shape)]
+    if default_backend() == "interpreter" or (draws and any(x.op.name in _SUMS for x in results)):
+        return _ALWAYS
+    if draws:
+        return OFTEN
+    gains = steps >= _FEW and all(map(arithmetic.is_settled, made.instructions))
+    return max(1, WORTH // steps) if gains else _ALWAYS
 
 
 def _has_loop(made: Computation) -> bool:
     return any(x.op.name in ("while", "lanes") or any(map(_has_loop, x.computations())) for x in made.instructions)
 
 
-def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef, as_compiled: bool) -> _Plan:
-    """What runs a computation's instructions, those that depend on no parameter once for all."""
+def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef, as_compiled: bool) -> tuple[_Plan, int]:
+    """What runs a computation's instructions, those that depend on no parameter once for all; and how many are left."""
     places = {x: k for k, x in enumerate((*made.parameters, *_needed(made)))}
     count = len(made.parameters)
     known: list[Any] = [None] * len(places)
@@ -198,7 +211,7 @@ def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef, as_compile
         found = [ConcreteArray(values[k], w) for k, w in results]
         return found[0] if is_single else tree.unflatten(found)
 
-    return run
+    return run, len(steps)
 
 
 def _needed(made: Computation) -> list[Instruction]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +73,7 @@ class ShapeDtypeStruct:
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
 
 def name_of(function: Function) -> str:

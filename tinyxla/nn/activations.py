@@ -29,6 +29,7 @@ def identity(x: ArrayLike) -> Array:
 # --- with corners -----------------------------------------------------------------------------------------------------
 
 
+@replayed
 def relu(x: ArrayLike) -> Array:
     """max(x, 0), with the derivative 0 at 0.
 
@@ -39,6 +40,7 @@ def relu(x: ArrayLike) -> Array:
     return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
 
 
+@replayed
 def relu6(x: ArrayLike) -> Array:
     """min(max(x, 0), 6), with the derivative 0 at both corners.
 
@@ -48,6 +50,7 @@ def relu6(x: ArrayLike) -> Array:
     return clamp(0.0, inexact_array(x, "nn.relu6"), 6.0)
 
 
+@replayed
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     """x where it is positive, else x times a small slope.
 
@@ -58,6 +61,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     return tnp.where(value >= 0, value, negative_slope * value)
 
 
+@replayed
 def hard_tanh(x: ArrayLike) -> Array:
     """x, or -1 or 1 beyond them.
 
@@ -68,6 +72,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     return tnp.where(value > 1, 1, tnp.where(value < -1, -1, value))
 
 
+@replayed
 def hard_sigmoid(x: ArrayLike) -> Array:
     """relu6(x + 3) / 6.
 
@@ -77,6 +82,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     return relu6(inexact_array(x, "nn.hard_sigmoid") + 3.0) / 6.0
 
 
+@replayed
 def hard_silu(x: ArrayLike) -> Array:
     """x times hard_sigmoid(x).
 
@@ -92,6 +98,7 @@ hard_swish = hard_silu
 # --- exponential below zero -------------------------------------------------------------------------------------------
 
 
+@replayed
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x where it is positive, else alpha (exp(x) - 1).
 
@@ -103,6 +110,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return tnp.where(value > 0, value, alpha * tnp.expm1(below))
 
 
+@replayed
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x where it is positive, else alpha (exp(x / alpha) - 1), which has a continuous derivative for every alpha.
 
@@ -121,6 +129,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
+@replayed
 def selu(x: ArrayLike) -> Array:
     """elu with the factors that keep activations normalised.
 
@@ -142,6 +151,7 @@ def sigmoid(x: ArrayLike) -> Array:
     return elementwise.logistic(inexact_array(x, "nn.sigmoid"))
 
 
+@replayed
 def softplus(x: ArrayLike) -> Array:
     """log(1 + exp(x)).
 
@@ -154,6 +164,7 @@ def softplus(x: ArrayLike) -> Array:
     return tnp.where(positive, value, tnp.zeros_like(value)) + tnp.log1p(tnp.exp(-size))
 
 
+@replayed
 def log_sigmoid(x: ArrayLike) -> Array:
     """log(sigmoid(x)), exact where sigmoid(x) is nearly 0 or 1.
 
@@ -163,6 +174,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return -softplus(-inexact_array(x, "nn.log_sigmoid"))
 
 
+@replayed
 def soft_sign(x: ArrayLike) -> Array:
     """x / (1 + |x|).
 
@@ -187,6 +199,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
+@replayed
 def mish(x: ArrayLike) -> Array:
     """x times tanh(softplus(x)).
 
@@ -197,6 +210,7 @@ def mish(x: ArrayLike) -> Array:
     return value * tnp.tanh(softplus(value))
 
 
+@replayed
 def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     """(x + sqrt(x**2 + b)) / 2, a softplus without exponentials.
 
@@ -223,6 +237,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return 0.5 * value * (1.0 + elementwise.erf(value * math.sqrt(0.5)))
 
 
+@replayed
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half of x along an axis times the sigmoid of the second.
 
@@ -237,6 +252,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     return first * sigmoid(second)
 
 
+@replayed
 def log1mexp(x: ArrayLike) -> Array:
     """log(1 - exp(-x)) of positive x, exact for small and for large x.
 
@@ -285,6 +301,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: Any = None, axis: int = -1
     return (tnp.expand_dims(classes, d) == numbers).astype(float if dtype is None else dtype)
 
 
+@replayed
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, x from 1, and (x + 1)^2 / 4 between: a `softplus` that vanishes.
 
@@ -295,6 +312,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     return tnp.where(value <= -1, 0, tnp.where(value >= 1, value, (value + 1) ** 2 / 4))
 
 
+@replayed
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """The derivative of `sparse_plus`: 0 up to -1, 1 from 1, and linear between.
 

@@ -97,6 +97,7 @@ def logsumexp(
     return tnp.log(total) + shift
 
 
+@replayed
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """log(mean(exp(x))) without overflow.
 

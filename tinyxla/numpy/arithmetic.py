@@ -100,6 +100,7 @@ def floor_divide(x: Any, y: Any) -> Any:
 fmod = binary("fmod", ops.rem, "The remainder of x / y with the sign of x.", to_integer=True)
 
 
+@replayed
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """`(floor_divide(x, y), remainder(x, y))`."""
     return floor_divide(x, y), remainder(x, y)
@@ -341,6 +342,7 @@ def _rounded_to(decimals: int) -> Unary:
     return unary("round", of_array, "")
 
 
+@replayed
 def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     """The fraction of x, and its integer part, both with the sign of x."""
     (x,), _ = promoted("modf", x, to_inexact=True)
@@ -403,11 +405,13 @@ isposinf = _question("isposinf", partial(_equals, np.inf), ops.or_, False, "Whet
 isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whether x is negative infinity.")
 
 
+@replayed
 def isreal(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is zero."""
     return equal(imag(x), 0)
 
 
+@replayed
 def iscomplex(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is not zero."""
     return not_equal(imag(x), 0)
@@ -424,6 +428,7 @@ def isclose(
     return bitwise_or(close, bitwise_and(isnan(x), isnan(y))) if equal_nan else close
 
 
+@replayed
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -194,6 +195,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return stack(columns if increasing else columns[::-1], 1)
 
 
+@replayed
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of polynomials given by their coefficients, highest power first."""
     (x, y), _ = promoted("polyadd", array_of(a1, "polyadd"), array_of(a2, "polyadd"))
@@ -202,11 +204,13 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return arith.add(x, y)
 
 
+@replayed
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of polynomials given by their coefficients, highest power first."""
     return polyadd(a1, arith.negative(a2))
 
 
+@replayed
 def polymul(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The product of polynomials given by their coefficients, highest power first."""
     return convolve(a1, a2)
@@ -225,6 +229,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return x
 
 
+@replayed
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The m-th antiderivative of a polynomial, with the constants k (zero if not given)."""
     x = inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False)
@@ -295,7 +300,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     along = canonical_axis(axis, x.ndim, "apply_along_axis")
     behind = moveaxis(x, along, -1)
     outer = behind.shape[:-1]
-    rows = movement.reshape_to(behind, (int(np.prod(outer, dtype=int)), behind.shape[-1]))
+    rows = movement.reshape_to(behind, (math.prod(outer), behind.shape[-1]))
     found = stack([array_of(func1d(rows[k], *args, **kwargs), "apply_along_axis") for k in range(rows.shape[0])])
     found = movement.reshape_to(found, (*outer, *found.shape[1:]))
     inner = found.ndim - len(outer)
@@ -316,7 +321,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements in another shape, repeated from the start as often as needed."""
     flat = ravel(a)
     shape = tuple(new_shape) if hasattr(new_shape, "__iter__") else (new_shape,)
-    count = int(np.prod(shape, dtype=int))
+    count = math.prod(shape)
     if flat.size == 0 or count == 0:
         return zeros(shape, flat.dtype)
     times = -(-count // flat.size)

@@ -109,6 +109,7 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
     return dot(ravel(arith.conjugate(a)), ravel(b), preferred_element_type=preferred_element_type)
 
 
+@replayed
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The dot products along an axis, the first conjugated."""
     x, y, weak = _pair("vecdot", x1, x2)
@@ -121,6 +122,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     return _dot(x, y, (last, last), (batch, batch)).with_weak_type(weak)
 
 
+@replayed
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors: the last axes; further axes in front broadcast against each other."""
     x, y, weak = _pair("matvec", x1, x2)
@@ -129,6 +131,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return squeeze(matmul(x, expand_dims(y, -1)), -1).with_weak_type(weak)
 
 
+@replayed
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors, conjugated, times matrices: the last axes; further axes in front broadcast against each other."""
     x, y, weak = _pair("vecmat", x1, x2)

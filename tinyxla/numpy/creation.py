@@ -386,6 +386,7 @@ def _diagonal_mask(shape: tuple[int, ...], k: int, direction: str) -> Any:
     return ops.compare(column, row, direction=direction, type="SIGNED")
 
 
+@replayed
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """Ones on and below the k-th diagonal, zeros above."""
     rows = integer_of("tri", "N", N)
@@ -440,6 +441,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     return grids
 
 
+@replayed
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis)."""
     sizes = shape_of("indices", dimensions)

@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.creation import arange
 from tinyxla.numpy.manipulation import moveaxis, roll
 from tinyxla.numpy.operations import fourier, movement
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -125,6 +126,7 @@ def _several(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int]
 # --- along one axis ---------------------------------------------------------------------------------------------------
 
 
+@replayed
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform along an axis.
 
@@ -143,11 +145,13 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _fft(a, n, axis, norm, "fft.fft")
 
 
+@replayed
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft`; the arguments are the same."""
     return _ifft(a, n, axis, norm, "fft.ifft")
 
 
+@replayed
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform of real signals: the first n // 2 + 1 coefficients, whose conjugates the others are.
 
@@ -159,16 +163,19 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _rfft(a, n, axis, norm, "fft.rfft")
 
 
+@replayed
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`. The length n of the signals is even unless it is given."""
     return _irfft(a, n, axis, norm, "fft.irfft")
 
 
+@replayed
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform of signals that are Hermitian, given by their first half: real numbers."""
     return _irfft(arith.conjugate(array_of(a, "fft.hfft")), n, axis, _opposite("fft.hfft", norm), "fft.hfft")
 
 
+@replayed
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`."""
     return arith.conjugate(_rfft(a, n, axis, _opposite("fft.ihfft", norm), "fft.ihfft"))
@@ -183,6 +190,7 @@ def _opposite(what: str, norm: Any) -> str | None:
 # --- along several axes -----------------------------------------------------------------------------------------------
 
 
+@replayed
 def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The Fourier transform along several axes.
 
@@ -201,36 +209,43 @@ def fftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, nor
     return _several("fft.fftn", "FFT", a, s, axes, norm)
 
 
+@replayed
 def ifftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`."""
     return _several("fft.ifftn", "IFFT", a, s, axes, norm)
 
 
+@replayed
 def rfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The Fourier transform of real signals along several axes, the last of which has only half the coefficients."""
     return _several("fft.rfftn", "RFFT", a, s, axes, norm)
 
 
+@replayed
 def irfftn(a: ArrayLike, s: Lengths = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`."""
     return _several("fft.irfftn", "IRFFT", a, s, axes, norm)
 
 
+@replayed
 def fft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The Fourier transform along two axes."""
     return _several("fft.fft2", "FFT", a, s, _two("fft.fft2", axes), norm)
 
 
+@replayed
 def ifft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`."""
     return _several("fft.ifft2", "IFFT", a, s, _two("fft.ifft2", axes), norm)
 
 
+@replayed
 def rfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The Fourier transform of real signals along two axes."""
     return _several("fft.rfft2", "RFFT", a, s, _two("fft.rfft2", axes), norm)
 
 
+@replayed
 def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`."""
     return _several("fft.irfft2", "IRFFT", a, s, _two("fft.irfft2", axes), norm)

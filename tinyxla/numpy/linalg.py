@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
@@ -153,12 +154,14 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
     return found if keepdims else reshape(found, [n for d, n in enumerate(x.shape) if d not in axes])
 
 
+@replayed
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The norm of vectors along axes, or of all elements."""
     x = inexact_array(array_of(x, "vector_norm"), "vector_norm")
     return _vector_norm(x, ord, canonical_axes("vector_norm", axis, x.ndim), keepdims)
 
 
+@replayed
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """The norm of matrices in the last two axes."""
     x = inexact_array(array_of(x, "matrix_norm"), "matrix_norm")
@@ -170,6 +173,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
+@replayed
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """The n-th power of square matrices, by repeated squaring; a negative one of their inverses."""
     x = array_of(a, "matrix_power")
@@ -190,6 +194,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     return result
 
 
+@replayed
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The product of several matrices (the first and last may be vectors), in the cheapest order."""
     operands = [array_of(x, "multi_dot") for x in arrays]
@@ -265,6 +270,7 @@ def symmetrized(x: Any) -> Any:
     return arith.multiply(arith.add(x, linear_algebra.adjoint(x)), 0.5)
 
 
+@replayed
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The triangular factors of positive definite Hermitian matrices: L of L L*, or U of U* U; NaN for others.
 
@@ -293,6 +299,7 @@ def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
     return q, concatenate([r, others], -1)
 
 
+@replayed
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """The factors of a = Q R: Q has orthonormal columns, R is upper triangular.
 
@@ -317,6 +324,7 @@ def _takes_lower(what: str, UPLO: Any) -> bool:
     return UPLO != "U"
 
 
+@replayed
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """The eigenvalues, in ascending order, and the eigenvectors, as columns, of Hermitian matrices.
 
@@ -335,6 +343,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(values, vectors)
 
 
+@replayed
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of Hermitian matrices, in ascending order."""
     return eigh(a, UPLO, symmetrize_input).eigenvalues
@@ -357,6 +366,7 @@ def eigvals(a: ArrayLike) -> Array:
     return eig(a).eigenvalues
 
 
+@replayed
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """The factors of a = U diag(S) Vh, with singular values S in descending order.
 
@@ -378,6 +388,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
     return found if compute_uv else found.S
 
 
+@replayed
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices, in descending order."""
     return svd(x, compute_uv=False)
@@ -437,6 +448,7 @@ def inv(a: ArrayLike) -> Array:
     return solve(x, broadcast_to_shape("linalg.inv", eye(x.shape[-1], dtype=x.dtype), x.shape))
 
 
+@replayed
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
     """The pseudo-inverses of matrices, by their singular values, of which those up to `rtol` times the largest count as
     0. There is a derivative where the singular values differ.
@@ -457,9 +469,10 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
 
 def _precision(x: Any) -> float:
     """Relative to the largest singular value, what may be left of a 0 after rounding."""
-    return builtins.max(x.shape[-2:]) * float(np.finfo(x.dtype).eps)
+    return builtins.max(x.shape[-2:]) * float(ml_dtypes.finfo(x.dtype).eps)
 
 
+@replayed
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array, Array, Array, Array]:
     """The x that makes the sum of squares of b - a x least, and of these the shortest.
 
@@ -501,6 +514,7 @@ def _odd(pivots: Any) -> Any:
     return arith.equal(arith.remainder(sum(exchanged, -1, dtype=np.int32), 2), 1)
 
 
+@replayed
 def slogdet(a: ArrayLike) -> SlogdetResult:
     """The signs of determinants (complex numbers of size 1 for complex matrices) and the logarithms of their sizes.
 
@@ -517,6 +531,7 @@ def slogdet(a: ArrayLike) -> SlogdetResult:
     return SlogdetResult(sign, sum(log(arith.absolute(diagonals)), -1))
 
 
+@replayed
 def det(a: ArrayLike) -> Array:
     """The determinants of square matrices, those of more than 3 rows by factors L U; these have no derivative where
     they are 0.
@@ -546,6 +561,7 @@ def _expanded(x: Any) -> Any:
     return total
 
 
+@replayed
 def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False) -> Array:
     """How many singular values are more than `rtol` times the largest."""
     x = matrices("linalg.matrix_rank", M)
@@ -554,6 +570,7 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
     return sum(arith.greater(s, arith.multiply(max(s, -1, keepdims=True, initial=0), bound)), -1, dtype=np.int32)
 
 
+@replayed
 def cond(x: ArrayLike, p: Any = None) -> Array:
     """The condition numbers of matrices: the norm times that of the inverse.
 
@@ -568,6 +585,7 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     return arith.multiply(matrix_norm(value, ord=p), matrix_norm(inv(value), ord=p))
 
 
+@replayed
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product."""
     x = inexact_array(a, "linalg.tensorinv")
@@ -577,6 +595,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     return reshape(inv(reshape(x, (math.prod(rows), math.prod(columns)))), (*columns, *rows))
 
 
+@replayed
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first."""
     x, y = inexact_array(a, "linalg.tensorsolve"), inexact_array(b, "linalg.tensorsolve")

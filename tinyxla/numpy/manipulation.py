@@ -253,28 +253,33 @@ def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, 
     return concatenate([expand_dims(x, along) for x in parts], along)
 
 
+@replayed
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays side by side: along axis 1, or 0 for arrays of one dimension."""
     parts = [atleast_1d(x) for x in _parts("hstack", tup, dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
+@replayed
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays as rows below each other."""
     return concatenate([atleast_2d(x) for x in _parts("vstack", tup, dtype)], 0)
 
 
+@replayed
 def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays behind each other, along axis 2."""
     return concatenate([atleast_3d(x) for x in _parts("dstack", tup, dtype)], 2)
 
 
+@replayed
 def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
     """Arrays of one dimension as columns, others side by side."""
     parts = _parts("column_stack", tup, None)
     return concatenate([x if x.ndim >= 2 else movement.reshape_to(x, (x.size, 1)) for x in parts], 1)
 
 
+@replayed
 def block(arrays: Any) -> Array:
     """An array of blocks, given as nested lists: the innermost are joined along the last axis."""
 
@@ -316,22 +321,26 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
     return _divided("split", ary, indices_or_sections, axis, True)
 
 
+@replayed
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """As `split`, but the first parts may be one longer."""
     return _divided("array_split", ary, indices_or_sections, axis, False)
 
 
+@replayed
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 1, or 0 for an array of one dimension."""
     x = array_of(ary, "hsplit")
     return _divided("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1, True)
 
 
+@replayed
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 0."""
     return _divided("vsplit", ary, indices_or_sections, 0, True)
 
 
+@replayed
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Parts along axis 2."""
     return _divided("dsplit", ary, indices_or_sections, 2, True)
@@ -344,6 +353,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(squeeze(movement.slice_axis(x, along, k, k + 1), along) for k in range(x.shape[along]))
 
 
+@replayed
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Two arrays one after the other; flattened if no axis is given."""
     return concatenate([arr, values], axis)
@@ -435,16 +445,19 @@ def flip(m: ArrayLike, axis: Axis = None) -> Array:
     return movement.reverse(x, dimensions=axes) if axes else x
 
 
+@replayed
 def flipud(m: ArrayLike) -> Array:
     """The rows in reverse order."""
     return flip(m, 0)
 
 
+@replayed
 def fliplr(m: ArrayLike) -> Array:
     """The columns in reverse order."""
     return flip(m, 1)
 
 
+@replayed
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turned k times by 90 degrees, from the first axis towards the second."""
     x = array_of(m, "rot90")
@@ -523,6 +536,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return movement.slice_axis(flat, len(outer), start, start + (length - 1) * (columns + 1) + 1, columns + 1)
 
 
+@replayed
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix that has a vector there."""
     x = array_of(v, "diag")
@@ -539,6 +553,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     return ops.select(hit, spread, movement.full(0, x.dtype, (n, n))).with_weak_type(x.weak_type)
 
 
+@replayed
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix that has the flattened elements on its k-th diagonal."""
     return diag(ravel(v), k)

@@ -12,6 +12,7 @@ from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, opera
 from tinyxla.numpy.manipulation import concatenate, concrete_value, expand_dims, flip, rows_at
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import sum as total
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -37,6 +38,7 @@ def _pairs(what: str, value: Any, rank: int) -> list[tuple[Any, Any]]:
     return pairs
 
 
+@replayed
 def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "constant", **options: Any) -> Array:
     """More elements before and after each axis.
 

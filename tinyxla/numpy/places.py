@@ -14,6 +14,7 @@ from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, type_
 from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 
@@ -141,11 +142,13 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     return diag_indices(x.shape[0], x.ndim)
 
 
+@replayed
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices on and below the k-th diagonal of an n by m matrix."""
     return _known(np.tril_indices(n, k, m))
 
 
+@replayed
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices on and above the k-th diagonal of an n by m matrix."""
     return _known(np.triu_indices(n, k, m))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import ShapeError
@@ -15,6 +16,7 @@ from tinyxla.numpy.manipulation import concatenate, diag
 from tinyxla.numpy.reductions import sum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import sqrt
+from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
 
@@ -67,6 +69,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     return concatenate([found, zeros(at_zero, found.dtype)]) if at_zero else found
 
 
+@replayed
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of two polynomials; `trim_leading_zeros` of the remainder takes known values.
 
@@ -118,7 +121,7 @@ def polyfit(
             f"polyfit: x must be a vector and y have as many rows, but they have the shapes {places.shape} and "
             f"{values.shape}."
         )
-    limit = places.shape[0] * float(np.finfo(places.dtype).eps) if rcond is None else rcond
+    limit = places.shape[0] * float(ml_dtypes.finfo(places.dtype).eps) if rcond is None else rcond
     left: Any = vander(places, deg + 1)
     right: Any = values
     if w is not None:

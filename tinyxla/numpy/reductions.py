@@ -520,16 +520,19 @@ def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None 
     return _cumulative("cumprod", "multiply", a, axis, dtype)
 
 
+@replayed
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The sums so far of what is not NaN."""
     return cumsum(_without_nan(a, "nancumsum", 0)[0], axis, dtype)
 
 
+@replayed
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The products so far of what is not NaN."""
     return cumprod(_without_nan(a, "nancumprod", 1)[0], axis, dtype)
 
 
+@replayed
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
@@ -537,6 +540,7 @@ def cumulative_sum(
     return _standard_cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
 
 
+@replayed
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:

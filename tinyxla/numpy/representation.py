@@ -12,6 +12,7 @@ from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops
+from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
@@ -45,6 +46,7 @@ def _signed(x: Any) -> Any:
     return bits.bitcast_convert(x, new_element_type=element_type(f"s{element_type(x.dtype).bits}"))
 
 
+@replayed
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The float next to x in the direction of y.
 
@@ -66,6 +68,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     return ops.select(either_nan, like(np.nan, x), found).with_weak_type(weak)
 
 
+@replayed
 def spacing(x: ArrayLike, /) -> Array:
     """The distance from x to the next float away from zero, with the sign of x."""
     x = inexact_array(x, "spacing")
@@ -73,6 +76,7 @@ def spacing(x: ArrayLike, /) -> Array:
     return arith.subtract(nextafter(x, arith.copysign(np.inf, x)), x)
 
 
+@replayed
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """A mantissa from 0.5 to 1, with the sign of x, and an exponent of 2 whose product is x."""
     x = inexact_array(x, "frexp")

@@ -63,6 +63,7 @@ def take(
     return x[index] if found is None else read(x, index, found, fill_value)
 
 
+@replayed
 def take_along_axis(
     arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
 ) -> Array:
@@ -169,6 +170,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     return read(both, (slice(None),) * along + (order,), None, None)
 
 
+@replayed
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """Element by element, the choice of that number."""
     chosen = array_of(a, "choose")
@@ -251,6 +253,7 @@ def where(
     return ops.select(mask, a, b).with_weak_type(weak)
 
 
+@replayed
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Element by element, the choice of the first condition that is true, else the default."""
     if len(condlist) != len(choicelist) or not condlist:

@@ -13,6 +13,7 @@ from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
 from tinyxla.numpy.padding import pad
 from tinyxla.numpy.reductions import any, sum
 from tinyxla.numpy.selection import where
+from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -28,6 +29,7 @@ def _integers(what: str, x1: ArrayLike, x2: ArrayLike) -> list[Any]:
     return [arith.abs(x) for x in broadcasted(what, pair)]
 
 
+@replayed
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisors of integers, by Euclid's algorithm.
 
@@ -45,6 +47,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     return while_(*pair, condition=goes_on, body=trace(step, shapes, "gcd")[0])[0]
 
 
+@replayed
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiples of integers; 0 where one of them is.
 
@@ -62,6 +65,7 @@ def _weights(what: str, bitorder: str) -> Any:
     return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
 
 
+@replayed
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight elements each, what is not zero counting as 1, as the bits of a byte; the last byte is filled up by zeros.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.numpy.arguments import integer_of
+from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_float
 
@@ -43,6 +44,7 @@ def blackman(M: int) -> Array:
     return _window("blackman", M, lambda t: 0.42 + 0.5 * np.cos(np.pi * t) + 0.08 * np.cos(2 * np.pi * t))
 
 
+@replayed
 def kaiser(M: int, beta: float) -> Array:
     """The window that has most of its energy in the main lobe, whose width grows with beta."""
     steep = float(beta)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Instruction
+from tinyxla.shapes import Shape, TupleShape
 
 # The functions that the arithmetic of IEEE 754 leaves open, so that NumPy's are others.
 _FUNCTIONS = {
@@ -32,6 +33,16 @@ _FUNCTIONS = {
     "tanh": "tanh",
 }
 _ORDINARY = ("f16", "bf16", "f32", "f64")
+# What has one result only, to the bit: of types that are neither complex nor of less than 32 bits; of exact types.
+_EXACT = frozenset(
+    """abs add bitcast-convert broadcast ceil compare concatenate constant convert divide dynamic-slice floor gather
+    get-tuple-element iota is-finite multiply negate pad parameter reshape reverse select sign slice sort subtract
+    transpose tuple""".split()
+)
+_EXACT_OF_INTEGERS = frozenset(
+    """and clamp maximum minimum not or reduce remainder shift-left shift-right-arithmetic shift-right-logical
+    xor""".split()
+)
 
 
 def evaluator(x: Instruction, as_compiled: bool = True) -> Callable[..., Any]:
@@ -40,6 +51,15 @@ def evaluator(x: Instruction, as_compiled: bool = True) -> Callable[..., Any]:
     if as_compiled and name and not any(attributes.values()) and x.array_shape.element_type.name in _ORDINARY:
         return functools.partial(_computed, name, x.array_shape.dtype)
     return functools.partial(x.op.evaluate, **attributes)
+
+
+def is_settled(x: Instruction) -> bool:
+    """Whether NumPy and compiled code give the same bits."""
+    parts = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+    kinds = [part.element_type for part in parts if isinstance(part, Shape)]
+    if x.op.name in _EXACT:
+        return all(kind.name in ("f32", "f64") or not kind.is_inexact for kind in kinds)
+    return x.op.name in _EXACT_OF_INTEGERS and not any(kind.is_inexact for kind in kinds)
 
 
 def _computed(name: str, dtype: np.dtype[Any], *operands: Any) -> Any:

@@ -9,6 +9,7 @@ of factors that are unique but for signs or phases leaves these as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -71,7 +72,7 @@ def _like_operand(results: tuple[Array, ...], a: Array) -> tuple[Array, ...]:
 
 
 def _by_lapack(routine: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
-    batch = in_lapack_type(a).reshape((int(np.prod(a.shape[:-2])), *a.shape[-2:]))
+    batch = in_lapack_type(a).reshape((math.prod(a.shape[:-2]), *a.shape[-2:]))
     return _like_operand(where_defined(routine, batch), a)
 
 
@@ -138,14 +139,14 @@ def _lu_shape(a: AnyShape) -> TupleShape:
 
 def _lu_evaluate(a: Array) -> tuple[Array, ...]:
     """Column by column of all matrices together, or one matrix after the other: what takes fewer steps."""
-    batch = np.array(in_lapack_type(a).reshape((int(np.prod(a.shape[:-2])), *a.shape[-2:])))
+    batch = np.array(in_lapack_type(a).reshape((math.prod(a.shape[:-2]), *a.shape[-2:])))
     steps = min(a.shape[-2:])
     if a.size and len(batch) <= steps:
         import scipy.linalg.lapack  # here, since importing it costs more than importing this package
 
         getrf: Any = scipy.linalg.lapack.get_lapack_funcs("getrf", dtype=batch.dtype)
-        found = [getrf(matrix)[:2] for matrix in batch]
-        batch, pivots = np.stack([x for x, _ in found]), np.stack([p for _, p in found]).astype(np.int32)
+        found = [getrf(matrix) for matrix in batch]
+        batch, pivots = np.array([x for x, *_ in found]), np.array([p for _, p, _ in found], np.int32)
     else:
         pivots = _eliminated(batch, steps)
     return _like_operand((batch, pivots, permutation_of(pivots, a.shape[-2])), a)
@@ -166,10 +167,11 @@ def _eliminated(a: Array, steps: int) -> Array:
 
 def permutation_of(pivots: Array, size: int) -> Array:
     """Which row stands where after the exchanges that the pivots say; pivots are clamped to the rows there are."""
-    exchanges = pivots.reshape((int(np.prod(pivots.shape[:-1])), pivots.shape[-1])).clip(0, size - 1)
+    exchanges = pivots.reshape((math.prod(pivots.shape[:-1]), pivots.shape[-1])).clip(0, size - 1)
     if not len(exchanges):
         return np.empty((*pivots.shape[:-1], size), np.int32)
-    order = np.tile(np.arange(size, dtype=np.int32), (len(exchanges), 1))
+    order = np.empty((len(exchanges), size), np.int32)
+    order[:] = np.arange(size)
     if len(exchanges) > pivots.shape[-1]:
         every = np.arange(len(order))
         for k, other in enumerate(exchanges.T):

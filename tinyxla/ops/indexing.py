@@ -212,8 +212,22 @@ def _last_starts(x: Any, a: Gather) -> list[int]:
     return [x.shape[d] - a.slice_sizes[d] for d in a.start_index_map]
 
 
+def _taken_along(x: Array, indices: Array, a: Gather) -> int | None:
+    """The dimension along which elements are taken, where this is NumPy's `take`."""
+    batch = a.index_vector_dim  # so many dimensions, where index vectors are the last one
+    if len(a.start_index_map) != 1 or a.collapsed_slice_dims != a.start_index_map or batch < indices.ndim - 1:
+        return None
+    (along,) = a.start_index_map
+    slices = tuple(1 if d == along else size for d, size in enumerate(x.shape))
+    offsets = (*range(along), *range(along + batch, x.ndim - 1 + batch))
+    fits = a.slice_sizes == slices and a.offset_dims == offsets and not a.operand_batching_dims
+    return along if fits and x.size and np.can_cast(indices.dtype, np.intp) else None
+
+
 def _gather_evaluate(x: Array, start_indices: Array, **attributes: Any) -> Array:
     a = Gather(**attributes)
+    if (along := _taken_along(x, start_indices, a)) is not None:
+        return x.take(start_indices.reshape(start_indices.shape[: a.index_vector_dim]), along, mode="clip")
     starts = _vectors(start_indices, a.index_vector_dim)
     places = _places(x.shape, np.clip(starts, 0, np.asarray(_last_starts(x, a), np.int64)), a)
     batch = starts.shape[:-1]

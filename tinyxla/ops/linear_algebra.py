@@ -255,7 +255,7 @@ def _by_blas(a: Array, b: Array, options: TriangularSolve) -> Array:
         ).T
         for matrix, sides in zip(a, b, strict=True)
     ]
-    return np.stack(solved)
+    return np.array(solved)
 
 
 def _substituted(a: Array, b: Array, options: TriangularSolve) -> Array:

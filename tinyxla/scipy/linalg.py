@@ -216,6 +216,9 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
            [0., 1.]], dtype=float32)
     """
     x: Any = matrices("scipy.linalg.expm", A, square=True)
+    if x.dtype.itemsize < 4:
+        wide = expm(x.astype(np.float32), upper_triangular=upper_triangular, max_squarings=max_squarings)
+        return wide.astype(x.dtype)
     order, reach = _PADE[np.finfo(x.dtype).bits // 8]
     terms = [1.0]
     for k in range(1, order + 1):

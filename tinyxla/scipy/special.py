@@ -12,12 +12,14 @@ from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
 from tinyxla.numpy.arguments import broadcasted, inexact_array, promoted
 from tinyxla.ops import elementwise
+from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
 ArrayLike = Any
 expit = sigmoid
 
 
+@replayed
 def logit(x: ArrayLike) -> Array:
     """log(x / (1 - x)), the inverse of `expit`.
 
@@ -46,6 +48,7 @@ def erfinv(x: ArrayLike) -> Array:
     return elementwise.erf_inv(inexact_array(x, "scipy.special.erfinv"))
 
 
+@replayed
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(y), which is 0 where x is 0, with the derivatives that follow.
 
@@ -55,6 +58,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     return _times_log("scipy.special.xlogy", tnp.log, x, y)
 
 
+@replayed
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(1 + y), which is 0 where x is 0.
 
@@ -70,6 +74,7 @@ def _times_log(what: str, log: Any, x: ArrayLike, y: ArrayLike) -> Array:
     return tnp.where(vanishes, 0.0, factor * log(tnp.where(vanishes, 1.0, value)))
 
 
+@replayed
 def entr(x: ArrayLike) -> Array:
     """-x log(x) of positive x, 0 at 0, and -inf below.
 
@@ -107,6 +112,7 @@ def digamma(x: ArrayLike) -> Array:
     return lax_special.digamma(*_of_one_type("digamma", x))
 
 
+@replayed
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b).
 
@@ -144,6 +150,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return lax_special.betainc(*_of_one_type("betainc", a, b, x))
 
 
+@replayed
 def erfc(x: ArrayLike) -> Array:
     """The complementary error function, 1 - `erf`, accurate where that is small.
 
@@ -171,6 +178,7 @@ def i1e(x: ArrayLike) -> Array:
     return lax_special.bessel_i1e(*_of_one_type("i1e", x))
 
 
+@replayed
 def ndtr(x: ArrayLike) -> Array:
     """The probability that a normal number is below x.
 
@@ -181,6 +189,7 @@ def ndtr(x: ArrayLike) -> Array:
     return 0.5 * erfc(-value / math.sqrt(2))
 
 
+@replayed
 def ndtri(p: ArrayLike) -> Array:
     """The inverse of `ndtr`; of small p by Newton's steps (from Abramowitz and Stegun's formula 26.2.23).
 
@@ -199,6 +208,7 @@ def ndtri(p: ArrayLike) -> Array:
     return tnp.where((value > 0) & (value < 0.01), tail, middle)
 
 
+@replayed
 def log_ndtr(x: ArrayLike) -> Array:
     """The logarithm of `ndtr`; below -10 by its asymptotic series (Abramowitz and Stegun, formula 26.2.12).
 
@@ -217,6 +227,7 @@ def log_ndtr(x: ArrayLike) -> Array:
     return tnp.where(value < edge, tail, tnp.where(value < 0, middle, tnp.log1p(-ndtr(-value))))
 
 
+@replayed
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of the gamma function: 1 or -1, and NaN at its negative poles.
 
@@ -229,6 +240,7 @@ def gammasgn(x: ArrayLike) -> Array:
     return tnp.where((value < 0) & (below == value), math.nan, sign).astype(value.dtype)
 
 
+@replayed
 def gamma(x: ArrayLike) -> Array:
     """The gamma function.
 
@@ -238,6 +250,7 @@ def gamma(x: ArrayLike) -> Array:
     return gammasgn(x) * tnp.exp(gammaln(x))
 
 
+@replayed
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """n!, or 0 of what is negative.
 
@@ -250,6 +263,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     return tnp.where(value < 0, 0.0, tnp.exp(gammaln(value + 1)))
 
 
+@replayed
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function, gamma(a) gamma(b) / gamma(a + b).
 
@@ -260,6 +274,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return gammasgn(first) * gammasgn(second) * gammasgn(first + second) * tnp.exp(betaln(first, second))
 
 
+@replayed
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """The rising factorial, gamma(z + m) / gamma(z).
 
@@ -271,6 +286,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     return tnp.where(second == 0, 1.0, gammasgn(first) * gammasgn(first + second) * growth)
 
 
+@replayed
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d.
 
@@ -282,6 +298,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     return tnp.sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
 
 
+@replayed
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of order n of `digamma`.
 
@@ -320,6 +337,7 @@ def i1(x: ArrayLike) -> Array:
     return tnp.exp(tnp.abs(value)) * i1e(value)
 
 
+@replayed
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """p log(p / q) of positive numbers, 0 where p is 0 and q is not negative, and infinite elsewhere.
 
@@ -332,6 +350,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     return tnp.where(both, value, tnp.where((first == 0) & (second >= 0), 0.0, tnp.inf))
 
 
+@replayed
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """The terms of the Kullback-Leibler divergence: `rel_entr`(p, q) - p + q.
 
@@ -342,6 +361,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     return rel_entr(first, second) - first + second
 
 
+@replayed
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """(x^lmbda - 1) / lmbda, or log(x) where lmbda is 0.
 
@@ -352,6 +372,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _box_cox(tnp.log(value), power)
 
 
+@replayed
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`boxcox` of 1 + x.
 
