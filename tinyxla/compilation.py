@@ -34,7 +34,7 @@ from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray, signature_of, wrap_dense
+from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
@@ -108,6 +108,8 @@ class DonatingProgram(Program):
             if is_donated and parameter.array_shape in results:
                 results.remove(parameter.array_shape)
                 self.donated.append(k)
+        donated = [self.computation.parameters[k].array_shape for k in self.donated]
+        self._remains = [without_memory(x.dtype, x.dimensions) for x in donated]
 
     @property
     def executable(self) -> Executable:
@@ -118,8 +120,7 @@ class DonatingProgram(Program):
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
         executable = self._executable or self.executable
         values = [x._value for x in leaves]  # pyright: ignore[reportPrivateUsage]
-        for k in self.donated:
-            leaves[k].delete()
+        delete_all([leaves[k] for k in self.donated], self._remains)
         return self._wrapped(executable(values))
 
     def through(self, executable: Executable) -> Program:
@@ -215,7 +216,8 @@ class Jitted:
             signatures = [getattr(x, "_signature", None) for x in arrays]
             try:
                 if None in signatures:  # what has one is a concrete array
-                    arrays, signatures = _with_signatures(arrays)
+                    if _CONTAINERS.isdisjoint(map(type, arrays)):
+                        arrays, signatures = _with_signatures(arrays)
                     if None in signatures:
                         arrays, treedef = pytrees.flatten(tuple(arrays))
                         arrays, signatures = _with_signatures(arrays)
@@ -371,6 +373,7 @@ def _forget_programs() -> None:
 config.watch(_forget_programs)
 
 
+_CONTAINERS = frozenset((dict, list, tuple))  # types of what is taken apart first
 _NUMBERS = frozenset((bool, int, float, complex, np.ndarray, *np.sctypeDict.values()))  # types of what becomes arrays
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -554,13 +554,21 @@ class ConcreteArray(Array):
 
     def delete(self) -> None:
         """Let go of the memory; the array has no value any more."""
-        self._value = _without_memory(self.dtype, self.shape)  # for type and shape, which stay
-        self.__class__ = _DeletedArray  # pyright: ignore[reportAttributeAccessIssue]
+        delete_all([self], [without_memory(self.dtype, self.shape)])
 
 
 @functools.lru_cache(1024)
-def _without_memory(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def without_memory(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """What remains of a deleted array: its type and shape."""
     return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def delete_all(arrays: Sequence[ConcreteArray], remains: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Delete arrays of which is known what remains."""
+    for x, value in zip(arrays, remains):  # noqa: B905 - strict takes time
+        if x.__class__ is ConcreteArray:  # else the same array was among those before
+            x._value = value
+            x.__class__ = _DeletedArray  # pyright: ignore[reportAttributeAccessIssue]
 
 
 _held_value: Any = ConcreteArray.__dict__["_value"]
