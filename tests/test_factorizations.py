@@ -172,6 +172,12 @@ def test_gradients_of_determinants_and_inverses(generator: np.random.Generator) 
         same_with_gradients(partial(_numbers, jnp), partial(_numbers, jax.numpy), a)
 
 
+def test_second_derivatives_of_determinants(generator: np.random.Generator) -> None:
+    a = regular(generator, (4, 4)) / 3
+    for function in (lambda lib, x: lib.linalg.det(x), lambda lib, x: lib.linalg.slogdet(x)[1]):
+        close(tx.hessian(partial(function, jnp))(a), jax.hessian(partial(function, jax.numpy))(a), 1e-3)
+
+
 @pytest.mark.parametrize(("shape", "dtype"), [((4, 2), REAL), ((2, 4), COMPLEX)])
 def test_least_squares(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
     a, b = regular(generator, shape, dtype), matrices(generator, (shape[0], 2), dtype)

@@ -258,3 +258,45 @@ def test_large_matrices(batch: tuple[int, ...]) -> None:
         (tx.jit(jnp.linalg.inv)(x), np.linalg.inv(x)),
     ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("upper", [False, True], ids=["lower", "upper"])
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+def test_cholesky_by_blocks(dtype: Any, upper: bool) -> None:
+    """Of one matrix, whose last block is not whole; and of one that fails in a block in the middle, or in the last."""
+    size = 149
+    x = positive(np.random.default_rng(1), (size, size), dtype)
+    function = tx.jit(lambda x: jnp.linalg.cholesky(x, upper=upper))
+    expected = np.linalg.cholesky(x)
+    close(function(x), expected.conj().T if upper else expected, 1e-3)
+    inside = np.tri(size).T if upper else np.tri(size)
+    for place in (60, size - 1):
+        failing = x.copy()
+        failing[place, place] = -1
+        np.testing.assert_array_equal(np.isnan(function(failing)), inside == 1)
+
+
+@pytest.mark.parametrize("shape", [(149, 149), (130, 200), (200, 130)])
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+def test_lu_by_blocks(shape: tuple[int, int], dtype: Any) -> None:
+    """Of one matrix, also if one of its columns is zero, as LAPACK factors it."""
+    x = matrices(np.random.default_rng(2), shape, dtype)
+    for given in (x, np.where(np.arange(shape[1]) == 70, 0, x).astype(dtype)):
+        factors, pivots, order = map(np.asarray, tx.jit(tx.lax.linalg.lu)(given))
+        _, expected, at = jax.lax.linalg.lu(given)
+        np.testing.assert_array_equal(pivots, expected)
+        np.testing.assert_array_equal(order, at)
+        steps = min(shape)
+        product = (np.tril(factors[:, :steps], -1) + np.eye(shape[0], steps)) @ np.triu(factors[:steps])
+        np.testing.assert_allclose(product, given[order], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("size", "sides"), [(20, 70), (400, 20), (100, 1)])
+@pytest.mark.parametrize("left_side", [True, False])
+def test_many_right_hand_sides(size: int, sides: int, left_side: bool) -> None:
+    """Which are cut into parts of unequal size."""
+    generator = np.random.default_rng(3)
+    a = np.tril(matrices(generator, (size, size)) / size + np.eye(size)).astype(REAL)
+    b = matrices(generator, (size, sides) if left_side else (sides, size))
+    found = np.asarray(tx.jit(lambda a, b: lax.linalg.triangular_solve(a, b, left_side=left_side, lower=True))(a, b))
+    np.testing.assert_allclose(a @ found if left_side else found @ a, b, rtol=0, atol=1e-3)

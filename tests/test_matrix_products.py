@@ -135,3 +135,38 @@ def test_code_serves_all_shapes(generator: np.random.Generator) -> None:
     before = native.cache_info().compilations
     np.asarray(function(*_operands(generator, "f32", 90, 310, 490, 1, 0)))
     assert native.cache_info().compilations == before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("text", ["mk,kn", "km,kn", "mk,nk"])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 7, 4096), (3, 7, 4098), (2, 2, 4097), (7, 1, 5000)])
+def test_long_sums_with_few_results(m: int, n: int, k: int, text: str, dtype: Any) -> None:
+    """Which are cut into 8 pieces, fewer, or none."""
+    random = np.random.default_rng(m + k)
+    size = {"m": m, "n": n, "k": k}
+    shapes = [[size[letter] for letter in part] for part in text.split(",")]
+    a, b = ((random.normal(size=s) + (1j * random.normal(size=s) if dtype is np.complex64 else 0)) for s in shapes)
+    a, b = a.astype(dtype), b.astype(dtype)
+    found = tinyxla.jit(lambda a, b: jnp.einsum(text + "->mn", a, b))(a, b)
+    expected = np.einsum(text + "->mn", a.astype(np.complex128), b)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.int8, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "text",
+    ["bij,bi->bj", "bi,bij->bj", "bji,bi->bj", "abij,abi->abj", "ibj,bi->bj", "bhij,bhi->bj", "bij,bik->bjk"],
+)
+def test_many_matrices_by_vectors(text: str, dtype: Any) -> None:
+    random = np.random.default_rng(len(text))
+    size = {"a": 2, "b": 9, "h": 3, "i": 64, "j": 17, "k": 1}
+    shapes = [[size[letter] for letter in part] for part in text.split("->")[0].split(",")]
+    a, b = (random.integers(-3, 4, shape).astype(dtype) for shape in shapes)
+    found = tinyxla.jit(lambda a, b: jnp.einsum(text, a, b, preferred_element_type=a.dtype))(a, b)
+    wide = np.complex128 if dtype is np.complex64 else np.float64
+    expected = np.einsum(text, a.astype(wide), b.astype(wide))
+    if dtype is np.int8:
+        expected = expected.astype(np.int64).astype(np.int8)
+    np.testing.assert_allclose(
+        np.asarray(found).astype(wide), expected, rtol=1e-2 if dtype is ml_dtypes.bfloat16 else 0
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -128,7 +127,8 @@ def canonicalize_dots(computation: Computation) -> Computation:
 
     Matrices may have narrow types: what they are summed in is converted afterwards. In all other products - those with
     nothing to contract, of vectors, and of integers with few rows - narrow types are widened first. Those of f32, f64,
-    c64 and c128 that contract something stay, but for inner products, which are sums like others.
+    c64 and c128 that contract something stay, but for inner products, which are sums like others, and those of many
+    small matrices with vectors.
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
@@ -145,6 +145,8 @@ def canonicalize_dots(computation: Computation) -> Computation:
                 return pieces
             wide = element_type(contraction.accumulator(kind.dtype))
             lhs, rhs = (_converted(rewriter, o, wide) for o in operands)
+            if _are_short_sums(operands, dims, sizes):
+                return _converted(rewriter, _short_sums(rewriter, lhs, rhs, dims, x.array_shape), kind)
             of_vectors = max(sizes[1:3]) == 1
             if wide.name in ("f32", "f64", "c64", "c128") and sizes[3] > 1 and not of_vectors:
                 attributes = dims._replace(preferred_element_type=None)._asdict()
@@ -162,28 +164,68 @@ def canonicalize_dots(computation: Computation) -> Computation:
 
 
 _FEW = 4  # rows or columns
-_PIECES = 8  # of the rows of a large matrix
+_MANY = 8  # matrices
+_SMALL = 1 << 17  # elements of a matrix
+_PIECES = 8  # of the terms of a long sum, at most
+_LONG = 1 << 12  # terms of a sum with few results
+_NARROW = 64  # rows or columns of these
+
+
+def _are_short_sums(operands: tuple[Instruction, ...], dims: contraction.Dot, sizes: Sequence[int]) -> bool:
+    """Whether many small matrices are multiplied with a vector each, so that a call for each would take longer than its
+    sums: those of whole rows if these are whole vectors, or of several rows at once."""
+    batch, m, n, terms = sizes
+    if batch < _MANY or min(m, n) > 1 or max(m, n) == 1 or not 1 < terms <= _SMALL // max(m, n):
+        return False
+    side = int(n > 1)
+    shape, batches = operands[side].array_shape, dims.batch(side)
+    length = shape.dimensions[-1]
+    is_sum_of_rows = shape.rank - 1 not in dims.contracting(side)
+    return batches == tuple(range(len(batches))) and (length >= 16 if is_sum_of_rows else length % 64 == 0)
+
+
+def _short_sums(
+    rewriter: Rewriter, lhs: Instruction, rhs: Instruction, dims: contraction.Dot, shape: Shape
+) -> Instruction:
+    """Of the elements of the larger operand, in its order, with those of the other one."""
+    side = int(lhs.array_shape.size < rhs.array_shape.size)
+    matrix, vector = (lhs, rhs) if side == 0 else (rhs, lhs)
+    place = dict(zip(dims.batch(1 - side), dims.batch(side), strict=True))
+    place.update(zip(dims.contracting(1 - side), dims.contracting(side), strict=True))
+    taken = sorted(place)
+    sizes = [vector.array_shape.dimensions[d] for d in taken]
+    vector = rewriter.emit(movement.reshape, vector, sizes=tuple(sizes))
+    spread = rewriter.emit(
+        movement.broadcast, vector, sizes=matrix.array_shape.dimensions, dimensions=tuple(place[d] for d in taken)
+    )
+    total = _sum(rewriter, rewriter.emit(elementwise.mul, matrix, spread), dims.contracting(side))
+    return rewriter.emit(movement.reshape, total, sizes=shape.dimensions)
 
 
 def _in_pieces(
     rewriter: Rewriter, operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType
 ) -> Instruction | None:
-    """The product of a vector with a large matrix whose rows it sums: pieces of the rows, and then these together, so
-    that memory is read in order by all threads."""
-    for side in (0, 1):
-        vector, matrix = operands[side].array_shape, operands[1 - side].array_shape
-        if vector.rank == 1 and dims.contracting(1 - side) == (0,) and matrix.rank > 1 and not dims.lhs_batch_dims:
-            rows, *columns = matrix.dimensions
-            large = matrix.size >= 1 << 20 and math.prod(columns) >= rows // _PIECES
-            if not large or rows % _PIECES or vector.element_type is not kind or kind.name not in ("f32", "f64"):
-                return None
-            length = rows // _PIECES
-            sizes = (_PIECES, length), (_PIECES, length, *columns)
-            order = sizes if side == 0 else sizes[::-1]
-            parts = [rewriter.emit(movement.reshape, o, sizes=n) for o, n in zip(operands, order, strict=True)]
-            attributes = contraction.Dot((1,), (1,), (0,), (0,), None, dims.operand_precision)._asdict()
-            return _sum(rewriter, rewriter.emit(contraction.dot, *parts, **attributes), (0,))
-    return None
+    """A product with long sums, as pieces of them and the sums of these, so that all threads work: that of a vector
+    with a large matrix whose rows it sums, where memory is read in order; and one with a small result."""
+    if dims.lhs_batch_dims or len(dims.lhs_contracting_dims) != 1 or kind.name not in ("f32", "f64", "c64", "c128"):
+        return None
+    shapes, over = [o.array_shape for o in operands], [dims.contracting(side)[0] for side in (0, 1)]
+    terms = shapes[0].dimensions[over[0]]
+    few, many = sorted(shape.size // max(1, terms) for shape in shapes)
+    sums_rows = few == 1 and all(d == 0 for d in over) and terms * many >= 1 << 20 and many >= terms // _PIECES
+    pieces = next(n for n in range(_PIECES, 0, -1) if terms % n == 0)
+    has_few = 1 < many <= _NARROW and terms >= _LONG and (kind.name[0] == "f" or few == 1 or few > _FEW)
+    if not (sums_rows or has_few) or pieces == 1:
+        return None
+    if any(shape.element_type is not kind for shape in shapes):
+        return None
+    parts = [
+        rewriter.emit(movement.reshape, o, sizes=(*sizes[:d], pieces, terms // pieces, *sizes[d + 1 :]))
+        for o, sizes, d in zip(operands, (shape.dimensions for shape in shapes), over, strict=True)
+    ]
+    (i, j), precision = over, dims.operand_precision
+    attributes = contraction.Dot((i + 1,), (j + 1,), (i,), (j,), None, precision)
+    return _sum(rewriter, rewriter.emit(contraction.dot, *parts, **attributes._asdict()), (0,))
 
 
 def _sum(rewriter: Rewriter, x: Instruction, dimensions: tuple[int, ...]) -> Instruction:
@@ -217,7 +259,11 @@ def _converted(rewriter: Rewriter, x: Instruction, kind: Any) -> Instruction:
 def _as_multiplication(
     rewriter: Rewriter, lhs: Instruction, rhs: Instruction, dims: contraction.Dot, shape: Shape
 ) -> Instruction:
-    """Over the result's dimensions followed by the contracting ones."""
+    """Over the result's dimensions followed by the contracting ones, or as both operands are in memory."""
+    together, others = (dims.batch(side) + dims.contracting(side) for side in (0, 1))
+    is_alike = together == others and len(together) == lhs.array_shape.rank == rhs.array_shape.rank
+    if is_alike and dims.lhs_contracting_dims and dims.lhs_batch_dims == tuple(sorted(dims.lhs_batch_dims)):
+        return _sum(rewriter, rewriter.emit(elementwise.mul, lhs, rhs), dims.lhs_contracting_dims)
     batch, contracted = len(dims.lhs_batch_dims), len(dims.lhs_contracting_dims)
     lhs_free = contraction.free_dimensions(lhs.array_shape.rank, dims.lhs_contracting_dims, dims.lhs_batch_dims)
     rhs_free = contraction.free_dimensions(rhs.array_shape.rank, dims.rhs_contracting_dims, dims.rhs_batch_dims)

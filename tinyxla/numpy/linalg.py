@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith, contractions
 from tinyxla.numpy.arguments import (
@@ -508,10 +509,24 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array
 # --- numbers of matrices ----------------------------------------------------------------------------------------------
 
 
-def _odd(pivots: Any) -> Any:
-    """Whether the rows were exchanged an odd number of times."""
+@custom_jvp
+def _pivots_of(x: Any) -> Any:
+    """Of square matrices P x = L U: the diagonals of U, and whether P exchanges rows an odd number of times.
+
+    All that is made of them depends on determinants alone, of which each of n pivots is said to have an equal share: so
+    a derivative needs a solution, and none of the factors.
+    """
+    lu, pivots, _ = factorizations.lu(x)
     exchanged = arith.not_equal(pivots, arange(pivots.shape[-1], dtype=pivots.dtype))
-    return arith.equal(arith.remainder(sum(exchanged, -1, dtype=np.int32), 2), 1)
+    return diagonal_of(lu, 0, -2, -1), arith.equal(arith.remainder(sum(exchanged, -1, dtype=np.int32), 2), 1)
+
+
+@_pivots_of.defjvp
+def _pivots_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    (x,), (change,) = primals, tangents
+    diagonals, odd = _pivots_of(x)
+    share = trace_of(systems.solve(x, change, transpose_a=False), 0, -2, -1)[..., None] / builtins.max(x.shape[-1], 1)
+    return (diagonals, odd), (diagonals * share, None)
 
 
 @replayed
@@ -524,10 +539,9 @@ def slogdet(a: ArrayLike) -> SlogdetResult:
         Array(0., dtype=float32)
     """
     x = matrices("linalg.slogdet", a, square=True)
-    lu, pivots, _ = factorizations.lu(x)
-    diagonals = diagonal_of(lu, 0, -2, -1)
+    diagonals, odd = _pivots_of(x)
     signs = prod(ops.sign(diagonals), -1)
-    sign = where(_odd(pivots), arith.negative(signs), signs)
+    sign = where(odd, arith.negative(signs), signs)
     return SlogdetResult(sign, sum(log(arith.absolute(diagonals)), -1))
 
 
@@ -544,9 +558,9 @@ def det(a: ArrayLike) -> Array:
     x = matrices("linalg.det", a, square=True)
     if x.shape[-1] <= 3:
         return _expanded(x)
-    lu, pivots, _ = factorizations.lu(x)
-    product = prod(diagonal_of(lu, 0, -2, -1), -1)
-    return where(_odd(pivots), arith.negative(product), product)
+    diagonals, odd = _pivots_of(x)
+    product = prod(diagonals, -1)
+    return where(odd, arith.negative(product), product)
 
 
 def _expanded(x: Any) -> Any:

@@ -253,7 +253,7 @@ def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
     sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width}
     whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
     form = "columns" if is_by_columns else "product"
-    return provided(f"{form}_{kind.pairs or kind.total}_{kind.vectors}", whole)
+    return provided(f"{form}_{kind.pairs or kind.total}_{kind.width}", whole)
 
 
 def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:

@@ -10,56 +10,40 @@ Many small matrices are factored side by side instead: see `small_factors`.
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import os
+from collections.abc import Callable
 
-from tinyxla.backends.numba import small_factors
+from tinyxla.backends.numba import blocked_factors, small_factors
 from tinyxla.backends.numba.axes import finished, piece_of
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value
+from tinyxla.backends.numba.fortran_calls import PREFIXES, REAL, Calls, Place, Workspace
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
 from tinyxla.compiler.fusion import Plan, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.ops.linear_algebra import TriangularSolve
 from tinyxla.shapes import Shape, element_type
 
-_PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
-_REAL = {"c64": "f32", "c128": "f64"}
 _ALONE = 384  # rows or columns from which on a single matrix is worth the threads of the BLAS
 _PIECES = 16  # of a batch
 _CALL = 300  # what a call costs, in simple operations
 _SPLIT = 2000  # work for a matrix from which on threads gain: OpenBLAS hands out its memory to one at a time
-_SIDES = 16  # of right-hand sides that are one part of the work, at least
+_SIDES = 32  # of right-hand sides that are one part of the work, at least
 _UNTHREADED = 8  # rows or columns for which OpenBLAS uses no threads
-
-Place = tuple[Buffer, Index]
-
-
-@dataclass(frozen=True)
-class _Workspace:
-    """Memory that a routine asks for, of an element type: the place and the size, which are two arguments."""
-
-    type: str
-
-
-_Argument = str | float | int | Place | _Workspace  # a letter, a number of the element type, an integer, memory
 
 
 def supports(x: Instruction) -> bool:
-    return x.operands[0].array_shape.element_type.name in _PREFIXES and all(o.array_shape.size for o in x.operands)
+    return x.operands[0].array_shape.element_type.name in PREFIXES and all(o.array_shape.size for o in x.operands)
 
 
-class _Matrices:
+class _Matrices(Calls):
     """Emits the kernel of one instruction, over the matrices of its first operand, or parts of their work."""
 
     def __init__(self, x: Instruction, plan: Plan, users: Users, cost: int, parts: int = 1) -> None:
         """`cost` is what an element of the last operand costs, in simple operations."""
         results = results_of(x, users)
         self.x, self.low = x, Lowering(x.op.name.replace("-", "_"), plan, results)
-        self.b = self.low.builder
-        self.kind = x.operands[0].array_shape.element_type.name
+        super().__init__(self.low.builder, x.operands[0].array_shape.element_type.name)
         *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
         self.count = math.prod(batch)
         self.results: dict[int, Storage] = {r.attributes.index if r is not x else 0: r for r in results}
@@ -71,11 +55,11 @@ class _Matrices:
         self.piece: Index = 0
         self.index: Index = 0  # of the matrix
         self.part: Index = 0
-        self._words: dict[tuple[str, float], Buffer] = {}
-        self.status: Place = self.b.scratch("s32", 1), 0
 
-    def kernel(self, body: Callable[[], None]) -> list[LoweredKernel]:
-        guarded = max(self.sizes) > _UNTHREADED and (self.count * self.parts > 1 or max(self.sizes) <= _ALONE)
+    def kernel(self, body: Callable[[], None], by_threads: bool = True) -> list[LoweredKernel]:
+        """`by_threads` says that those of the BLAS may share the work for one matrix."""
+        is_alone = by_threads and self.count == 1 and min(self.sizes) > _ALONE
+        guarded = max(self.sizes) > _UNTHREADED and not is_alone
         with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (self.piece, _):
             _, start, stop = piece_of(self.low, self.piece, self.pieces, self.count * self.parts)
             if guarded:
@@ -114,10 +98,6 @@ class _Matrices:
     def at(self, row: Index, pitch: int, column: Index) -> Index:
         return self.b.index("add", self.b.index("multiply", row, pitch), column)
 
-    def nan(self, place: Place) -> Literal:
-        kind = place[0].type
-        return Literal(kind, complex(math.nan, math.nan) if kind in _REAL else math.nan)
-
     def turn(self, rows: int, columns: int, source: Place, source_pitch: int, target: Place, target_pitch: int) -> None:
         """Copy what is at (row, column) of the target from (column, row) of the source."""
         with self.low.loop(0, rows) as (row, _), self.low.loop(0, columns) as (column, _):
@@ -136,69 +116,6 @@ class _Matrices:
         with self.low.loop(0, self.times(failed, size)) as (k, _):
             self.store(place, k, self.nan(place))
 
-    def times(self, condition: Operand, count: int) -> Index:
-        """As many iterations if the condition holds, else none."""
-        return self.b.compute("select", INDEX, condition, Literal(INDEX, count), Literal(INDEX, 0))
-
-    # --- calls
-
-    def call(self, routine: str, *arguments: _Argument) -> None:
-        from tinyxla.backends.numba.blas_library import provide_routine  # here, since SciPy takes long to load
-
-        provide_routine(routine)
-        sizes = iter(_asked(routine, arguments) if any(isinstance(a, _Workspace) for a in arguments) else ())
-        places: list[Place] = []
-        for argument in arguments:
-            if isinstance(argument, _Workspace):
-                size = next(sizes)
-                places += [self.temporary(size, argument.type), self._word("s32", size)]
-            elif isinstance(argument, tuple):
-                places.append(argument)
-            elif isinstance(argument, str):
-                places.append(self._word("u8", ord(argument)))
-            else:
-                places.append(self._word(self.kind if isinstance(argument, float) else "s32", argument))
-        self.b.call(routine, *places)
-
-    def _word(self, kind: str, value: float) -> Place:
-        """Memory that holds a number."""
-        word = self._words.get((kind, value))
-        if word is None:
-            word = self._words[kind, value] = self.b.scratch(kind, 1)
-        self.b.store(word, 0, Literal(kind, value))
-        return word, 0
-
-    def failed(self) -> Operand:
-        """Whether the last call says so."""
-        zero_status = Literal("s32", 0)
-        return self.b.compute(
-            "compare", "pred", self.b.load(*self.status), zero_status, direction="NE", compare_type="SIGNED"
-        )
-
-
-def _asked(routine: str, arguments: Sequence[_Argument]) -> list[int]:
-    """How large a routine wants its workspaces: that is what it says if it is told that they have -1 elements."""
-    from tinyxla.backends.numba import blas_library
-
-    given: list[Any] = []
-    asked: list[tuple[Any, str]] = []
-    for argument in arguments:
-        if isinstance(argument, _Workspace):
-            number = {"s32": ctypes.c_int32, "f32": ctypes.c_float, "c64": ctypes.c_float}.get(
-                argument.type, ctypes.c_double
-            )
-            asked.append(((number * 2)(), argument.type))
-            given += [asked[-1][0], ctypes.c_int32(-1)]
-        elif isinstance(argument, str):
-            given.append(ctypes.c_char(argument.encode()))
-        elif isinstance(argument, int):
-            given.append(ctypes.c_int32(argument))
-        else:
-            given.append((ctypes.c_double * 4)())
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(blas_library.routine(routine))
-    function(*(ctypes.addressof(x) for x in given))
-    return [max(1, math.ceil(memory[0])) for memory, _ in asked]
-
 
 # --- the ops ----------------------------------------------------------------------------------------------------------
 
@@ -207,6 +124,8 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """In place; the other triangle becomes zero."""
     if small_factors.supports(x):
         return small_factors.cholesky(x, plan)
+    if blocked_factors.supports(x):
+        return blocked_factors.cholesky(x, plan)
     m, lower = _Matrices(x, plan, users, 20), x.attributes.lower
     n = m.rows
 
@@ -218,7 +137,7 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 m.store(m.matrix(x, True), m.at(row, n, column), value)
 
     def body() -> None:
-        m.call(_PREFIXES[m.kind] + "potrf", "U" if lower else "L", n, m.matrix(x, True), n, m.status)
+        m.blas("potrf", "U" if lower else "L", n, m.matrix(x, True), n, m.status)
         fill(n, False, zero(x.array_shape))
         fill(m.times(m.failed(), n), True, m.nan(m.matrix(x, True)))
 
@@ -232,15 +151,18 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
     options = TriangularSolve(*x.attributes)
     *_, rows, columns = x.array_shape.dimensions
     sides = columns if options.left_side else rows
-    parts = max(k for k in range(1, _PIECES + 1) if sides % k == 0 and (k == 1 or sides // k >= _SIDES))
-    m = _Matrices(x, plan, users, 20, parts)
-    some = sides // parts
+    shared = max(1, (os.cpu_count() or 1) // math.prod(x.array_shape.dimensions[:-2]))  # each part reads the matrix
+    multiple = 16 if options.left_side else 4  # the BLAS takes as long for fewer
+    width = min(sides, max(_SIDES, math.ceil(sides / shared / multiple) * multiple))
+    m = _Matrices(x, plan, users, 20, -(-sides // width))
 
     def body() -> None:
         solved, start = m.matrix(x, True)
-        first = m.b.index("multiply", m.part, some if options.left_side else some * columns)
-        m.call(
-            _PREFIXES[m.kind] + "trsm",
+        side = m.b.index("multiply", m.part, width)
+        some = m.b.index("minimum", m.b.index("subtract", sides, side), width) if m.parts > 1 else width
+        first = side if options.left_side else m.b.index("multiply", side, columns)
+        m.blas(
+            "trsm",
             "R" if options.left_side else "L",
             "U" if options.lower else "L",
             {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}[options.transpose_a],
@@ -253,31 +175,40 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
             columns,
         )
 
-    return m.kernel(body)
+    return m.kernel(body, by_threads=False)
 
 
 def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if small_factors.supports(x):
         return small_factors.lu(x, plan, {r.attributes.index: r for r in results_of(x, users)})
-    m = _Matrices(x, plan, users, 30)
+    is_blocked = blocked_factors.supports_lu(x)
+    m = _Matrices(x, plan, users, 1 if is_blocked else 30)
+    kernels, made = blocked_factors.lu(x, m.results) if is_blocked else ([], None)
     steps = min(m.rows, m.columns)
 
+    def pivot(k: Index, pivots: Place) -> Operand:
+        found = m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
+        block = m.b.index("divide", k, blocked_factors.BLOCK) if is_blocked else 0
+        start = m.b.index("multiply", block, blocked_factors.BLOCK)
+        if not isinstance(start, Value):
+            return found
+        return m.b.compute("add", "s32", found, m.b.compute("convert", "s32", start))
+
     def body() -> None:
-        copy, pivots = m.turned_operand(m.rows * m.columns), m.temporary(steps, "s32")
-        m.call(_PREFIXES[m.kind] + "getrf", m.rows, m.columns, copy, m.rows, pivots, m.status)
-        if 0 in m.results:
-            m.turn(m.rows, m.columns, copy, m.rows, m.result(0), m.columns)
-
-        def pivot(k: Index) -> Operand:
-            return m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
-
+        if made is None:
+            copy, pivots = m.turned_operand(m.rows * m.columns), m.temporary(steps, "s32")
+            m.blas("getrf", m.rows, m.columns, copy, m.rows, pivots, m.status)
+            if 0 in m.results:
+                m.turn(m.rows, m.columns, copy, m.rows, m.result(0), m.columns)
+        else:
+            pivots = m.matrix(made)
         if 1 in m.results:
             with m.low.loop(0, steps) as (k, _):
-                m.store(m.result(1), k, pivot(k))
+                m.store(m.result(1), k, pivot(k, pivots))
         if 2 in m.results:
-            _permute(m.low, m.result(2), m.rows, steps, pivot)
+            _permute(m.low, m.result(2), m.rows, steps, lambda k: pivot(k, pivots))
 
-    return m.kernel(body)
+    return [*kernels, *m.kernel(body)]
 
 
 def supports_permutation(x: Instruction) -> bool:
@@ -317,12 +248,12 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     m = _Matrices(x, plan, users, 60)
     steps = min(m.rows, m.columns)
     inner = m.rows if x.attributes.full_matrices else steps
-    prefix, of_type = _PREFIXES[m.kind], _Workspace(m.kind)
-    orthogonal = prefix + ("ungqr" if m.kind in _REAL else "orgqr")
+    of_type = Workspace(m.kind)
+    orthogonal = "ungqr" if m.kind in REAL else "orgqr"
 
     def body() -> None:
         copy, factors = m.turned_operand(m.rows * max(m.columns, inner)), m.temporary(steps)
-        m.call(prefix + "geqrf", m.rows, m.columns, copy, m.rows, factors, of_type, m.status)
+        m.blas("geqrf", m.rows, m.columns, copy, m.rows, factors, of_type, m.status)
         if 1 in m.results:
             upper = m.result(1)
             with m.low.loop(0, inner, sequential=True) as (row, _):
@@ -331,7 +262,7 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
                 with m.low.loop(row, m.columns) as (column, _):
                     m.store(upper, m.at(row, m.columns, column), m.load(copy, m.at(column, m.rows, row)))
         if 0 in m.results:
-            m.call(orthogonal, m.rows, inner, steps, copy, m.rows, factors, of_type, m.status)
+            m.blas(orthogonal, m.rows, inner, steps, copy, m.rows, factors, of_type, m.status)
             m.turn(m.rows, inner, copy, m.rows, m.result(0), inner)
 
     return m.kernel(body)
@@ -339,14 +270,13 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     m = _Matrices(x, plan, users, 600)
-    n, real = m.rows, _REAL.get(m.kind)
-    workspaces = [_Workspace(kind) for kind in (m.kind, *((real,) if real else ()), "s32")]
-    routine = _PREFIXES[m.kind] + ("heevd" if real else "syevd")
+    n, real = m.rows, REAL.get(m.kind)
+    workspaces = [Workspace(kind) for kind in (m.kind, *((real,) if real else ()), "s32")]
 
     def body() -> None:
         copy, values = m.turned_operand(n * n), m.result_or_temporary(1, n, real)
         letters = "V" if 0 in m.results else "N", "L" if x.attributes.lower else "U"
-        m.call(routine, *letters, n, copy, n, values, *workspaces, m.status)
+        m.blas("heevd" if real else "syevd", *letters, n, copy, n, values, *workspaces, m.status)
         failed = m.failed()
         m.spoil(values, n, failed)
         if 0 in m.results:
@@ -358,7 +288,7 @@ def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
 def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     m = _Matrices(x, plan, users, 1000)
-    rows, columns, full, real = m.rows, m.columns, x.attributes.full_matrices, _REAL.get(m.kind)
+    rows, columns, full, real = m.rows, m.columns, x.attributes.full_matrices, REAL.get(m.kind)
     k, longest = min(rows, columns), max(rows, columns)
     left, right = (rows, columns) if full else (k, k)
     vectors = 0 in m.results or 2 in m.results
@@ -371,11 +301,11 @@ def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             none = m.b.compute("subtract", m.kind, element, element)
             m.store(copy, place, m.b.compute("add", m.kind, element, none))
         u, vh = m.temporary(rows * left), m.temporary(right * columns)
-        m.call(
-            _PREFIXES[m.kind] + "gesdd",
+        m.blas(
+            "gesdd",
             "N" if not vectors else "A" if full else "S",
             *(rows, columns, copy, rows, values, u, rows, vh, right),
-            _Workspace(m.kind),
+            Workspace(m.kind),
             *((m.temporary(rotations, real),) if real else ()),
             m.temporary(8 * k, "s32"),
             m.status,

@@ -27,11 +27,12 @@ def bits_of(type: str) -> int:
 @dataclass(frozen=True)
 class Arithmetic:
     """What is summed in, how many factors are multiplied and added at once - one, or a pair in a word of 32 bits -, and
-    how many vectors are a row of a tile."""
+    how many vectors, or which part of one, are a row of a tile."""
 
     total: str
     pairs: str = ""  # the type of the factors of a pair
     vectors: int = 1
+    part: int = 1  # 2 for half a vector
 
     @property
     def step(self) -> int:
@@ -49,7 +50,7 @@ class Arithmetic:
 
     @property
     def lanes(self) -> int:
-        return 8 * vector_bytes() // self.bits
+        return 8 * vector_bytes() // self.bits // self.part
 
     @property
     def width(self) -> int:
@@ -68,6 +69,8 @@ class Arithmetic:
             down = -(-rows // kind.rows) if rows <= FEW_ROWS else rows / kind.rows
             return down * -(-columns // kind.width) * (max(kind.rows * kind.vectors, kind.rows + kind.vectors) + 2)
 
+        if vector_bytes() == 64 and not self.pairs and 2 * columns <= self.lanes:
+            return replace(self, vectors=1, part=2)  # of which processors may add two at once
         return min((replace(self, vectors=v) for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3), key=time)
 
 
@@ -212,7 +215,7 @@ def lines(source: str, kind: Arithmetic, is_paired: bool) -> str:
     a whole vector; or, where two lines are paired, to[i * pitch + 2 j] and its neighbour come from the lines 2 i and
     2 i + 1, of which there are `terms`. The routine's name."""
     change = _change(source, kind.held)
-    count = kind.lanes if is_paired else 8 * vector_bytes() // bits_of(kind.held)
+    count = kind.lanes if is_paired else 8 * vector_bytes() // bits_of(kind.held) // kind.part
     names = {"memory": change.memory, "lanes": count, "suffix": _suffix(change.memory), "size": bits_of(source) // 8}
     found, text = "", list[str]()
     for name, place, end in (("x", "source", "steps"), ("y", "other", "end"))[: 1 + is_paired]:
@@ -230,7 +233,7 @@ def lines(source: str, kind: Arithmetic, is_paired: bool) -> str:
     word = "i32" if is_paired else change.word
     names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": 1 + is_paired}
     whole = _LINES.substitute(names, numbers=numbers_of(COPY), loads="\n".join(text))
-    return provided(f"lines_{change.source}_{change.held}_{1 + is_paired}", whole)
+    return provided(f"lines_{change.source}_{change.held}_{1 + is_paired}_{kind.part}", whole)
 
 
 # --- lines that become columns ----------------------------------------------------------------------------------------
@@ -282,10 +285,10 @@ declare <$lanes x $memory> @llvm.masked.load.v${lanes}$suffix.p0(ptr, i32, <$lan
 """)
 
 
-def turn(bits: int) -> str:
+def turn(bits: int, is_exact: bool = False) -> str:
     """(to, from, numbers): to[step * pitch + i] = from[i * row + step], for `steps` steps and as many i as are turned
-    at once; beyond `rows` the last one again. The routine's name."""
-    return _turn(_change(f"u{bits}", f"u{bits}"), 1)
+    at once; beyond `rows` the last one again, or where it `is_exact` nothing. The routine's name."""
+    return _turn(_change(f"u{bits}", f"u{bits}"), 1, is_exact)
 
 
 def turn_for(source: str, kind: Arithmetic) -> str:
@@ -294,7 +297,7 @@ def turn_for(source: str, kind: Arithmetic) -> str:
 
 
 @functools.cache
-def _turn(change: _Change, step: int) -> str:
+def _turn(change: _Change, step: int, is_exact: bool = False) -> str:
     """Squares of so many steps at a time: where the number of a line and that of a step differ in a bit, they change
     places, bit by bit."""
     rows, bits = tile_rows(), bits_of(change.held) * step
@@ -305,6 +308,21 @@ def _turn(change: _Change, step: int) -> str:
     square: list[str] = []
     elements: list[str] = []
     vectors: list[str] = []
+    parts = rows * max(1, bits // 64)
+    masked = f"<{parts} x i{min(bits, 64)}>"
+    if is_exact:
+        starts.append(f"  %parts = mul i64 %rows, {parts // rows}")
+        starts.append(f"  %mask = call <{parts} x i1> @llvm.get.active.lane.mask.v{parts}i1.i64(i64 0, i64 %parts)")
+
+    def put(x: str, at: str) -> list[str]:
+        if not is_exact:
+            return [f"  store {vector} {x}, ptr {at}, align {bits // 8}"]
+        given = f"{masked} {x}.m, ptr {at}, i32 {min(bits, 64) // 8}, <{parts} x i1> %mask"
+        return [
+            f"  {x}.m = bitcast {vector} {x} to {masked}",
+            f"  call void @llvm.masked.store.v{parts}i{min(bits, 64)}.p0({given})",
+        ]
+
     for i in range(rows):
         starts += [
             f"  %row{i} = call i64 @llvm.smin.i64(i64 {i}, i64 %last)",
@@ -327,9 +345,9 @@ def _turn(change: _Change, step: int) -> str:
         vectors.append(f"%v{i}.w")
         elements += [
             f"  %e{i} = extractelement <{one // step} x {word}> %x{i}.w, i64 0",
-            f"  %into{i} = getelementptr {word}, ptr %into, i64 {i}",
-            f"  store {word} %e{i}, ptr %into{i}, align {bits // 8}",
+            f"  %all{i + 1} = insertelement {vector} {f'%all{i}' if i else 'poison'}, {word} %e{i}, i64 {i}",
         ]
+    elements += put(f"%all{rows}", "%into")
     for bit in (1 << k for k in range(rows.bit_length() - 1)):
         woven = list(vectors)
         for i in (i for i in range(rows) if not i & bit):
@@ -341,7 +359,7 @@ def _turn(change: _Change, step: int) -> str:
                 square.append(f"  {woven[line]} = shufflevector {pair}, <{rows} x i32> <{order}>")
         vectors = woven
     for i, turned in enumerate(vectors):
-        square.append(f"  store {vector} {turned}, ptr %to{i}, align {bits // 8}")
+        square += put(turned, f"%to{i}")
         square.append(f"  %to{i + 1} = getelementptr {word}, ptr %to{i}, i64 %pitch")
     text = _TURN.substitute(
         height=rows,
@@ -353,5 +371,8 @@ def _turn(change: _Change, step: int) -> str:
         square="\n".join(square),
         elements="\n".join(elements),
     )
-    name = f"turn_{change.source}_{change.held}_{step}"
+    if is_exact:
+        text += f"declare <{parts} x i1> @llvm.get.active.lane.mask.v{parts}i1.i64(i64, i64)\n"
+        text += f"declare void @llvm.masked.store.v{parts}i{min(bits, 64)}.p0({masked}, ptr, i32, <{parts} x i1>)\n"
+    name = f"turn_{change.source}_{change.held}_{step}_{is_exact}"
     return provided(name, text + (_MASKS.substitute(names) if step > 1 else ""))

@@ -43,6 +43,7 @@ _MANY_ROWS = 512  # of the left operand, for which a right one that does not fit
 _BLOCK = 48  # rows of the left operand that are copied at once, which are whole tiles
 _FEW = 4  # rows or columns, which are products with vectors
 _SMALL = 16  # columns and terms of a product that the BLAS has a kernel for
+_STORE = 4  # terms of a sum that take as long as to load and to store it
 _PIECES = 8  # into which the work is cut at least, if it is enough
 
 # --- the kernels around it --------------------------------------------------------------------------------------------
@@ -278,8 +279,8 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     )
     other = other if inside or not packs else kind.held
     kernel = _multiply(kind, type, other, result, copies, p.left.by_rows, inside, p.right.by_rows)
-    work = block * group * width * min(length, steps) // 8
-    kernels.append(_step(kernel, [x.operands[0], right, into], numbers, p.batch * blocks * across * pieces, work, x))
+    work = block * group * width * (min(length, steps) + _STORE) // 2
+    kernels.append(step_of(kernel, [x.operands[0], right, into], numbers, p.batch * blocks * across * pieces, work, x))
     if pieces > 1:
         kernels.append(sum_of_pieces(partial, x, plan))
     return [*kernels, _mirrored(x, p)] if is_symmetric else kernels
@@ -296,12 +297,13 @@ def _packed(x: Instruction, p: MatrixProduct, kind: Arithmetic) -> tuple[Partial
     numbers = (p.k, p.n, steps, pitch, p.right.batch, p.right.row, p.right.column, panels, wide, parts, pieces, length)
     work = 2 * wide * kind.width * kind.step * min(steps, length)
     kernel = _pack(kind, source.array_shape.element_type.name, p.right.by_rows)
-    return found, _step(kernel, [source, found], numbers, count * parts * pieces, work, x), pitch
+    return found, step_of(kernel, [source, found], numbers, count * parts * pieces, work, x), pitch
 
 
-def _step(
+def step_of(
     kernel: Kernel, arguments: list[Storage], numbers: tuple[int, ...], extent: int, work: int, x: Instruction
 ) -> LoweredKernel:
+    """A kernel for all sizes, with the numbers that it is to take."""
     return LoweredKernel(kernel, arguments, extent, grain(extent, work), [x], numbers)
 
 
@@ -333,7 +335,7 @@ def _mirrored(x: Instruction, p: MatrixProduct) -> LoweredKernel:
     """Below the diagonal what is above. Squares on it are there, and symmetric: a sum has its terms in one order."""
     groups = -(-p.m // tile_rows())
     kernel = _mirror(x.array_shape.element_type.name)
-    return _step(kernel, [x], (p.m, groups, p.m * p.m), p.batch * groups, p.m * tile_rows(), x)
+    return step_of(kernel, [x], (p.m, groups, p.m * p.m), p.batch * groups, p.m * tile_rows(), x)
 
 
 def _up(size: int, multiple: int) -> int:
