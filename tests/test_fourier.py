@@ -177,6 +177,40 @@ def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -
 
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
+# Rows side by side, more than a block and not whole squares of them, of real signals: with and without pairs of even
+# and odd elements, of one factor, of several, and of primes.
+ROWS = [(3, 1), (9, 2), (5, 3), (7, 4), (130, 6), (67, 8), (150, 15), (70, 26), (20, 45), (75, 49), (11, 51), (90, 97)]
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("shape", ROWS)
+def test_compiled_rows_of_real_signals(shape: tuple[int, int], double: bool, generator: np.random.Generator) -> None:
+    length = shape[1]
+    x = generator.normal(size=shape)
+    spectrum = np.fft.rfft(x) * (1 + generator.normal(size=(shape[0], length // 2 + 1)))
+    beside = spectrum.copy()
+    beside.imag[:, [0, 0 if length % 2 else -1]] = np.nan  # which are not read
+    with tx.enable_x64(double):
+        real, complex_ = (np.float64, np.complex128) if double else (np.float32, np.complex64)
+        tolerance = 1e-14 if double else 1e-6
+        found = np.asarray(tx.jit(jnp.fft.rfft)(x.astype(real)))
+        np.testing.assert_allclose(found, np.fft.rfft(x), 0, tolerance * max(1, np.abs(found).max()))
+        found = np.asarray(tx.jit(partial(jnp.fft.irfft, n=length))(beside.astype(complex_)))
+        np.testing.assert_allclose(found, np.fft.irfft(spectrum, length), 0, tolerance * max(1, np.abs(found).max()))
+
+
+def test_rows_of_real_signals_are_apart(generator: np.random.Generator) -> None:
+    """What is not finite stays in its row, and a small signal beside large ones keeps its bits."""
+    for length in (8, 15, 17):
+        x = generator.normal(size=(30, length)).astype(np.float32)
+        alone = np.asarray(tx.jit(jnp.fft.rfft)(x))
+        x[::2] *= 1e20
+        x[4] = np.nan
+        found = np.asarray(tx.jit(jnp.fft.rfft)(x))
+        np.testing.assert_array_equal(found[1::2], alone[1::2])
+        assert np.isnan(found[4]).all()
+
+
 # Each radix; lanes of a batch, and rows of a long signal; larger primes, odd lengths, and primes that are too large.
 COMPILED = (
     (3, 16),
@@ -194,6 +228,7 @@ COMPILED = (
     (3, 10300),
     (5, 293 * 8),
     (2, 307),
+    (2, 313 * 5),
     (3, 81),
 )
 

@@ -1,7 +1,7 @@
 """What Fourier transforms are made of, as routines for any sizes, so that no size needs code of its own.
 
 Signals are transformed side by side, in *lanes*: arrays [element, lane] of real and of imaginary parts, with a whole
-number of vectors in a row. Each routine takes addresses, the last of which is that of its numbers.
+number of vectors in a row. Each routine takes addresses, and reads its numbers at one of them.
 
 Source: C. Van Loan, Computational Frameworks for the Fast Fourier Transform, section 1.7 (Stockham's passes, each of
 which reads one array and writes another, in order).
@@ -20,11 +20,11 @@ import numpy as np
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.native import loaded_words, provide_llvm, vector_bytes
 
-PLAN = ("radix", "part", "stride", "roots")  # what `transform` is told of each pass
-TRANSFORM = ("passes", "re", "im", "to_re", "to_im")
+PLAN = ("radix", "part", "stride", "roots", "re", "im", "to_re", "to_im")  # what a pass is told
+SUMMED = ("times", "rows", "groups", "width")  # what `combine` is told
 LANES = ("rows", "step", "count", "width")
-WRITTEN_OUT = 13  # the largest prime whose sums are
-SUMS = 4  # that are made at once of a larger one
+WRITTEN_OUT = 7  # the largest prime whose sums are
+SUMS = 4  # that are made at once
 _SCALARS = {"f32": "float", "f64": "double"}
 _BYTES = {"f32": 4, "f64": 8}
 
@@ -35,54 +35,10 @@ def vector(part: str) -> int:
 
 
 @functools.cache
-def transform(part: str, radices: tuple[int, ...]) -> str:
-    """(lanes, roots, plan, numbers): transforms of lengths that these factors make; the routine's name."""
-    name = f"fourier_{part}_{'_'.join(map(str, radices))}"
-    lines = [
-        "define void @transform(ptr %lanes, ptr %roots, ptr %plan, ptr %numbers) nounwind {",
-        "entry:",
-        loaded_words("numbers", TRANSFORM),
-        "  br label %pass",
-        "pass:",
-        "  %k = phi i64 [ 0, %entry ], [ %next, %passed ]",
-        *(f"  %{x}{j} = phi i64 [ %{x}, %entry ], [ %{y}{j}, %passed ]" for j in (0,) for x, y in _SWAPPED),
-        f"  %at = mul i64 %k, {len(PLAN)}",
-        "  %step = getelementptr i64, ptr %plan, i64 %at",
-        loaded_words("step", PLAN, prefix="pass_"),
-        f"  %roots_at = getelementptr {_SCALARS[part]}, ptr %roots, i64 %pass_roots",
-        *(f"  %{x}_at0 = getelementptr {_SCALARS[part]}, ptr %lanes, i64 %{x}0" for x, _ in _SWAPPED),
-    ]
-    cases = " ".join(f"i64 {radix}, label %radix{radix}" for radix in radices)
-    lines.append(f"  switch i64 %pass_radix, label %passed [ {cases} ]")
-    given = ", ".join(f"ptr %{x}_at0" for x, _ in _SWAPPED)
-    passes = {radix: routine_name(_pass(part, radix)) for radix in radices}
-    for radix, name_of_pass in passes.items():
-        lines += [
-            f"radix{radix}:",
-            f"  call void @{name_of_pass}({given}, ptr %roots_at, i64 %pass_part, i64 %pass_stride)",
-            "  br label %passed",
-        ]
-    lines += [
-        "passed:",
-        "  %next = add i64 %k, 1",
-        "  %more = icmp slt i64 %next, %passes",
-        "  br i1 %more, label %pass, label %done",
-        "done:",
-        "  ret void",
-        "}",
-    ]
-    lines += [f"declare void @{x}({', '.join(['ptr'] * 5)}, i64, i64)" for x in passes.values()]
-    return _provided(name, "transform", "\n".join(lines))
-
-
-_SWAPPED = (("re", "to_re"), ("im", "to_im"), ("to_re", "re"), ("to_im", "im"))
-
-
-@functools.cache
 def split(part: str) -> str:
     """(re, im, from, numbers): rows of complex numbers, `step` apart, as lanes; zero beyond `count`."""
     body = """
-  %mask = call <$both x i1> @llvm.get.active.lane.mask.v${both}i1.i64(i64 %twice, i64 %twice_count)
+  %mask = call <$both x i1> @llvm.get.active.lane.mask.v${both}i1.i32(i32 %first_word, i32 %words)
   %pairs = call $pairs @llvm.masked.load.v${both}$t.p0(ptr %at, i32 $bytes, <$both x i1> %mask, $pairs zeroinitializer)
   %re_part = shufflevector <$both x $e> %pairs, <$both x $e> poison, <$n x i32> <$even>
   %im_part = shufflevector <$both x $e> %pairs, <$both x $e> poison, <$n x i32> <$odd>
@@ -119,7 +75,7 @@ def join(part: str, turned: bool) -> str:
         body += "  %row_twice = mul i64 %k, 2\n" + "\n".join(emitter.lines) + "\n"
     body += f"""
   %pairs = shufflevector <$n x $e> {found[0]}, <$n x $e> {found[1]}, <$both x i32> <$woven>
-  %mask = call <$both x i1> @llvm.get.active.lane.mask.v${{both}}i1.i64(i64 %twice, i64 %twice_count)
+  %mask = call <$both x i1> @llvm.get.active.lane.mask.v${{both}}i1.i32(i32 %first_word, i32 %words)
   call void @llvm.masked.store.v${{both}}$t.p0(<$both x $e> %pairs, ptr %at, i32 $bytes, <$both x i1> %mask)
 """
     given = "ptr %scale, ptr %row_turns, ptr %cell_turns, " if turned else "ptr %scale, "
@@ -133,6 +89,7 @@ def _moving(part: str, body: str, given: str) -> str:
         "\n".join([head, "entry:", loaded_words("numbers", LANES)])
         + """
   %twice_count = mul i64 %count, 2
+  %words = trunc i64 %twice_count to i32
   %step_words = mul i64 %step, 2
   br label %row
 row:
@@ -143,6 +100,7 @@ row:
 lane:
   %j = phi i64 [ 0, %row ], [ %j_next, %lane ]
   %twice = mul i64 %j, 2
+  %first_word = trunc i64 %twice to i32
   %word = add i64 %line, %twice
   %at = getelementptr $e, ptr %complex, i64 %word
   %place = add i64 %row_at, %j
@@ -169,7 +127,7 @@ row_end:
 done:
   ret void
 }
-declare <$both x i1> @llvm.get.active.lane.mask.v${both}i1.i64(i64, i64)
+declare <$both x i1> @llvm.get.active.lane.mask.v${both}i1.i32(i32, i32)
 declare <$both x $e> @llvm.masked.load.v${both}$t.p0(ptr, i32, <$both x i1>, <$both x $e>)
 declare void @llvm.masked.store.v${both}$t.p0(<$both x $e>, ptr, i32, <$both x i1>)
 """
@@ -216,6 +174,70 @@ def _provided(name: str, function: str, text: str) -> str:
     return name
 
 
+@functools.cache
+def combine(part: str) -> str:
+    """(lanes, places, factors): sums of rows of lanes, each times a number. The places start with how many times that
+    is done, of how many rows, for how many groups of sums and for how many lanes; then follow for each time those of
+    the rows and of the sums. A sum has a factor for each row; the sums of a group take turns."""
+    term, end = _Emitter(part, "term"), _Emitter(part, "end")
+    place = term.value("load i64, ptr " + term.value("getelementptr i64, ptr %row_places, i64 %i"))
+    x = term.load(term.at("%lanes", term.value(f"add i64 {place}, %q")))
+    first = term.value(f"mul i64 %i, {SUMS}")
+    sums: list[str] = []
+    for j in range(SUMS):
+        at = term.at("%group_factors", term.value(f"add i64 {first}, {j}"))
+        sums.append(term.multiply_add(x, term.spread(term.value(f"load $e, ptr {at}")), f"%sum{j}"))
+        place = end.value("load i64, ptr " + end.value(f"getelementptr i64, ptr %group_places, i64 {j}"))
+        end.store(sums[j : j + 1], [end.at("%lanes", end.value(f"add i64 {place}, %q"))])
+    phis = [f"  %sum{j} = phi $v [ zeroinitializer, %lane ], [ {x}, %term ]" for j, x in enumerate(sums)]
+    text = f"""define void @combine(ptr %lanes, ptr noalias %places, ptr noalias %factors) nounwind {{
+entry:
+{loaded_words("places", SUMMED)}
+  %first_places = getelementptr i64, ptr %places, i64 {len(SUMMED)}
+  %many_factors = mul i64 %rows, {SUMS}
+  br label %time
+time:
+  %p = phi i64 [ 0, %entry ], [ %p_next, %time_end ]
+  %row_places = phi ptr [ %first_places, %entry ], [ %next_places, %time_end ]
+  %time_factors = phi ptr [ %factors, %entry ], [ %next_factors, %time_end ]
+  %sum_places = getelementptr i64, ptr %row_places, i64 %rows
+  br label %group
+group:
+  %g = phi i64 [ 0, %time ], [ %g_next, %group_end ]
+  %group_places = phi ptr [ %sum_places, %time ], [ %next_places, %group_end ]
+  %group_factors = phi ptr [ %time_factors, %time ], [ %next_factors, %group_end ]
+  br label %lane
+lane:
+  %q = phi i64 [ 0, %group ], [ %q_next, %lane_end ]
+  br label %term
+term:
+  %i = phi i64 [ 0, %lane ], [ %i_next, %term ]
+{chr(10).join([*phis, *term.lines])}
+  %i_next = add i64 %i, 1
+  %i_more = icmp slt i64 %i_next, %rows
+  br i1 %i_more, label %term, label %lane_end
+lane_end:
+{chr(10).join(end.lines)}
+  %q_next = add i64 %q, $n
+  %q_more = icmp slt i64 %q_next, %width
+  br i1 %q_more, label %lane, label %group_end
+group_end:
+  %next_places = getelementptr i64, ptr %group_places, i64 {SUMS}
+  %next_factors = getelementptr $e, ptr %group_factors, i64 %many_factors
+  %g_next = add i64 %g, 1
+  %g_more = icmp slt i64 %g_next, %groups
+  br i1 %g_more, label %group, label %time_end
+time_end:
+  %p_next = add i64 %p, 1
+  %p_more = icmp slt i64 %p_next, %times
+  br i1 %p_more, label %time, label %done
+done:
+  ret void
+}}
+"""
+    return _provided(f"fourier_combine_{part}", "combine", _filled(part, text) + _declarations(part))
+
+
 # --- a pass -----------------------------------------------------------------------------------------------------------
 
 Complex = tuple[str, str]
@@ -259,63 +281,74 @@ class _Emitter:
 
     def spread_pair(self, array: str, place: str) -> Complex:
         """A complex number in all lanes."""
-        at = self.value(f"getelementptr $e, ptr {array}, i64 {place}")
-        other = self.value(f"getelementptr $e, ptr {at}, i64 1")
+        at = self.at(array, place)
+        other = self.at(at, "1")
         return self.spread(self.value(f"load $e, ptr {at}")), self.spread(self.value(f"load $e, ptr {other}"))
 
     def constant(self, value: float) -> str:
         """A number in all lanes; LLVM writes one exactly by the bits of a double."""
         rounded = struct.unpack("f", struct.pack("f", value))[0] if self.part == "f32" else value
-        return self.spread(f"0x{struct.pack('>d', rounded).hex().upper()}")
+        return f"splat ({_SCALARS[self.part]} 0x{struct.pack('>d', rounded).hex().upper()})"
+
+    def at(self, array: str, place: str) -> str:
+        return self.value(f"getelementptr $e, ptr {array}, i64 {place}")
+
+    def load(self, at: str) -> str:
+        return self.value(f"load $v, ptr {at}, align $bytes")
+
+    def store(self, x: Sequence[str], at: Sequence[str]) -> None:
+        self.lines += [_filled(self.part, f"  store $v {u}, ptr {v}, align $bytes") for u, v in zip(x, at, strict=True)]
+
+
+def _begun(part: str) -> str:
+    """A pass up to its first loop, with the addresses of what it is told."""
+    sides = ("re", "im", "to_re", "to_im")
+    text = f"""
+define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
+entry:
+{loaded_words("plan", PLAN, prefix="at_")}
+  %roots = getelementptr $e, ptr %all_roots, i64 %at_roots
+"""
+    return _filled(part, text + "".join(f"  %{x} = getelementptr $e, ptr %lanes, i64 %at_{x}\n" for x in sides))
 
 
 @functools.cache
-def _pass(part: str, radix: int) -> str:
-    """One pass, as a function of its own, which transforms of any lengths share; its name."""
+def passed(part: str, radix: int) -> str:
+    """(lanes, roots, plan): one pass of transforms of any lengths; the routine's name."""
     if radix > WRITTEN_OUT:
-        return _pass_of_sums(part, radix)
-    outer, inner = _Emitter(part, "turn"), _Emitter(part)
-    outer.lines.append(f"  %first_root = mul i64 %p, {2 * (radix - 1)}")
-    roots: list[Complex] = []
-    for t in range(1, radix):
-        outer.lines.append(f"  %root{t} = add i64 %first_root, {2 * (t - 1)}")
-        roots.append(outer.spread_pair("%roots", f"%root{t}"))
-    x: list[Complex] = []
-    for k in range(radix):
-        row = inner.value(f"mul i64 %part, {k}")
-        row = inner.value(f"add i64 {row}, %p")
-        row = inner.value(f"mul i64 {row}, %stride")
-        place = inner.value(f"add i64 {row}, %q")
-        ends = [inner.value(f"getelementptr $e, ptr %{side}, i64 {place}") for side in ("re", "im")]
-        re, im = (inner.value(f"load $v, ptr {at}, align $bytes") for at in ends)
-        x.append((re, im))
-    for t, value in enumerate(_butterfly(inner, x)):
-        value = inner.times(value, roots[t - 1]) if t else value
-        row = inner.value(f"mul i64 %p, {radix}")
-        row = inner.value(f"add i64 {row}, {t}")
-        row = inner.value(f"mul i64 {row}, %stride")
-        place = inner.value(f"add i64 {row}, %q")
-        for side, part_of in zip(("to_re", "to_im"), value, strict=True):
-            at = inner.value(f"getelementptr $e, ptr %{side}, i64 {place}")
-            inner.lines.append(_filled(part, f"  store $v {part_of}, ptr {at}, align $bytes"))
-    names = ", ".join(f"ptr noalias %{x}" for x in ("re", "im", "to_re", "to_im", "roots"))
+        return _pass_of_sums(part)
+    entry, turn, lane = _Emitter(part, "entry"), _Emitter(part, "turn"), _Emitter(part)
+    apart = entry.value("mul i64 %at_part, %at_stride")
+    steps = [[entry.value(f"mul i64 {k}, {step}") for k in range(radix)] for step in (apart, "%at_stride")]
+    row = turn.value("mul i64 %p, %at_stride")
+    rows = (row, turn.value(f"mul i64 {row}, {radix}"))
+    turns = turn.at("%roots", turn.value(f"mul i64 %p, {2 * (radix - 1)}"))
+    roots = [turn.spread_pair(turns, str(2 * t)) for t in range(radix - 1)]
+    ends: list[list[Complex]] = []  # the addresses of what is read, and of what is written
+    for row, offsets, sides in zip(rows, steps, (("re", "im"), ("to_re", "to_im")), strict=True):
+        place = lane.value(f"add i64 {row}, %q")
+        re, im = (lane.at(f"%{side}", place) for side in sides)
+        ends.append([(lane.at(re, offset), lane.at(im, offset)) for offset in offsets])
+    x = [(lane.load(re), lane.load(im)) for re, im in ends[0]]
+    for t, (value, at) in enumerate(zip(_butterfly(lane, x), ends[1], strict=True)):
+        lane.store(lane.times(value, roots[t - 1]) if t else value, at)
     lines = [
-        f"define void @pass({names}, i64 %part, i64 %stride) nounwind {{",
-        "entry:",
+        _begun(part),
+        *entry.lines,
         "  br label %turn",
         "turn:",
         "  %p = phi i64 [ 0, %entry ], [ %p_next, %turn_end ]",
-        *outer.lines,
+        *turn.lines,
         "  br label %lane",
         "lane:",
         "  %q = phi i64 [ 0, %turn ], [ %q_next, %lane ]",
-        *inner.lines,
+        *lane.lines,
         _filled(part, "  %q_next = add i64 %q, $n"),
-        "  %q_more = icmp slt i64 %q_next, %stride",
+        "  %q_more = icmp slt i64 %q_next, %at_stride",
         "  br i1 %q_more, label %lane, label %turn_end",
         "turn_end:",
         "  %p_next = add i64 %p, 1",
-        "  %p_more = icmp slt i64 %p_next, %part",
+        "  %p_more = icmp slt i64 %p_next, %at_part",
         "  br i1 %p_more, label %turn, label %done",
         "done:",
         "  ret void",
@@ -332,20 +365,16 @@ def sums_of(radix: int) -> np.ndarray[Any, Any]:
     return np.minimum(np.arange(-(-half // SUMS) * SUMS) + 1, half).reshape(-1, SUMS)
 
 
-def _pass_of_sums(part: str, radix: int) -> str:
-    """The same for a large prime: a few sums at once, with their factors in a table that follows the roots."""
-    half, groups = radix // 2, len(sums_of(radix))
+@functools.cache
+def _pass_of_sums(part: str) -> str:
+    """The same for any large prime: a few sums at once, with their factors in a table that follows the roots."""
     pair, end = _Emitter(part, "pair"), _Emitter(part, "end")
 
-    def element(e: _Emitter, row: str) -> tuple[str, str]:
-        return e.value(f"getelementptr $e, ptr %re, i64 {row}"), e.value(f"getelementptr $e, ptr %im, i64 {row}")
-
     def loaded(row: str) -> Complex:
-        re, im = (pair.value(f"load $v, ptr {at}, align $bytes") for at in element(pair, row))
-        return re, im
+        return pair.load(pair.at("%re", row)), pair.load(pair.at("%im", row))
 
     near = pair.value(f"add i64 {pair.value('mul i64 %k, %step')}, %at")
-    mirrored = pair.value(f"sub i64 {radix}, %k")
+    mirrored = pair.value("sub i64 %at_radix, %k")
     a, b = loaded(near), loaded(pair.value(f"add i64 {pair.value(f'mul i64 {mirrored}, %step')}, %at"))
     even, odd = pair.add(a, b), pair.add(a, b, "fsub")
     place = pair.value(f"mul i64 {pair.value('sub i64 %k, 1')}, {2 * SUMS}")
@@ -362,35 +391,37 @@ def _pass_of_sums(part: str, radix: int) -> str:
     ]
 
     def put(t: str, x: Complex) -> None:
-        row = end.value(f"add i64 {end.value(f'mul i64 {t}, %stride')}, %out")
-        for side, value in zip(("to_re", "to_im"), x, strict=True):
-            at = end.value(f"getelementptr $e, ptr %{side}, i64 {row}")
-            end.lines.append(_filled(part, f"  store $v {value}, ptr {at}, align $bytes"))
+        row = end.value(f"add i64 {end.value(f'mul i64 {t}, %at_stride')}, %out")
+        end.store(x, (end.at("%to_re", row), end.at("%to_im", row)))
 
     put("0", carried["all"])
     for i in range(SUMS):
         t = end.value(f"add i64 {end.value(f'mul i64 %g, {SUMS}')}, {i + 1}")
-        t = end.value(f"call i64 @llvm.smin.i64(i64 {t}, i64 {half})")
+        t = end.value(f"call i64 @llvm.smin.i64(i64 {t}, i64 %half)")
         for row, x in zip(
-            (t, end.value(f"sub i64 {radix}, {t}")),
+            (t, end.value(f"sub i64 %at_radix, {t}")),
             end.turned(carried[f"even{i}"], carried[f"odd{i}"]),
             strict=True,
         ):
             root = end.value(f"mul i64 {end.value(f'sub i64 {row}, 1')}, 2")
             put(row, end.times(x, end.spread_pair("%turn_roots", root)))
-    names = ", ".join(f"ptr noalias %{x}" for x in ("re", "im", "to_re", "to_im", "roots"))
-    text = f"""define void @pass({names}, i64 %part, i64 %stride) nounwind {{
-entry:
-  %step = mul i64 %part, %stride
-  %all_roots = mul i64 %part, {2 * (radix - 1)}
-  %table = getelementptr $e, ptr %roots, i64 %all_roots
+    text = f"""{_begun(part)}
+  %half = ashr i64 %at_radix, 1
+  %more_sums = add i64 %half, {SUMS - 1}
+  %groups = sdiv i64 %more_sums, {SUMS}
+  %step = mul i64 %at_part, %at_stride
+  %others = sub i64 %at_radix, 1
+  %root_words = mul i64 %others, 2
+  %factor_words = mul i64 %half, {2 * SUMS}
+  %table_words = mul i64 %at_part, %root_words
+  %table = getelementptr $e, ptr %roots, i64 %table_words
   br label %turn
 turn:
   %p = phi i64 [ 0, %entry ], [ %p_next, %turn_end ]
-  %first_root = mul i64 %p, {2 * (radix - 1)}
+  %first_root = mul i64 %p, %root_words
   %turn_roots = getelementptr $e, ptr %roots, i64 %first_root
-  %row = mul i64 %p, %stride
-  %out_row = mul i64 %row, {radix}
+  %row = mul i64 %p, %at_stride
+  %out_row = mul i64 %row, %at_radix
   br label %lane
 lane:
   %q = phi i64 [ 0, %turn ], [ %q_next, %lane_end ]
@@ -403,34 +434,34 @@ lane:
   br label %group
 group:
   %g = phi i64 [ 0, %lane ], [ %g_next, %group_end ]
-  %words = mul i64 %g, {half * 2 * SUMS}
+  %words = mul i64 %g, %factor_words
   %factors = getelementptr $e, ptr %table, i64 %words
   br label %pair
 pair:
   %k = phi i64 [ 1, %group ], [ %k_next, %pair ]
 {chr(10).join([*phis, *pair.lines])}
   %k_next = add i64 %k, 1
-  %k_more = icmp sle i64 %k_next, {half}
+  %k_more = icmp sle i64 %k_next, %half
   br i1 %k_more, label %pair, label %group_end
 group_end:
 {chr(10).join(end.lines)}
   %g_next = add i64 %g, 1
-  %g_more = icmp slt i64 %g_next, {groups}
+  %g_more = icmp slt i64 %g_next, %groups
   br i1 %g_more, label %group, label %lane_end
 lane_end:
   %q_next = add i64 %q, $n
-  %q_more = icmp slt i64 %q_next, %stride
+  %q_more = icmp slt i64 %q_next, %at_stride
   br i1 %q_more, label %lane, label %turn_end
 turn_end:
   %p_next = add i64 %p, 1
-  %p_more = icmp slt i64 %p_next, %part
+  %p_more = icmp slt i64 %p_next, %at_part
   br i1 %p_more, label %turn, label %done
 done:
   ret void
 }}
 declare i64 @llvm.smin.i64(i64, i64)
 """
-    return _provided(f"fourier_pass_{part}_{radix}", "pass", _filled(part, text) + _declarations(part))
+    return _provided(f"fourier_pass_{part}", "pass", _filled(part, text) + _declarations(part))
 
 
 def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:
