@@ -78,6 +78,57 @@ def test_lines_whose_digits_are_equal(generator: np.random.Generator) -> None:
         check(sorting.sort, (x,), dimensions=(x.ndim - 1,), to_apply=sorting.order_computation((x.dtype,)))
 
 
+@pytest.mark.parametrize("kind", "pred s4 f8e4m3fn s8 bf16 f32 u32 s64 c64".split())
+def test_arrays_of_every_type_go_along(kind: str, generator: np.random.Generator) -> None:
+    for size in (300, 40_000):
+        other = generator.integers(-8, 8, size).astype(element_type(kind).dtype)
+        for keys in (keys_of("f16", (size,), generator), keys_of("u32", (size,), generator)):
+            order = sorting.order_computation((keys.dtype, other.dtype), 1)
+            check(sorting.sort, (keys, other), dimensions=(0,), to_apply=order)
+
+
+@pytest.mark.parametrize("kind", ["u32", "s64", "f32"])
+@pytest.mark.parametrize("size", [9000, 70_000])
+def test_keys_that_differ_in_lower_digits_alone(kind: str, size: int, generator: np.random.Generator) -> None:
+    """One far-away key makes the upper digits of all others equal, and these come in the opposite order."""
+    keys = np.arange(size, 0, -1).astype(element_type(kind).dtype)
+    keys[::1000] = 2**31 - 1 if kind == "u32" else 2**40
+    other = generator.integers(0, 200, size, dtype=np.int16)
+    for operands in ((keys,), (keys, other), (np.stack([keys, keys[::-1]]),)):
+        order = sorting.order_computation(tuple(x.dtype for x in operands), 1)
+        check(sorting.sort, operands, dimensions=(operands[0].ndim - 1,), to_apply=order)
+
+
+@pytest.mark.parametrize("shape", [(9000,), (70_001,), (2, 66_000), (9, 30_000)], ids=str)
+@pytest.mark.parametrize("kind", ["f32", "u16", "u32", "s8", "f64"])
+def test_what_is_read_of_sorted_lines(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:
+    """Parts of lines of which nothing is read are not sorted, and zeros and NaNs are put back in the others."""
+    keys, axis = keys_of(kind, shape, generator), len(shape) - 1
+    pair = sorting.order_computation((keys.dtype, np.dtype(np.int32)), 1)
+    places = np.broadcast_to(np.arange(shape[-1], dtype=np.int32), shape)
+    ordered, order = sorting.sort.evaluate(keys, places, dimensions=(axis,), to_apply=pair)
+    x = tx.numpy.asarray(keys, dtype=keys.dtype)
+    size = shape[-1]
+    middle = size // 2
+    for start, stop in ((0, 10), (middle, middle + 1), (size - 4000, size), (size // 5, middle)):
+
+        def both(x: Any, start: int = start, stop: int = stop) -> Any:
+            return tx.numpy.sort(x)[..., start:stop], tx.numpy.argsort(x)[..., start:stop]
+
+        for got, expected in zip(tx.jit(both)(x), (ordered, order), strict=True):
+            assert np.asarray(got).tobytes() == expected[..., start:stop].tobytes()
+
+    def apart(x: Any) -> Any:
+        y = tx.numpy.sort(x)
+        return y[..., 5], y[..., -3:]
+
+    first, last = tx.jit(apart)(x)
+    assert np.asarray(first).tobytes() == ordered[..., 5].tobytes()
+    assert np.asarray(last).tobytes() == ordered[..., -3:].tobytes()
+    if not np.isnan(keys).any():
+        assert np.asarray(tx.jit(lambda x: tx.numpy.median(x, -1))(x)).tolist() == np.median(keys, -1).tolist()
+
+
 @pytest.mark.parametrize(
     ("shape", "k"),
     [((5,), 2), ((3, 1000), 7), ((2, 3, 700), 3), ((90_000,), 10), ((70_000,), 1999), ((2, 9000), 99), ((20, 90), 60)],

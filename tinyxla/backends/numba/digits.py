@@ -1,16 +1,17 @@
 """Sort by digits: plain orders of one key, which may take another array along, and the first elements of an order.
 
 Elements become unsigned integers in the same order, the keys. From the last digit to the first these are moved to where
-they belong by that digit alone, in their order, after it was counted how often each digit occurs. A line is the work of
-one thread, or of several, which count and move a piece each. What the order holds for equal, zeros and NaNs, has one
-key; where the elements themselves are wanted these are put back in the end.
+they belong by that digit alone, in their order, after it was counted how often each digit occurs. This begins with the
+upper digits of what the keys of a line differ in: most elements have their place then, and the others one nearby; only
+where it is far away all digits are sorted by. A long line first falls into parts, about equally many of every sample,
+and parts in which nothing is wanted stay unsorted. What the order holds for equal, zeros and NaNs, has one key; where
+the elements themselves are wanted these are put back in the end.
 
-Source: D. E. Knuth, "The Art of Computer Programming", volume 3, section 5.2.5.
+Source: D. E. Knuth, "The Art of Computer Programming", volume 3, sections 5.2.1 and 5.2.5.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -18,22 +19,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxla.backends.numba import panel_routines
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value, operand_of
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value, held, operand_of
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, compare, if_
 from tinyxla.compiler.fusion import Plan, results_of, supported
-from tinyxla.hlo import Instruction
-from tinyxla.ops import movement, sorting
-from tinyxla.shapes import Shape, TupleShape, element_type
+from tinyxla.hlo import Instruction, is_constant
+from tinyxla.ops import indexing, movement, sorting
+from tinyxla.shapes import ElementType, Shape, TupleShape, element_type
 
-DIGIT = 8  # bits
-BUCKETS = 1 << DIGIT  # so many different digits
+DIGIT = 9  # bits
+PARTS = 1 << 8  # of a long line, whose numbers are bytes
 PIECE = 1 << 14  # elements of a line that are worth the work of a thread
 MOST_PIECES = 16
 SCRATCH = 3 << 16  # bytes for a line
-LONGEST = 40  # bits of the length of a line
 FEW_LINES = 8  # with fewer, threads share a line
+SHARE = 1 << 12  # elements of a part
+SAMPLE, CELLS = 16, 64  # for each part: elements that tell what belongs there, and cells of equal width
+BLOCK = 256  # elements whose keys are made together
+NEAR = 16  # places that an element goes to the front by exchanges
 
 
 def supports(x: Instruction) -> bool:
@@ -53,7 +56,8 @@ def sort_of(x: Instruction, plan: Plan, users: Users) -> Sort:
     order = sorting.order_of(x.attributes.to_apply)
     assert order is not None, "it is a plain one"
     keys = Keys(x.operands[0].array_shape.element_type.name, order.descending, False)
-    return Sort(x, plan, keys, x.operands, results_by_number(x, users), x.attributes.dimensions[0])
+    results, dimension = results_by_number(x, users), x.attributes.dimensions[0]
+    return Sort(x, plan, keys, x.operands, results, dimension, wanted_of(results, dimension, users))
 
 
 def results_by_number(x: Instruction, users: Users) -> list[Storage | None]:
@@ -61,6 +65,28 @@ def results_by_number(x: Instruction, users: Users) -> list[Storage | None]:
     taken = {r.attributes.index if r is not x else 0: r for r in results_of(x, users)}
     count = len(x.shape.elements) if isinstance(x.shape, TupleShape) else 1
     return [taken.get(k) for k in range(count)]
+
+
+def wanted_of(results: Sequence[Storage | None], dimension: int, users: Users) -> tuple[int, int]:
+    """From where to where the lines of results are read."""
+    taken = [r for r in results if isinstance(r, Instruction)]
+    bounds = [_bounds(u, r, dimension) for r in taken for u in users.get(r) or [r]]
+    return min((start for start, _ in bounds), default=0), max((stop for _, stop in bounds), default=0)
+
+
+def _bounds(reader: Instruction, x: Instruction, dimension: int) -> tuple[int, int]:
+    """Between which places of a dimension an array is read."""
+    size, given = x.array_shape.dimensions[dimension], reader.attributes
+    if reader.op is movement.slice_:
+        return given.start_indices[dimension], given.limit_indices[dimension]
+    if reader.op is indexing.gather and given.start_index_map == (dimension,) and reader.operands[0] is x:
+        indices, extent = reader.operands[1], given.slice_sizes[dimension]
+        while indices.op in (movement.broadcast, movement.reshape):
+            (indices,) = indices.operands
+        if is_constant(indices) and indices.array_shape.size:
+            places = np.clip(indices.attributes.literal.value, 0, size - extent)
+            return int(places.min()), int(places.max()) + extent
+    return 0, size
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -142,28 +168,37 @@ class Keys(NamedTuple):
 def put_back(
     low: Lowering,
     keys: Keys,
+    bounds: tuple[Index, Index],
     length: Value,
     ordered: Callable[[Index], Operand],
     element: Callable[[Index], Operand],
     store: Callable[[Index, Operand], None],
 ) -> None:
-    """Write the elements of a line that have a key in common as they are, in their order."""
+    """Write the elements of a line that have a key in common as they are, in their order, if this key is within these
+    bounds of what is ordered."""
     b, type = low.builder, keys.type
     zeros, nans = keys.restores
-    with low.loop(0, 2, sequential=True) as (kind, _):
-        last = b.index("subtract", length, 1)
-        wanted = b.compute("select", type, compare(low, "EQ", kind, Literal(INDEX, 0), "SIGNED"), zeros, nans)
-        with low.loop(0, LONGEST, [Literal(INDEX, 0), Literal(INDEX, 1 << LONGEST - 1)], sequential=True) as (_, loop):
-            before, step = (c.inside for c in loop.carried)
-            further = b.index("add", before, step)
-            at = b.index("minimum", b.index("subtract", further, 1), last)
-            sooner = compare(low, "LT", ordered(at), wanted, "UNSIGNED")
-            inside = compare(low, "LE", operand_of(further), length, "SIGNED")
-            loop.carried[0].updated = if_(low, b.compute("and", "pred", sooner, inside), further, before)
-            loop.carried[1].updated = operand_of(b.index("divide", step, 2))
-        first = b.index("minimum", loop.carried[0].result, last)  # type: ignore[arg-type]
-        there = compare(low, "EQ", ordered(first), wanted, "UNSIGNED")
-        with low.loop(0, if_(low, there, length), [operand_of(first)], sequential=True) as (i, loop):
+    (start, stop), zero = bounds, Literal(INDEX, 0)
+    with low.loop(0, if_(low, compare(low, "LT", start, stop), 2), sequential=True) as (kind, _):
+        last = b.index("subtract", stop, 1)
+        wanted = b.compute("select", type, compare(low, "EQ", kind, zero, "SIGNED"), zeros, nans)
+        inside = b.compute(
+            "and",
+            "pred",
+            compare(low, "LE", ordered(start), wanted, "UNSIGNED"),
+            compare(low, "GE", ordered(last), wanted, "UNSIGNED"),
+        )
+        ends = [operand_of(start), operand_of(last)]
+        with low.loop(0, if_(low, inside, length), ends, sequential=True) as (_, loop):
+            first, end = loop.carried
+            middle = b.index("divide", b.index("add", first.inside, end.inside), 2)
+            sooner = compare(low, "LT", ordered(middle), wanted, "UNSIGNED")
+            first.updated = if_(low, sooner, b.index("add", middle, 1), first.inside)
+            end.updated = if_(low, sooner, end.inside, middle)
+            loop.again = compare(low, "LT", first.updated, end.updated)
+        first = loop.carried[0].result
+        there = b.compute("and", "pred", inside, compare(low, "EQ", ordered(first), wanted, "UNSIGNED"))
+        with low.loop(0, if_(low, there, length), [first], sequential=True) as (i, loop):
             value, at = element(i), loop.carried[0].inside
             mine = compare(low, "EQ", keys.key(low, value), wanted, "UNSIGNED")
             with low.loop(0, if_(low, mine, 1), sequential=True):
@@ -172,24 +207,6 @@ def put_back(
 
 
 # --- sort -------------------------------------------------------------------------------------------------------------
-
-
-def _bytes(type: str) -> int:
-    return max(8, element_type(type).bits) // 8
-
-
-@functools.cache
-def _copy() -> str:
-    """(to, from, numbers): so many bytes as they are."""
-    lines = (
-        "define void @routine(ptr %to, ptr %from, ptr %numbers) nounwind {",
-        "  %count = load i64, ptr %numbers",
-        "  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %count, i1 false)",
-        "  ret void",
-        "}",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-    )
-    return panel_routines.provided("copy_bytes", "\n".join(lines))
 
 
 class Routine:
@@ -226,8 +243,8 @@ class Routine:
 
 
 class Sort:
-    """The sort of lines of a key, and of what goes along with it. A result that is None is not taken; of the others as
-    many elements are wanted as they have."""
+    """The sort of lines of a key, and of what goes along with it. A result that is None is not taken; of the others the
+    elements from `wanted[0]` to `wanted[1]` of each line are."""
 
     def __init__(
         self,
@@ -237,17 +254,20 @@ class Sort:
         sources: Sequence[Instruction],
         results: Sequence[Storage | None],
         dimension: int,
+        wanted: tuple[int, int],
     ) -> None:
         self.x, self.plan, self.keys, self.sources, self.dimension = x, plan, keys, sources, dimension
         self.results = [r if r in plan.escaping else None for r in results]
         sizes = sources[0].array_shape.dimensions
         self.length, self.inner = sizes[dimension], math.prod(sizes[dimension + 1 :])
         self.keep = next((r.array_shape.dimensions[dimension] for r in results if isinstance(r, Instruction)), 0)
+        self.wanted = wanted
         self.lines = math.prod(sizes) // max(1, self.length)
-        self.passes = self.keys.bits // DIGIT
-        sizes = (self.lines, self.length)
         kinds = [element_type(keys.type), *(s.array_shape.element_type for s in sources[1:])]
-        self.arrays = [[Partial(Shape(kind, sizes)) for kind in kinds] for _ in (0, 1)]  # moved to and fro
+        joined = len(kinds) == 2 and all(k.kind != "complex" and k.bits <= 32 for k in kinds)
+        self.offset = 32 if joined else 0  # a key and what goes along are one number
+        self.kinds: list[ElementType] = [element_type("u64")] if joined else kinds
+        self.type = self.kinds[0].name
 
     def kernels(self) -> list[LoweredKernel]:
         if not self.lines * self.keep:
@@ -256,218 +276,416 @@ class Sort:
             return [self._order_in_scratch()]
         whole = self.lines >= FEW_LINES or self.length < 2 * PIECE
         pieces = 1 if whole else min(MOST_PIECES, self.length // PIECE)
-        found = [self._make_keys(pieces)]
-        if whole:
-            found.append(self._order())
-        else:
-            counts = Partial(Shape(element_type(INDEX), (self.lines, pieces, BUCKETS)))
-            for turn in range(self.passes):
-                found += [self._count(turn, counts, pieces), self._move_pieces(turn, counts, pieces)]
-        found.append(self._elements(pieces))
-        if self.keys.restores and self.results[0] is not None:
-            found.append(self._restore())
-        return found
+        return _InParts(self, pieces).kernels()
 
     @property
     def _room(self) -> int:
         """How many elements of a line find room in scratch."""
-        return SCRATCH // sum(_bytes(x.shape.element_type.name) for some in self.arrays for x in some)
+        return SCRATCH // sum(2 * max(8, kind.bits) // 8 for kind in self.kinds)
+
+    def scratch(self, low: Lowering, size: int) -> list[list[Buffer]]:
+        """To move elements to and fro."""
+        return [[low.builder.scratch(kind.name, size) for kind in self.kinds] for _ in (0, 1)]
 
     def _order_in_scratch(self) -> LoweredKernel:
         routine = Routine(self, "line")
         low, b = routine.low, routine.builder
-        length, keep = routine.number(self.length), routine.number(self.keep)
-        arrays = [[b.scratch(x.shape.element_type.name, self._room) for x in some] for some in self.arrays]
-        counters, ordered = b.scratch(INDEX, self.counters), arrays[self.passes % 2]
+        length, arrays = routine.number(self.length), self.scratch(routine.low, self._room)
+        give = Giving(self, routine, length)
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            base, to = (b.index("multiply", line, n) for n in (length, keep))
+            base = b.index("multiply", line, length)
             with low.loop(0, length, sequential=True) as (i, _):
-                self._put(low, i, b.index("add", base, i), arrays[0], i)
-            self.move_all(low, arrays, 0, length, counters)
-            with low.loop(0, keep, sequential=True) as (i, _):
-                self._take(low, ordered, i, b.index("add", to, i))
-            if self.keys.restores and self.results[0] is not None:
-                self._put_back(low, length, base, ordered[0], 0)
-        return routine.finished(self.lines, 4 * (self.passes + 1) * (self.length + BUCKETS))
+                key, *others = (self.element(low, x, i, b.index("add", base, i)) for x in self.sources)
+                self.put(low, arrays[0], i, [self.keys.key(low, key), *others])
+            self.order(low, arrays, 0, length, 2)
+            give(line, arrays[0], 0, (0, length))
+        return routine.finished(self.lines, 4 * (self.keys.bits // DIGIT + 1) * (self.length + (1 << DIGIT)))
 
-    def _put(self, low: Lowering, i: Index, place: Index, arrays: Sequence[Buffer], at: Index) -> None:
-        """An element of a line as a key, and what goes along with it."""
-        for k, (x, to) in enumerate(zip(self.sources, arrays, strict=True)):
-            if self.counts_places(x):
-                value: Operand = low.builder.compute("convert", x.array_shape.element_type.name, operand_of(i))
-            else:
-                value = low.builder.load(low.buffer(x), place)
-            low.builder.store(to, at, value if k else self.keys.key(low, value))
-
-    def _take(self, low: Lowering, arrays: Sequence[Buffer | Partial], at: Index, place: Index) -> None:
-        for k, (x, result) in enumerate(zip(arrays, self.results, strict=True)):
-            if result is not None:
-                value = low.builder.load(low.buffer(x) if isinstance(x, Partial) else x, at)
-                low.builder.store(low.buffer(result, True), place, value if k else self.keys.of(low, value))
-
-    def _put_back(self, low: Lowering, length: Value, base: Index, ordered: Buffer, start: Index) -> None:
-        b, (result, *_) = low.builder, self.results
-        assert result is not None, "it is taken"
-        put_back(
-            low,
-            self.keys,
-            length,
-            lambda i: b.load(ordered, b.index("add", start, i)),
-            lambda i: b.load(low.buffer(self.sources[0]), b.index("add", base, i)),
-            lambda i, value: b.store(low.buffer(result, True), b.index("add", base, i), value),
-        )
-
-    def _make_keys(self, pieces: int) -> LoweredKernel:
-        routine = Routine(self, "keys")
-        low, b = routine.low, routine.builder
-        with routine.pieces(pieces, self.length) as (_, line, start, stop):
-            base = b.index("multiply", line, b.kernel.numbers[-1])
-            with low.loop(start, stop) as (i, _):
-                place = b.index("add", base, i)
-                self._put(low, i, place, [low.buffer(x, True) for x in self.arrays[0]], place)
-        return routine.finished(self.lines * pieces, 4 * self.length // pieces)
-
-    def _elements(self, pieces: int) -> LoweredKernel:
-        routine = Routine(self, "elements")
-        low, b, length = routine.low, routine.builder, routine.number(self.length)
-        with routine.pieces(pieces, self.keep) as (_, line, start, stop):
-            base, to = (b.index("multiply", line, n) for n in (length, b.kernel.numbers[-1]))
-            with low.loop(start, stop) as (i, _):
-                self._take(low, self.arrays[self.passes % 2], b.index("add", base, i), b.index("add", to, i))
-        return routine.finished(self.lines * pieces, 4 * self.keep // pieces)
-
-    def _order(self) -> LoweredKernel:
-        """Move the elements of each line digit by digit."""
-        routine = Routine(self, "order")
-        low, b, length = routine.low, routine.builder, routine.number(self.length)
-        arrays = [[low.buffer(x, True) for x in some] for some in self.arrays]
-        counters = b.scratch(INDEX, self.counters)
-        with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            self.move_all(low, arrays, b.index("multiply", line, length), length, counters)
-        return routine.finished(self.lines, 4 * (self.passes + 1) * (self.length + BUCKETS))
-
-    @property
-    def counters(self) -> int:
-        """How many `move_all` needs."""
-        return self.passes * BUCKETS
-
-    def move_all(
-        self, low: Lowering, arrays: Sequence[Sequence[Buffer]], base: Index, stop: Index, counters: Buffer
-    ) -> None:
-        """The first elements of a line to and fro, digit by digit."""
-        b, last = low.builder, operand_of(stop)
-        with low.loop(0, self.counters, sequential=True) as (k, _):
-            b.store(counters, k, Literal(INDEX, 0))
-        end = b.index("add", base, stop)
-        with low.loop(base, end, sequential=True) as (i, _):
-            key = b.load(arrays[0][0], i)
-            for turn in range(self.passes):
-                shift = Literal(self.keys.type, turn * DIGIT)
-                place = b.index("add", self._digit(low, key, shift), turn * BUCKETS)
-                b.store(counters, place, operand_of(b.index("add", b.load(counters, place), 1)))
-        both = (0, 1)[: self.passes]
-        with low.loop(0, self.passes // len(both), sequential=True) as (pair, _):
-            for half in both:
-                turn = b.index("add", b.index("multiply", pair, 2), half)
-                offset = b.index("multiply", turn, BUCKETS)
-                shift = self._shift(low, b.index("multiply", turn, DIGIT))
-                digit = self._digit(low, b.load(arrays[half][0], base), shift)
-                same = compare(low, "EQ", b.load(counters, b.index("add", digit, offset)), last, "SIGNED")
-                with low.loop(0, BUCKETS, [operand_of(base)], sequential=True) as (k, loop):
-                    place = b.index("add", k, offset)
-                    count = b.load(counters, place)
-                    b.store(counters, place, loop.carried[0].inside)
-                    loop.carried[0].updated = b.compute("add", INDEX, loop.carried[0].inside, count)
-                self._move(low, (arrays[half], arrays[1 - half]), (base, end), shift, (counters, offset), same)
-
-    def _count(self, turn: int, counts: Partial, pieces: int) -> LoweredKernel:
-        routine = Routine(self, "count")
-        low, b = routine.low, routine.builder
-        memory, keys = low.buffer(counts, True), low.buffer(self.arrays[turn % 2][0])
-        with routine.pieces(pieces, self.length) as (index, line, start, stop):
-            base, first = b.index("multiply", line, b.kernel.numbers[2]), b.index("multiply", index, BUCKETS)
-            shift = self._shift(low, routine.number(turn * DIGIT))
-            with low.loop(0, BUCKETS, sequential=True) as (k, _):
-                b.store(memory, b.index("add", first, k), Literal(INDEX, 0))
-            bounds = b.index("add", base, start), b.index("add", base, stop)
-            with low.loop(*bounds, sequential=True) as (i, _):
-                place = b.index("add", first, self._digit(low, b.load(keys, i), shift))
-                b.store(memory, place, operand_of(b.index("add", b.load(memory, place), 1)))
-        return routine.finished(self.lines * pieces, 8 * self.length // pieces)
-
-    def _move_pieces(self, turn: int, counts: Partial, pieces: int) -> LoweredKernel:
-        """A piece's elements of a digit come after all of lower digits, and after those of the pieces before."""
-        routine = Routine(self, "move")
-        low, b = routine.low, routine.builder
-        here, there = ([low.buffer(x, k == 1) for x in self.arrays[(turn + k) % 2]] for k in (0, 1))
-        number = routine.number(turn * DIGIT)
-        memory, counters, zero = low.buffer(counts), b.scratch(INDEX, BUCKETS), Literal(INDEX, 0)
-        with routine.pieces(pieces, self.length) as (index, line, start, stop):
-            _, many, _, length = b.kernel.numbers
-            begin = b.index("multiply", line, many)  # of its line's pieces
-            base = b.index("multiply", line, length)
-            with low.loop(0, BUCKETS, [operand_of(base), zero], sequential=True) as (k, digits):
-                total, most = digits.carried
-                with low.loop(0, many, [zero, zero], sequential=True) as (p, loop):
-                    every, before = loop.carried
-                    piece = b.index("add", begin, p)
-                    count = b.load(memory, b.index("add", b.index("multiply", piece, BUCKETS), k))
-                    earlier = compare(low, "LT", operand_of(piece), index, "SIGNED")
-                    every.updated = b.compute("add", INDEX, every.inside, count)
-                    before.updated = b.compute("add", INDEX, before.inside, if_(low, earlier, count))
-                b.store(counters, k, b.compute("add", INDEX, total.inside, before.result))
-                total.updated = b.compute("add", INDEX, total.inside, every.result)
-                most.updated = b.compute("maximum", INDEX, most.inside, every.result)
-            same = compare(low, "EQ", most.result, length, "SIGNED")
-            bounds = b.index("add", base, start), b.index("add", base, stop)
-            self._move(low, (here, there), bounds, self._shift(low, number), (counters, 0), same)
-        return routine.finished(self.lines * pieces, 8 * self.length // pieces)
-
-    def _restore(self) -> LoweredKernel:
-        routine = Routine(self, "restore")
-        low, b, length = routine.low, routine.builder, routine.number(self.length)
-        ordered = low.buffer(self.arrays[self.passes % 2][0])
-        with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            base = b.index("multiply", line, length)
-            self._put_back(low, length, base, ordered, base)
-        return routine.finished(self.lines, self.length)
+    # --- elements
 
     def counts_places(self, x: Instruction) -> bool:
         """Whether elements are their places in their lines."""
         return x.op is movement.iota and x.attributes.iota_dimension == self.dimension
 
-    def _shift(self, low: Lowering, bits: Index) -> Operand:
-        """A number of bits that is known to be fewer than a key has."""
-        compute, type = low.builder.compute, self.keys.type
-        return compute("and", type, compute("convert", type, operand_of(bits)), Literal(type, self.keys.bits - 1))
+    def element(self, low: Lowering, x: Instruction, i: Index, place: Index) -> Operand:
+        if self.counts_places(x):
+            return low.builder.compute("convert", x.array_shape.element_type.name, operand_of(i))
+        return low.builder.load(low.buffer(x), place)
 
-    def _digit(self, low: Lowering, key: Operand, shift: Operand) -> Value:
-        compute, type = low.builder.compute, self.keys.type
-        digit = compute("and", type, compute("shift-right-logical", type, key, shift), Literal(type, BUCKETS - 1))
-        return compute("convert", INDEX, digit)
+    def put(self, low: Lowering, arrays: Sequence[Buffer], at: Index, values: Sequence[Operand]) -> None:
+        compute = low.builder.compute
+        if self.offset:
+            key, value = values
+            if value.type != "pred":
+                value = compute("bitcast-convert", f"u{element_type(value.type).bits}", value)
+            above = compute("shift-left", "u64", compute("convert", "u64", key), Literal("u64", self.offset))
+            values = [compute("or", "u64", above, compute("convert", "u64", value))]
+        for to, value in zip(arrays, values, strict=True):
+            low.builder.store(to, at, value)
+
+    def key(self, low: Lowering, arrays: Sequence[Buffer], at: Index) -> Operand:
+        return self._key(low, low.builder.load(arrays[0], at))
+
+    def _key(self, low: Lowering, number: Operand) -> Operand:
+        if not self.offset:
+            return number
+        above = low.builder.compute("shift-right-logical", self.type, number, Literal(self.type, self.offset))
+        return low.builder.compute("convert", self.keys.type, above)
+
+    def along(self, low: Lowering, arrays: Sequence[Buffer], at: Index) -> Operand:
+        """What goes along with a key."""
+        value = low.builder.load(arrays[-1], at)
+        if not self.offset:
+            return value
+        type = held(self.sources[1].array_shape.element_type.name)
+        if type == "pred":
+            return compare(low, "NE", low.builder.compute("convert", "u8", value), Literal("u8", 0), "UNSIGNED")
+        value = low.builder.compute("convert", f"u{element_type(type).bits}", value)
+        return low.builder.compute("bitcast-convert", type, value)
+
+    # --- order
+
+    def order(
+        self, low: Lowering, arrays: Sequence[Sequence[Buffer]], start: Index, stop: Index, pairs: int, spare: Index = 0
+    ) -> None:
+        """Sort a piece of the first arrays, by so many pairs of upper digits if these are enough. The others have room
+        for it from `spare` on."""
+        b, index = low.builder, low.builder.index
+        every = -(-self.keys.bits // (2 * DIGIT))
+        least, last = limits(low, self.type, start, stop, lambda i: b.load(arrays[0][0], i))
+        least, last = (self._key(low, x) for x in (least, last))
+        bits = width_of(low, least, last)
+        if self.offset:
+            least = b.compute("convert", self.type, least)
+            least = b.compute("shift-left", self.type, least, Literal(self.type, self.offset))
+        with low.loop(0, 2 if pairs < every else 1, sequential=True) as (attempt, attempts):
+            most = if_(low, compare(low, "EQ", attempt, 0), min(pairs, every), every)
+            turns = index("minimum", most, index("divide", index("add", bits, 2 * DIGIT - 1), 2 * DIGIT))
+            digits = index("multiply", turns, 2)
+            width = index("divide", index("add", bits, index("subtract", digits, 1)), index("maximum", digits, 1))
+            is_short = compare(low, "LE", bits, DIGIT)
+            width = if_(low, is_short, bits, index("minimum", width, DIGIT))
+            lower = index("maximum", index("subtract", bits, index("multiply", turns, 2 * DIGIT)), 0)
+            with low.loop(0, turns, sequential=True) as (pair, _):
+                both: list[_Digit] = []
+                for half in (0, 1):
+                    turn = index("add", index("multiply", pair, 2), half)
+                    shift = index("add", index("add", lower, index("multiply", turn, width)), self.offset)
+                    both.append(_Digit(low, self.type, least, shift, width))
+                self._move_twice(low, both, arrays, (start, stop), spare, is_short)
+            if pairs < every:
+                some = if_(low, compare(low, "GT", lower, 0), stop, start)
+                attempts.again = self._exchange(low, arrays[0], start, some)
+
+    def _move_twice(
+        self,
+        low: Lowering,
+        digits: Sequence[_Digit],
+        arrays: Sequence[Sequence[Buffer]],
+        bounds: tuple[Index, Index],
+        spare: Index,
+        is_short: Operand,
+    ) -> None:
+        """By one digit to the second arrays, and back by the other one, or as they are if one is all of a key."""
+        b, index = low.builder, low.builder.index
+        counters = [b.scratch(INDEX, 1 << DIGIT) for _ in digits]
+        with low.loop(0, digits[0].count) as (k, _):
+            for counter in counters:
+                b.store(counter, k, Literal(INDEX, 0))
+        with low.loop(*bounds, sequential=True) as (i, _):
+            number = b.load(arrays[0][0], i)
+            for digit, counter in zip(digits, counters, strict=True):
+                place = digit.of(number)
+                b.store(counter, place, operand_of(index("add", b.load(counter, place), 1)))
+        starts = [spare, bounds[0]]
+        with low.loop(0, digits[0].count, [operand_of(at) for at in starts], sequential=True) as (k, loop):
+            for counter, slot in zip(counters, loop.carried, strict=True):
+                count = b.load(counter, k)
+                b.store(counter, k, slot.inside)
+                slot.updated = operand_of(index("add", slot.inside, count))
+        count = index("subtract", bounds[1], bounds[0])
+        self._move(low, digits[0], counters[0], arrays, bounds)
+        with low.loop(0, if_(low, is_short, count)) as (i, _):
+            for to, x in zip(*arrays, strict=True):
+                b.store(to, index("add", bounds[0], i), b.load(x, index("add", spare, i)))
+        end = index("add", spare, if_(low, is_short, 0, count))
+        self._move(low, digits[1], counters[1], arrays[::-1], (spare, end))
 
     def _move(
         self,
         low: Lowering,
-        arrays: tuple[Sequence[Buffer], Sequence[Buffer]],
+        digit: _Digit,
+        counters: Buffer,
+        arrays: Sequence[Sequence[Buffer]],
         bounds: tuple[Index, Index],
-        shift: Operand,
-        counters: tuple[Buffer, Index],
-        same: Operand,
     ) -> None:
-        """Elements to where the counter of their digit says; as they are if all have the same."""
-        b = low.builder
-        (start, stop), (buffer, offset) = bounds, counters
-        pairs = list(zip(*arrays, strict=True))
-        with low.loop(0, if_(low, same, 1), sequential=True):
-            words, copy = b.scratch(INDEX, 1), _copy()
-            for x, to in pairs:
-                b.store(words, 0, operand_of(b.index("multiply", b.index("subtract", stop, start), _bytes(x.type))))
-                b.call(copy, (to, start), (x, start), (words, 0))
-        with low.loop(start, if_(low, same, start, stop), sequential=True) as (i, _):
-            values = [b.load(x, i) for x, _ in pairs]
-            counter = b.index("add", self._digit(low, values[0], shift), offset)
-            place = b.load(buffer, counter)
-            b.store(buffer, counter, operand_of(b.index("add", place, 1)))
-            for (_, to), value in zip(pairs, values, strict=True):
+        b, (here, there) = low.builder, arrays
+        with low.loop(*bounds, sequential=True) as (i, _):
+            values = [b.load(x, i) for x in here]
+            counter = digit.of(values[0])
+            place = b.load(counters, counter)
+            b.store(counters, counter, operand_of(b.index("add", place, 1)))
+            for to, value in zip(there, values, strict=True):
                 b.store(to, place, value)
+
+    def _exchange(self, low: Lowering, arrays: Sequence[Buffer], start: Index, stop: Index) -> Operand:
+        """Let elements that come too late go to the front, some places at most; gives whether one had further to go."""
+        b, index = low.builder, low.builder.index
+        with low.loop(index("add", start, 1), stop, [Literal(INDEX, 0)], sequential=True) as (i, loop):
+
+            def is_late(at: Index) -> Operand:
+                before = index("maximum", index("subtract", at, 1), start)
+                return compare(low, "LT", self.key(low, arrays, at), self.key(low, arrays, before), "UNSIGNED")
+
+            steps = if_(low, is_late(i), NEAR)
+            with low.loop(0, steps, [Literal(INDEX, 0)], sequential=True) as (step, inner):
+                at = index("subtract", i, step)
+                before = index("subtract", at, 1)
+                for x in arrays:
+                    first, second = b.load(x, before), b.load(x, at)
+                    b.store(x, before, second)
+                    b.store(x, at, first)
+                inner.again = is_late(before)
+                inner.carried[0].updated = if_(low, inner.again, 1)
+            loop.carried[0].updated = operand_of(index("maximum", loop.carried[0].inside, inner.carried[0].result))
+        return compare(low, "NE", loop.carried[0].result, 0)
+
+
+class Giving:
+    """Writes what is wanted of a piece of a line that is in order."""
+
+    def __init__(self, sort: Sort, routine: Routine, length: Value) -> None:
+        self.sort, self.low, self.length = sort, routine.low, length
+        self.keep, *self.wanted = (routine.number(n) for n in (sort.keep, *sort.wanted))
+
+    def wants(self, start: Index, stop: Index) -> Operand:
+        """Whether something of a piece is wanted."""
+        before, after = compare(self.low, "LT", start, self.wanted[1]), compare(self.low, "GT", stop, self.wanted[0])
+        return self.low.builder.compute("and", "pred", before, after)
+
+    def __call__(self, line: Index, arrays: Sequence[Buffer], base: Index, bounds: tuple[Index, Index]) -> None:
+        """The arrays hold the line from `base` on."""
+        sort, low, b, index = self.sort, self.low, self.low.builder, self.low.builder.index
+        start, stop = index("maximum", bounds[0], self.wanted[0]), index("minimum", bounds[1], self.wanted[1])
+        to, source = index("multiply", line, self.keep), index("multiply", line, self.length)
+        with low.loop(start, stop) as (i, _):
+            at = index("add", base, i)
+            for k, result in enumerate(sort.results):
+                if result is not None:
+                    key = None if k else sort.keys.of(low, sort.key(low, arrays, at))
+                    value = sort.along(low, arrays, at) if key is None else key
+                    b.store(low.buffer(result, True), index("add", to, i), value)
+        result = sort.results[0]
+        if sort.keys.restores and result is not None:
+            put_back(
+                low,
+                sort.keys,
+                bounds,
+                self.length,
+                lambda i: sort.key(low, arrays, index("add", base, i)),
+                lambda i: b.load(low.buffer(sort.sources[0]), index("add", source, i)),
+                lambda i, value: b.store(low.buffer(result, True), index("add", to, i), value),
+            )
+
+
+class _Digit:
+    """So many bits of how far a key is from the least one, from so many bits on."""
+
+    def __init__(self, low: Lowering, type: str, least: Operand, shift: Index, width: Index) -> None:
+        self._compute, self._type, self._least = low.builder.compute, type, least
+        self._shift = shift_of(low, type, shift)
+        self.count = self._compute("shift-left", INDEX, Literal(INDEX, 1), operand_of(width))
+        self._mask = self._compute("convert", type, operand_of(low.builder.index("subtract", self.count, 1)))
+
+    def of(self, number: Operand) -> Value:
+        apart = self._compute("subtract", self._type, number, self._least)
+        apart = self._compute("shift-right-logical", self._type, apart, self._shift)
+        return self._compute("convert", INDEX, self._compute("and", self._type, apart, self._mask))
+
+
+def shift_of(low: Lowering, type: str, bits: Index) -> Operand:
+    """A number of bits that is known to be fewer than a number has."""
+    compute = low.builder.compute
+    return compute("and", type, compute("convert", type, operand_of(bits)), Literal(type, element_type(type).bits - 1))
+
+
+def limits(
+    low: Lowering, type: str, start: Index, stop: Index, number: Callable[[Index], Operand]
+) -> tuple[Operand, Operand]:
+    """The least and the last one of some numbers."""
+    ends = [Literal(type, (1 << element_type(type).bits) - 1), Literal(type, 0)]
+    with low.loop(start, stop, ends) as (i, loop):
+        x = number(i)
+        for slot, op in zip(loop.carried, ("minimum", "maximum"), strict=True):
+            slot.updated = low.builder.compute(op, type, slot.inside, x)
+    least, last = (slot.result for slot in loop.carried)
+    return least, last
+
+
+def width_of(low: Lowering, least: Operand, last: Operand) -> Value:
+    """How many bits tell how far apart two keys are."""
+    compute, type = low.builder.compute, least.type
+    zeros = compute("count-leading-zeros", type, compute("subtract", type, last, least))
+    return compute("subtract", INDEX, Literal(INDEX, element_type(type).bits), compute("convert", INDEX, zeros))
+
+
+# --- long lines -------------------------------------------------------------------------------------------------------
+
+
+class _InParts:
+    """Kernels that let lines fall into parts, one after the other, and sort these."""
+
+    def __init__(self, sort: Sort, pieces: int) -> None:
+        self.sort, self.pieces, lines = sort, pieces, sort.lines
+        self.shares = min(PARTS - 1, sort.length // SHARE)
+        self.sample, self.cells = (n << self.shares.bit_length() for n in (SAMPLE, CELLS))
+        shapes = [Shape(kind, (lines, sort.length)) for kind in sort.kinds]
+        self.arrays = [[Partial(shape) for shape in shapes] for _ in (0, 1)]
+        self.ends = Partial(Shape(element_type(sort.keys.type), (lines, 2)))  # of the sample
+        self.table = Partial(Shape(element_type("u8"), (lines, self.cells)))  # in which part a cell is
+        self.parts = Partial(Shape(element_type("u8"), (lines, sort.length)))  # of the elements
+        self.counts, self.stops = (Partial(Shape(element_type(INDEX), (lines, pieces, PARTS))) for _ in (0, 1))
+
+    def kernels(self) -> list[LoweredKernel]:
+        return [self._sample(), self._count(), self._part(), self._order()]
+
+    def _sample(self) -> LoweredKernel:
+        """Make cells of equal width, and put as many neighbours into a part as hold their share of the sample; a few
+        keys have a part each."""
+        sort, routine = self.sort, Routine(self.sort, "sample")
+        low, b, index = routine.low, routine.builder, routine.builder.index
+        keys = b.scratch(sort.keys.type, SAMPLE * PARTS)
+        counters = b.scratch("s32", CELLS * PARTS)
+        cells, width = (routine.number(n) for n in (self.cells, self.cells.bit_length() - 1))
+        step, length = routine.number(sort.length // self.sample), routine.number(sort.length)
+        shares, sample = (routine.number(n) for n in (self.shares, self.sample))
+        with low.loop(b.kernel.first, b.kernel.last) as (line, _):
+            base = index("multiply", line, length)
+            with low.loop(0, sample) as (i, _):
+                at = index("add", base, index("multiply", i, step))
+                b.store(keys, i, sort.keys.key(low, b.load(low.buffer(sort.sources[0]), at)))
+            ends = limits(low, sort.keys.type, 0, sample, lambda i: b.load(keys, i))
+            for k, value in enumerate(ends):
+                b.store(low.buffer(self.ends, True), index("add", index("multiply", line, 2), k), value)
+            with low.loop(0, cells) as (i, _):
+                b.store(counters, i, Literal("s32", 0))
+            cell = self._cell(routine, ends, width)
+            alone = compare(low, "LE", width_of(low, *ends), index("minimum", width, PARTS.bit_length() - 1))
+            with low.loop(0, sample, sequential=True) as (i, _):
+                at = b.compute("convert", INDEX, cell(b.load(keys, i)))
+                b.store(counters, at, b.compute("add", "s32", b.load(counters, at), Literal("s32", 1)))
+            with low.loop(0, cells, [Literal(INDEX, 0)], sequential=True) as (i, loop):
+                before, count = loop.carried[0].inside, b.compute("convert", INDEX, b.load(counters, i))
+                part = if_(low, alone, i, index("divide", index("multiply", before, shares), sample))
+                at = index("add", index("multiply", line, cells), i)
+                b.store(low.buffer(self.table, True), at, b.compute("convert", "u8", operand_of(part)))
+                loop.carried[0].updated = operand_of(index("add", before, count))
+        return routine.finished(sort.lines, 8 * (self.sample + self.cells))
+
+    def _cell(self, routine: Routine, ends: Sequence[Operand], width: Value) -> Callable[[Operand], Value]:
+        """Of a key; what is beyond an end is in the first or the last one."""
+        low, compute, type, (least, last) = routine.low, routine.builder.compute, self.sort.keys.type, ends
+        lower = low.builder.index("subtract", width_of(low, least, last), width)
+        shift = shift_of(low, type, low.builder.index("maximum", lower, 0))
+
+        def cell(key: Operand) -> Value:
+            inside = compute("minimum", type, compute("maximum", type, key, least), last)
+            apart = compute("subtract", type, inside, least)
+            return compute("convert", "s32", compute("shift-right-logical", type, apart, shift))
+
+        return cell
+
+    @contextmanager
+    def _elements(
+        self, low: Lowering, base: Index, bounds: Sequence[Index], kind: str, of: Callable[[Operand], Operand]
+    ) -> Generator[tuple[Operand, Index, Index]]:
+        """A loop over elements of a line: what is `of` a key, made for many at once, the element's number and place."""
+        b, index, (start, stop) = low.builder, low.builder.index, bounds
+        made, length = b.scratch(kind, BLOCK), index("subtract", stop, start)
+        with low.loop(0, index("divide", index("add", length, BLOCK - 1), BLOCK), sequential=True) as (block, _):
+            before = index("multiply", block, BLOCK)
+            count, here = index("minimum", index("subtract", length, before), BLOCK), index("add", start, before)
+            with low.loop(0, count) as (i, _):
+                place = index("add", base, index("add", here, i))
+                b.store(made, i, of(self.sort.keys.key(low, b.load(low.buffer(self.sort.sources[0]), place))))
+            with low.loop(0, count, sequential=True) as (i, _):
+                number = index("add", here, i)
+                yield b.load(made, i), number, index("add", base, number)
+
+    def _count(self) -> LoweredKernel:
+        """Find the parts of all elements, and how many of a piece there are in each."""
+        sort, routine = self.sort, Routine(self.sort, "count")
+        low, b, index = routine.low, routine.builder, routine.builder.index
+        cells, width, length = (routine.number(n) for n in (self.cells, self.cells.bit_length() - 1, sort.length))
+        table, limits = low.buffer(self.table), low.buffer(self.ends)
+        counters, parts = low.buffer(self.counts, True), low.buffer(self.parts, True)
+        with routine.pieces(self.pieces, sort.length) as (number, line, *bounds):
+            ends = [b.load(limits, index("add", index("multiply", line, 2), k)) for k in (0, 1)]
+            cell, begin = self._cell(routine, ends, width), index("multiply", line, cells)
+            base, first = index("multiply", line, length), index("multiply", number, PARTS)
+            with low.loop(0, PARTS) as (k, _):
+                b.store(counters, index("add", first, k), Literal(INDEX, 0))
+            with self._elements(low, base, bounds, "s32", cell) as (at, _, place):
+                part = b.load(table, index("add", begin, b.compute("convert", INDEX, at)))
+                b.store(parts, place, part)
+                counter = index("add", first, b.compute("convert", INDEX, part))
+                b.store(counters, counter, operand_of(index("add", b.load(counters, counter), 1)))
+        return routine.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
+
+    def _part(self) -> LoweredKernel:
+        """A piece's elements of a part come after all of the parts before, and after those of the pieces before. Those
+        of which nothing is wanted are left out."""
+        sort, routine = self.sort, Routine(self.sort, "part")
+        low, b, index = routine.low, routine.builder, routine.builder.index
+        length, many = routine.number(sort.length), routine.number(self.pieces)
+        give = Giving(sort, routine, length)
+        arrays, stops = [low.buffer(x, True) for x in self.arrays[0]], low.buffer(self.stops, True)
+        counts, zero = low.buffer(self.counts), Literal(INDEX, 0)
+        counters, steps = b.scratch(INDEX, PARTS), b.scratch(INDEX, PARTS)
+        is_whole = sort.wanted == (0, sort.length)
+        parts = low.buffer(self.parts)
+        with routine.pieces(self.pieces, sort.length) as (number, line, *bounds):
+            begin, base = (index("multiply", line, n) for n in (many, length))
+            with low.loop(0, PARTS, [zero], sequential=True) as (k, totals):
+                start = totals.carried[0].inside
+                with low.loop(0, many, [start, start], sequential=True) as (p, loop):
+                    every, before = loop.carried
+                    piece = index("add", begin, p)
+                    count = b.load(counts, index("add", index("multiply", piece, PARTS), k))
+                    earlier = compare(low, "LT", piece, number)
+                    every.updated = operand_of(index("add", every.inside, count))
+                    before.updated = operand_of(index("add", before.inside, if_(low, earlier, count)))
+                b.store(counters, k, operand_of(index("add", base, before.result)))
+                b.store(steps, k, if_(low, give.wants(start, every.result), 1))
+                b.store(stops, index("add", index("multiply", number, PARTS), k), every.result)
+                totals.carried[0].updated = every.result
+            with self._elements(low, base, bounds, sort.keys.type, lambda key: key) as (key, inside, at):
+                others = [sort.element(low, x, inside, at) for x in sort.sources[1:]]
+                counter = b.compute("convert", INDEX, b.load(parts, at))
+                place, step = b.load(counters, counter), 1 if is_whole else b.load(steps, counter)
+                b.store(counters, counter, operand_of(index("add", place, step)))
+                sort.put(low, arrays, place, [key, *others])
+        return routine.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
+
+    def _order(self) -> LoweredKernel:
+        sort, routine = self.sort, Routine(self.sort, "order")
+        low, b, index = routine.low, routine.builder, routine.builder.index
+        length, many = routine.number(sort.length), routine.number(self.pieces * PARTS)
+        give = Giving(sort, routine, length)
+        arrays, stops = [[low.buffer(x, True) for x in some] for some in self.arrays], low.buffer(self.stops)
+
+        def bounds(number: Index) -> tuple[Index, Index, Index, Index]:
+            line, part = index("divide", number, PARTS), index("remainder", number, PARTS)
+            at = index("add", index("multiply", line, many), part)
+            before = b.load(stops, index("maximum", index("subtract", at, 1), 0))
+            start = if_(low, compare(low, "GT", part, 0), before)
+            return line, index("multiply", line, length), start, b.load(stops, at)
+
+        _, base, start, _ = bounds(b.kernel.first)
+        spare = index("add", base, start)  # there is room for all parts of the loop, and so for each
+        with low.loop(b.kernel.first, b.kernel.last) as (number, _):
+            line, base, start, stop = bounds(number)
+            stop = if_(low, give.wants(start, stop), stop, start)
+            self.sort.order(low, arrays, index("add", base, start), index("add", base, stop), 1, spare)
+            give(line, arrays[0], base, (start, stop))
+        return routine.finished(sort.lines * PARTS, 32 * sort.length // PARTS)

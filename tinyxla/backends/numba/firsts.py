@@ -47,7 +47,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     number = Shape(element_type(np.int32), shape.dimensions)
     places = Instruction(movement.iota, (), movement.Iota(number, shape.rank - 1), number)
     keys = Keys(shape.element_type.name, largest, True)
-    sort = Sort(x, plan, keys, (operand, places), results_by_number(x, users), shape.rank - 1)
+    sort = Sort(x, plan, keys, (operand, places), results_by_number(x, users), shape.rank - 1, (0, k))
     if not k * sort.lines:
         return []
     if k > max(MANY, sort.length // MANY) and are_side_by_side(shape, sort.dimension, 32):
@@ -208,23 +208,15 @@ class _ByDigits:
 
     def __init__(self, sort: Sort, routine: Routine) -> None:
         self.sort, self.low, self.b, self.keep = sort, routine.low, routine.builder, routine.number(sort.keep)
-        kinds = (sort.keys.type, "s32")
-        self.arrays = [[self.b.scratch(kind, CAPACITY + 2 * BLOCK) for kind in kinds] for _ in (0, 1)]
-        self.counters = self.b.scratch(INDEX, sort.counters)
+        self.arrays = sort.scratch(routine.low, CAPACITY + 2 * BLOCK)
 
     def put(self, to: Index, key: Operand, place: Index) -> None:
-        keys, places = self.arrays[0]
-        self.b.store(keys, to, key)
-        self.b.store(places, to, self.b.compute("convert", "s32", operand_of(place)))
+        place = self.b.compute("convert", "s32", operand_of(place))
+        self.sort.put(self.low, self.arrays[0], to, [key, place])
 
     def get(self, i: Index) -> tuple[Operand, Operand]:
-        keys, places = self.arrays[0]
-        return self.b.load(keys, i), self.b.load(places, i)
+        return self.sort.key(self.low, self.arrays[0], i), self.sort.along(self.low, self.arrays[0], i)
 
     def cut(self, count: Index) -> Operand:
-        self.sort.move_all(self.low, self.arrays, 0, count, self.counters)
-        if self.sort.passes % 2:
-            with self.low.loop(0, self.keep) as (i, _):
-                for to, source in zip(*self.arrays, strict=True):
-                    self.b.store(to, i, self.b.load(source, i))
-        return self.b.load(self.arrays[0][0], self.b.index("subtract", self.keep, 1))
+        self.sort.order(self.low, self.arrays, 0, count, 2)
+        return self.get(self.b.index("subtract", self.keep, 1))[0]

@@ -132,6 +132,7 @@ class _SideBySide:
         digits.put_back(
             self.low,
             self.keys,
+            (0, self.length),
             self.length,
             lambda i: self.b.load(self.rows, self._row(i, lane)),
             lambda i: self._element(0, i, lane),
