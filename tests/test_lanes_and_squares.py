@@ -4,6 +4,7 @@ registers, and functions without what they rarely need."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -141,6 +142,75 @@ def test_distances() -> None:
     np.testing.assert_allclose(made(x, y), distances(np, x, y), rtol=1e-14)
     (kernel,) = made.lower(x, y).compile().kernels
     assert kernel.source.count("for ") == 2  # the three differences are written out
+
+
+def _beside(xp: Any, x: Any) -> Any:
+    """What else may be in a row: other rows, other places of this one, and what belongs to the whole row."""
+    y = xp.exp(x - xp.max(x, 1, keepdims=True))
+    z = y / xp.sum(y, 1, keepdims=True)
+    return z, z[:, ::-1] - x, xp.sum(z * x, 1), x[::-1] * xp.mean(x, 1)[:, None], x[:, 0] + xp.min(x, 1)
+
+
+ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "beside": _beside,
+    "places": lambda xp, x: (xp.argmax(x, 1), xp.argmin(x, 1), xp.max(x, 1)),
+    "shares": lambda xp, x: x / xp.max(abs(x), axis=1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("rows", [960, 961, 1023])
+@pytest.mark.parametrize("width", [9, 10, 16, 31, 63])
+@pytest.mark.parametrize("name", ROWS)
+def test_strips_of_rows(name: str, width: int, rows: int) -> None:
+    x = np.random.default_rng(width).normal(size=(rows, width))
+    compiled = tx.jit(lambda x: ROWS[name](tnp, x)).lower(x).compile()
+    for found, wanted in zip(
+        tx.tree_util.tree_leaves(compiled(x)), tx.tree_util.tree_leaves(ROWS[name](np, x)), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, 1e-12, 1e-12)
+    assert width > 31 or any("transpose_" in kernel.source for kernel in compiled.kernels)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "complex128", "int8", "uint64", "bool"])
+def test_strips_of_rows_of_each_type(dtype: str) -> None:
+    x = random((30, 40, 2, 7), np.int8).astype(dtype)
+
+    def spread(xp: Any, x: Any) -> Any:
+        y = xp.sum(x, (2, 3), keepdims=True, dtype=x.dtype)
+        return xp.where(x != 0, y, x), xp.squeeze(y, (2, 3))
+
+    for found, wanted in zip(tx.jit(lambda x: spread(tnp, x))(x), spread(np, x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_strips_of_rows_in_place() -> None:
+    """Rows of an array that is given away take its memory; the last strip has more of them."""
+    for rows in (1000, 64 * 40 + 63):
+        x = np.random.default_rng(0).normal(size=(rows, 20))
+        wanted = x / np.sqrt((x * x).sum(1, keepdims=True)) + x
+        update = tx.jit(lambda x: x / tnp.linalg.norm(x, axis=1, keepdims=True) + x, donate_argnums=0)
+        np.testing.assert_allclose(update(tnp.asarray(x)), wanted, 1e-12)
+
+
+def test_strips_of_rows_of_others() -> None:
+    """Rows that are read for many others, and along a dimension between: strips end with each of the outer ones."""
+    x, y = (np.random.default_rng(k).normal(size=(70 + k, 12)) for k in range(2))
+    for f in (
+        lambda xp, a, b: xp.max(a[:, None] - b, 2),
+        lambda xp, a, b: a[:, None] * b - xp.sum(a[:, None] + b, 2, keepdims=True),
+    ):
+        np.testing.assert_allclose(tx.jit(lambda a, b, f=f: f(tnp, a, b))(x, y), f(np, x, y), 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_short_rows_of_complex_numbers(dtype: Any) -> None:
+    """Their two parts lie in turn, which masked vectors would gather one by one."""
+    for width in (4, 5, 8, 9, 15, 20, 33):
+        x, y = (random((n, 2 * width), np.float64, width).astype(dtype().real.dtype).view(dtype) for n in (70, 1))
+        compiled = tx.jit(lambda x, y: (x * y, x + tnp.real(y), tnp.abs(x))).lower(x, y).compile()
+        for found, wanted in zip(compiled(x, y), (x * y, x + y.real, np.abs(x)), strict=True):
+            np.testing.assert_allclose(found, wanted, 1e-6)
+        assert not any("gather" in kernel.assembly for kernel in compiled.kernels)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64, np.complex128, np.bool_])

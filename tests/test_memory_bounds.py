@@ -282,3 +282,12 @@ def test_random_programs(guard: Guard, number: int) -> None:
         for _ in range(2):
             check([np.asarray(x) for x in compiled(operand)])
     assert guard.calls >= 20  # the interpreter, too, has some things computed by compiled programs
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.complex64])
+def test_strips_of_short_rows(guard: Guard, dtype: Any) -> None:
+    for width, rows in ((9, 1000), (12, 960), (17, 527), (63, 191)):
+        x = np.arange(rows * width).reshape(rows, width).astype(dtype)
+        total = tx.jit(lambda x: x - tnp.sum(x, 1, keepdims=True, dtype=x.dtype))
+        for _ in range(2):
+            np.testing.assert_allclose(total(x), x - x.sum(1, keepdims=True, dtype=dtype), 1e-5)

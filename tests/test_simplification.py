@@ -154,6 +154,7 @@ INTEGERS = np.array([0, 3, -7], np.int32)
 COMPLEX = np.array([1 + 2j, 0, -1j], np.complex64)
 
 # Rule, what makes the graph, its operands, the operations that are left.
+HALVES = _values(4, 3).astype(np.float16)
 APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_multiply_by_one", _with_scalar(elementwise.mul, 1), [SPECIAL], []),
     ("_multiply_by_one", _with_scalar(elementwise.mul, 1, swapped=True), [INTEGERS], []),
@@ -280,6 +281,18 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_reverse_nothing", _unary(movement.reverse, dimensions=()), [_values(2, 3)], []),
     ("_reduce", lambda g, x: g.reduce("add", x, 0, (1,)), [_values(2, 1, 3)], ["reshape"]),
     ("_reduce", lambda g, x: g.reduce("maximum", x, -np.inf, ()), [SPECIAL], []),
+    (
+        "_extreme_of_halves",
+        lambda g, x: g.reduce("maximum", x, -np.inf, (0,)),
+        [HALVES],
+        ["convert"] * 2 + ["reduce", "convert"],
+    ),
+    (
+        "_extreme_of_halves",
+        lambda g, x: g.reduce("minimum", x, 1.5, (0,)),
+        [HALVES],
+        ["convert"] * 2 + ["reduce", "convert"],
+    ),
     ("_window_of_all", _window(WindowDimension(3), WindowDimension(5)), [_values(2, 3, 5)], ["reduce", "reshape"]),
     (
         "_window_of_all",
@@ -433,6 +446,8 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_reduce", lambda g, x: g.reduce("add", x, 1, (1,)), [_values(2, 1)], ["reduce"]),
     ("_reduce", lambda g, x: g.reduce("maximum", x, 0, (0,)), [_values(1, 3)], ["reduce"]),
     ("_reduce", lambda g, x: g.reduce("add", x, 0, (1,)), [_values(1, 3)], ["reduce"]),
+    ("_extreme_of_halves", lambda g, x: g.reduce("add", x, 0, (0,)), [HALVES], ["reduce"]),
+    ("_extreme_of_halves", lambda g, x: g.reduce("maximum", x, 0, (0,)), [_values(2, 3)], ["reduce"]),
     ("_window_of_all", _window(WindowDimension(3, padding_low=1)), [_values(2, 3)], ["reduce-window"]),
     ("_window_of_all", _window(WindowDimension(2, padding_high=-1)), [_values(2, 3)], ["reduce-window"]),
     ("_window_of_all", _window(WindowDimension(3, padding_low=-1, padding_high=1)), [_values(2, 3)], ["reduce-window"]),

@@ -11,7 +11,7 @@ from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
-from tinyxla.shapes import Shape, TupleShape, WindowDimension
+from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 
 Operands = tuple[Instruction, ...]
@@ -291,6 +291,18 @@ def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     return o[0] if o[0].shape == x.shape else r.emit(movement.reshape, o[0], sizes=x.array_shape.dimensions)
 
 
+def _extreme_of_halves(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # the least or the greatest of 16-bit floats = that of the same numbers as f32, of which processors have vectors
+    kind = x.array_shape.element_type if len(o) == 2 else None
+    op = reduction.monoid(x.attributes.to_apply)
+    if kind is None or kind.name not in ("f16", "bf16") or op not in ("minimum", "maximum"):
+        return None
+    wide = [r.emit(elementwise.convert, operand, new_element_type=element_type("f32")) for operand in o]
+    body = reduction.scalar_computation(op, np.float32)
+    found = r.emit(reduction.reduce, *wide, dimensions=x.attributes.dimensions, to_apply=body)
+    return r.emit(elementwise.convert, found, new_element_type=kind)
+
+
 def _window_of_all(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # one window over all of the dimensions in which it is not of size 1 = a reduction over these
     if reduction.monoid(x.attributes.to_apply) is None:
@@ -406,7 +418,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "concatenate": (_concatenate_one,),
     "dynamic-update-slice": (_update_of_most,),
     "reverse": (_reverse_nothing,),
-    "reduce": (_reduce,),
+    "reduce": (_reduce, _extreme_of_halves),
     "reduce-window": (_window_of_all,),
     "dot": (_dot_of_transpose,),
     "get-tuple-element": (_element,),

@@ -563,12 +563,12 @@ def without_memory(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[A
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-def delete_all(arrays: Sequence[ConcreteArray], remains: Sequence[np.ndarray[Any, Any]]) -> None:
+def delete_all(arrays: Sequence[Any], remains: Sequence[np.ndarray[Any, Any]]) -> None:
     """Delete arrays of which is known what remains."""
     for x, value in zip(arrays, remains):  # noqa: B905 - strict takes time
         if x.__class__ is ConcreteArray:  # else the same array was among those before
             x._value = value
-            x.__class__ = _DeletedArray  # pyright: ignore[reportAttributeAccessIssue]
+            x.__class__ = _DeletedArray
 
 
 _held_value: Any = ConcreteArray.__dict__["_value"]

@@ -9,9 +9,9 @@ from itertools import pairwise
 from tinyxla.backends.numba.loops import Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
 from tinyxla.compiler.access import Place, compared, dims_of, edges, shifted
-from tinyxla.compiler.fusion import COSTLY_WORK, base, is_costly, is_leaf, walk
+from tinyxla.compiler.fusion import COSTLY_WORK, base, buffer_of, is_costly, is_in_memory, walk
 from tinyxla.hlo import Instruction
-from tinyxla.ops import reduction
+from tinyxla.ops import movement, reduction
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 CHUNKS = 32  # pieces of work, at most: threads whose pieces are neighbours in memory take cache lines from each other
@@ -38,7 +38,7 @@ def merged(
     wide = [d for d, size in enumerate(sizes) if size != 1]
     joinable = dict.fromkeys(pairwise(wide), True)
     whole = tuple(range(len(sizes)))
-    read = [(x, place) for x, place, _ in walk(roots, stored)]
+    read = [(x, place) for x, place, _ in walk(roots, stored, views=True)]
     for x, place in [*((root, whole) for root in roots), *read, *also]:
         pure = [c for c in place if c != -1]
         broken = dims_of([c for c in pure if isinstance(c, frozenset)]) | dims_of(compared(x, place))
@@ -65,7 +65,7 @@ def spread(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordin
 
 
 def cuts(roots: Sequence[Instruction], stored: set[Instruction], axis: Axis) -> list[int]:
-    """Where in a loop what is read changes: at the edges of what is padded or put together."""
+    """Where in a loop what is read changes: at the edges of what is padded or put together, or of rows in a row."""
     found: set[int] = set()
     seen: set[tuple[Instruction, tuple[int | None, ...]]] = set()
     waiting: list[tuple[Instruction, tuple[int | None, ...]]] = []  # how far the loop's index is from a coordinate
@@ -78,9 +78,11 @@ def cuts(roots: Sequence[Instruction], stored: set[Instruction], axis: Axis) -> 
             continue
         seen.add(item)
         x, offsets = item
+        if x.op is movement.reshape and is_in_memory(buffer_of(x), stored):
+            continue
         found.update(edges(x, offsets))
         further = ((o, place) for o, place in shifted(x, offsets) if any(k is not None for k in place))
-        waiting.extend((o, place) for o, place in further if o not in stored and not is_leaf(o))
+        waiting.extend((o, place) for o, place in further if not is_in_memory(o, stored))
     return sorted(place for place in found if 0 < place < axis.size)
 
 
@@ -109,3 +111,8 @@ def piece_of(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index
     start = b.index("multiply", b.index("remainder", index, pieces), length)
     start = b.index("minimum", start, size)
     return b.index("divide", index, pieces), start, b.index("minimum", b.index("add", start, length), size)
+
+
+def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
+    """Where something is read whose place has loop dimensions only."""
+    return tuple(coordinates[c] if isinstance(c, int) and c >= 0 else 0 for c in place)

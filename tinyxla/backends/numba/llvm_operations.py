@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinyxla.backends.numba.llvm_scalar import REGISTERS, Emitter, LlvmScalar, constant
+from tinyxla.backends.numba.loops import Load, Loop, Store
 from tinyxla.errors import TinyxlaError
 from tinyxla_kernels import complex_numbers, elementary
 from tinyxla_kernels.complex_numbers import Complex
@@ -387,3 +388,9 @@ def memory_type(type: str) -> str:
     """The LLVM type of an element, or of each of its parts, in memory."""
     register_type(type)
     return _MEMORY[type]
+
+
+def widest_of(loop: Loop) -> int:
+    """The bytes of the widest element that a loop moves or carries, by which LLVM makes its vectors."""
+    moved = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
+    return max((BYTES[memory_type(x)] for x in (*moved, *(c.inside.type for c in loop.carried))), default=4)

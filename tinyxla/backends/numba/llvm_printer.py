@@ -36,6 +36,7 @@ from tinyxla.backends.numba.llvm_operations import (
     register_type,
     scalars,
     widen,
+    widest_of,
 )
 from tinyxla.backends.numba.llvm_scalar import REGISTERS, Emitter, LlvmScalar, Rarely, constant
 from tinyxla.backends.numba.loops import (
@@ -62,8 +63,10 @@ SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thr
 
 _VECTOR = 16  # a loop count that is no multiple of this leaves a tail
 _UNROLLED = 8  # iterations that are better written out than made a vector
+_PAIRS = 4  # the same of complex numbers, and how many of them are a vector where there are few
 _WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
 _LONG_BODY = 45  # lines of functions in a loop from which on two iterations at a time hide what each waits for
+_AT_ONCE = 4  # vectors, at most
 _LONG = 512  # from this count on, the tail matters less than what masks cost in every iteration
 _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
@@ -500,27 +503,47 @@ class _Printer:
         if loop.sequential or not innermost:
             rolled = count is None or count >= _VECTOR
         else:  # it is written out before vectors are made
-            few = 0 if loop.in_vectors else _UNROLLED
+            few = 0 if loop.in_vectors else _PAIRS if _has_pairs(loop) else _UNROLLED
             rolled = not loop.carried and count is not None and few < count <= _WRITTEN_OUT
         if rolled:
             facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
-        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x)) if innermost else 0
-        is_long = count >= _LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
-        if lines > _LONG_BODY and not loop.sequential and not self.repeats and is_long:
-            facts.append(self._describe('!{!"llvm.loop.interleave.count", i32 2}'))
-        if innermost and self.masked_tails and count is not None and count % _VECTOR and count < _LONG:
-            facts.append(self._describe('!{!"llvm.loop.vectorize.predicate.enable", i1 true}'))
+        if innermost:
+            facts += [self._describe(f'!{{!"llvm.loop.{fact}}}') for fact in self._vectors(loop, count)]
         if not facts:
             return ""
         itself = f"!{len(self.metadata)}"  # LLVM tells loops apart by a node that begins with itself
         self._describe(f"distinct !{{{', '.join([itself, *facts])}}}")
         return f", !llvm.loop {itself}"
 
+    def _vectors(self, loop: Loop, count: int | None) -> list[str]:
+        """What LLVM should know of an innermost loop's vectors."""
+        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x))
+        is_long = count >= _LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
+        in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
+        if lines > _LONG_BODY and in_any_order and is_long:
+            return ['interleave.count", i32 2']
+        if count is None:
+            return []
+        if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
+            return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
+        if self.masked_tails and not pairs and count % _VECTOR and count < _LONG:  # pairs would be gathered one by one
+            return ['vectorize.predicate.enable", i1 true']
+        widest = widest_of(loop)
+        vectors = count * widest // (4 * _VECTOR)
+        is_narrow = widest == 1 or (widest == 2 and not loop.carried)
+        if vectors and is_narrow and not loop.sequential and lines <= _LONG_BODY:  # more would leave many elements
+            return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
+        return []
+
     def _describe(self, content: str) -> str:
         """Append a line of metadata; its name."""
         name = f"!{len(self.metadata)}"
         self.metadata.append(f"{name} = {content}")
         return name
+
+
+def _has_pairs(loop: Loop) -> bool:
+    return any(x.buffer.type in ("c64", "c128") for x in loop.body if isinstance(x, (Load, Store)))
 
 
 def has_rare_cases(x: Compute) -> bool:

@@ -67,6 +67,7 @@ class LoweredKernel:
 
 
 Coordinates = tuple[Index, ...]
+Kept = Callable[[Coordinates], tuple[Buffer, Index] | None]
 Users = dict[Instruction, list[Instruction]]
 
 
@@ -76,10 +77,10 @@ class Lowering:
     def __init__(self, name: str, plan: Plan, own: Iterable[Instruction] = ()) -> None:
         self.builder = Builder(name)
         self.stored = plan.stored
-        self._escaping = plan.escaping
+        self.escaping = plan.escaping
         self.arguments: list[Storage] = []
         self._buffers: dict[Storage, Buffer] = {}
-        self._rows: dict[Instruction, tuple[Buffer, int]] = {}  # kept for a row: the buffer, and the outer rank
+        self._kept: dict[Instruction, Kept] = {}
         self._finished: dict[Instruction, Operand] = {}  # reductions of this row
         self._own = set(own)  # what this kernel makes, as long as it is not in memory
         self.sums: dict[str, tuple[Index, Index]] = {}  # where an index of lanes begins, and the lane
@@ -102,9 +103,12 @@ class Lowering:
         b = self.builder
         place: Index = 0
         stride = 1
-        whole = self._split.get(_steps(sizes, coordinates))
-        if whole is not None:
-            return whole
+        for k in range(len(sizes) - 1):
+            whole = self._split.get(_steps(sizes[k:], coordinates[k:]))
+            if whole is not None:
+                place, stride = whole, math.prod(sizes[k:])
+                sizes, coordinates = sizes[:k], coordinates[:k]
+                break
         for size, c in zip(reversed(sizes), reversed(coordinates), strict=True):
             if size != 1:
                 place = b.index("add", b.index("multiply", c, stride), place)
@@ -117,7 +121,7 @@ class Lowering:
 
     def store(self, x: Storage, coordinates: Sequence[Index], value: Operand) -> None:
         """Put an element where it is read later, if it is."""
-        if isinstance(x, Instruction) and x not in self._escaping:
+        if isinstance(x, Instruction) and x not in self.escaping:
             return
         shape = x.shape if isinstance(x, Partial) else x.array_shape
         self.builder.store(self.buffer(x, True), self.linear(shape.dimensions, coordinates), value)
@@ -146,14 +150,16 @@ class Lowering:
         carried: Sequence[Operand],
         body: Callable[[Coordinates, list[Operand]], Sequence[Operand]],
         sequential: bool = False,
+        in_vectors: bool = False,
     ) -> list[Operand]:
         """Loops in one another; `body(indices, carried)` gives the carried values of the next iteration."""
         if not bounds:
             return list(body((), list(carried)))
         (start, stop), *rest = bounds
         with self.loop(start, stop, carried, sequential) as (index, loop):
+            loop.in_vectors = in_vectors
             inside: list[Operand] = [c.inside for c in loop.carried]
-            updated = self.nest(rest, inside, lambda more, values: body((index, *more), values), sequential)
+            updated = self.nest(rest, inside, lambda more, values: body((index, *more), values), sequential, in_vectors)
             for slot, value in zip(loop.carried, updated, strict=True):
                 slot.updated = value
         return [c.result for c in loop.carried]
@@ -267,12 +273,12 @@ class Lowering:
         """These are in memory now, for the row at hand."""
         self._own.difference_update(roots)
 
-    def keep(self, x: Instruction, row: Buffer, rank: int) -> None:
-        """The row of x, whose first `rank` dimensions are the nest's outer ones, is in this buffer."""
-        self._rows[x] = (row, rank)
+    def keep(self, x: Instruction, where: Kept) -> None:
+        """Elements of x are in a buffer of this kernel: at which place, if that one is."""
+        self._kept[x] = where
 
     def is_kept(self, x: Instruction) -> bool:
-        return x in self._rows
+        return x in self._kept
 
     def finish(self, x: Instruction, coordinates: Coordinates, value: Operand) -> None:
         """The element of a reduction's result is known: in what follows, and in memory."""
@@ -302,9 +308,9 @@ class Lowering:
         return found
 
     def _value(self, x: Instruction, coordinates: Coordinates) -> Operand:
-        if x in self._rows:
-            row, rank = self._rows[x]
-            return self.builder.load(row, self.linear(x.array_shape.dimensions[rank:], coordinates[rank:]))
+        kept = self._kept[x](coordinates) if x in self._kept else None
+        if kept is not None:
+            return self.builder.load(*kept)
         if self.in_memory(x):
             return self.load(x, coordinates)
         return self.compute(x, coordinates)

@@ -9,15 +9,15 @@ from functools import partial
 from itertools import accumulate, pairwise, product
 from typing import Any, Literal
 
-from tinyxla.backends.numba import pads, reductions, transposes
-from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
+from tinyxla.backends.numba import pads, reductions, strips, transposes
+from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, read_at, spread
+from tinyxla.backends.numba.columns import column
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.compiler.access import Place, normal, renumbered
-from tinyxla.compiler.fusion import Fusion, Plan, base, domain, is_costly, results_of, walk
+from tinyxla.compiler.fusion import Fusion, Plan, base, buffer_of, domain, is_costly, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
-from tinyxla.shapes import element_type
 
 ACROSS = 1 << 13  # elements that had better not be read across
 LINE = 64  # bytes of the cache
@@ -25,9 +25,11 @@ STRIPS_LIMIT = 1 << 16  # bytes of all that is turned for a piece
 MORE = 16  # elements between the lines of a strip, so that these do not meet the same cache set again and again
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
+STRIP_LIMIT = 1 << 9  # elements of all arrays of a row, where rows make strips
 QUOTIENTS = frozenset(("divide", "chain-divide"))  # for a vector they take as long as some ten loads
 SHORT_LOOP = 128  # fewer take less time than to compute the place of a row
 SHORT_ROW = 16  # elements of a row that is written out
+INTERLEAVED = 8  # elements of a row that LLVM turns by itself
 LONG_CHAIN = 100  # simple operations for an element of a short row: LLVM writes these out, too long for vectors
 LONG_FUNCTIONS = frozenset({"cosine", "power", "sine", "tan"})  # each is too long where a row is less than a vector
 SHORT_ROWS = 16  # fewer of them do not fill a vector
@@ -80,14 +82,19 @@ def _nest(
 
     def along(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
         """The innermost loop, cut where what is read changes, if that makes few parts: none has to ask where it is."""
-        b, ends = low.builder, cuts(roots, stored, axis) if work <= LONGEST_IN_PARTS else []
-        for begin, end in pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]):
-            bounds = (b.index("maximum", start, begin), b.index("minimum", stop, end)) if ends else (start, stop)
-            with low.loop(*bounds) as (j, _), ExitStack() as loops:
+        b, parts = low.builder, _uniform(axis, roots, stored, work)
+        for begin, end in parts:
+            bounds = start, stop
+            if len(parts) > 1:
+                bounds = b.index("maximum", start, begin), b.index("minimum", stop, end)
+            with low.loop(*bounds) as (j, loop), ExitStack() as loops:
                 b.bound(j, begin, end - 1)
                 ranges: list[Sequence[Index]] = [range(a.size) for a in short]
                 if way == "inside":
-                    ranges = [[loops.enter_context(low.loop(0, a.size))[0]] for a in short]
+                    opened = [loops.enter_context(low.loop(0, a.size)) for a in short]
+                    ranges = [[i] for i, _ in opened]
+                    loop = opened[-1][1]
+                loop.in_vectors = way != "written" and _has_short_vectors(roots, stored, axes[-1])
                 for indices in product(*ranges):
                     define(spread(axes, [*outer, j, *indices], rank))
 
@@ -95,7 +102,10 @@ def _nest(
         with low.loop(first, last):
             define((0,) * rank)
         return 1, work
-    short = axes[-1:] if way in ("written", "inside") else ()
+    count = 1 if way in ("written", "inside") else 0
+    while way == "inside" and len(axes) > count + 2 and axes[-count - 1].size < SHORT_ROW // 2:
+        count += 1  # what has too few indices for vectors across it
+    short = axes[len(axes) - count :]
     *outer, inner = axes[: len(axes) - len(short)]
     inside = math.prod(a.size for a in short)
     if not outer:
@@ -112,6 +122,12 @@ def _nest(
         row, start, stop = piece_of(low, index, pieces, inner.size)
         along(inner, start, stop, low.split_index(row, [a.size for a in outer]))
     return rows * pieces, work * inside * -(-inner.size // pieces)
+
+
+def _uniform(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction], work: int) -> list[tuple[int, int]]:
+    """The parts of a loop in which the same is read, if they are few; else the whole."""
+    ends = cuts(roots, stored, axis) if work <= LONGEST_IN_PARTS else []
+    return list(pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]))
 
 
 def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -191,6 +207,17 @@ def _last_loop(
     return "inside" if len(axes) > 2 and size < SHORT_LOOP and not is_cut and crossing is None else "rows"
 
 
+def _has_short_vectors(roots: Sequence[Instruction], stored: set[Instruction], inner: Axis) -> bool:
+    """Whether a short loop, which LLVM would write out to have vectors across it, had better be of vectors itself:
+    where it goes along memory from places that are read from memory."""
+    found = list(walk(roots, stored, views=True))
+    is_along = any(m and place[-1:] == (inner.last,) and frozenset() in place for _, place, m in found)
+    is_cheap = inner.size >= SHORT_ROW // 2 or not any(
+        is_costly(x) for x in (*roots, *(x for x, _, m in found if not m))
+    )
+    return is_along and is_cheap and inner.size > 2
+
+
 def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
     """An outer loop along which something is contiguous in memory that the inner loop would read with long strides."""
     for axis in axes[:-1]:
@@ -204,7 +231,7 @@ def _read_along(
 ) -> list[tuple[Instruction, Place]]:
     """What is read from memory such that this loop runs through it without gaps, and the inner one with them."""
     found: list[tuple[Instruction, Place]] = []
-    for x, place, from_memory in walk(roots, stored):
+    for x, place, from_memory in walk(roots, stored, views=True):
         wide = [c for c in place if c != -1]
         plain = not any(isinstance(c, frozenset) for c in wide)
         along = plain and wide and wide[-1] == axis.last and any(d in wide for d in range(inner.first, inner.last + 1))
@@ -221,7 +248,7 @@ def _tiled(
     read once, and loops go along memory on both sides. Meanwhile what the strip that follows will read is asked for."""
     b, inner = low.builder, axes[-1]
     across = _read_along(crossing, inner, roots, low.stored)
-    straight = [item for item in _read_along(inner, crossing, roots, low.stored) if item[0] not in roots]
+    straight = [item for item in _read_along(inner, crossing, roots, low.stored) if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in across]
     lines = min(LINE // min(sizes), crossing.size)
     width = _width(inner.size, max(sizes), STRIPS_LIMIT // (lines * sum(sizes)))
@@ -229,7 +256,10 @@ def _tiled(
     others = [a for a in axes if a not in (crossing, inner)]
     counts = [*(a.size for a in others), -(-inner.size // width), -(-crossing.size // lines)]
     rank, extent = len(domain(roots[0])), math.prod(counts)
-    strips = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
+    copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
+
+    def copied(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
+        return copy, b.index("add", b.index("add", b.index("multiply", i, pitch), MORE), j)
 
     def corner(number: Index) -> tuple[list[Index], Index]:
         """Where a strip begins, and how many of its lines another one has, too."""
@@ -243,28 +273,26 @@ def _tiled(
         by_axis = dict(zip([*others, crossing, inner], here, strict=True))
         return spread(axes, [by_axis[a] for a in axes], rank)
 
-    def read_at(place: Place, coordinates: Coordinates) -> Coordinates:
-        return tuple(coordinates[c] if isinstance(c, int) and c >= 0 else 0 for c in place)
-
     def address(x: Instruction, place: Place, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
-        return low.buffer(x), low.linear(x.array_shape.dimensions, read_at(place, coordinates_at(start, i, j)))
+        return low.buffer(buffer_of(x)), low.linear(
+            x.array_shape.dimensions, read_at(place, coordinates_at(start, i, j))
+        )
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.bound(index, 0, extent - 1)
         here, first = corner(index)
         ahead, _ = corner(b.index("minimum", b.index("add", index, 1), extent - 1))
         length = b.index("minimum", b.index("subtract", inner.size, here[-1]), width)
-        for (x, place), copy in zip(across, strips, strict=True):
+        for (x, place), copy in zip(across, copies, strict=True):
             at, soon = partial(address, x, place, here), partial(address, x, place, ahead)
-            _turn(low, at, soon, copy, pitch, (lines, length), inner.size)
+            transposes.turn(low, at, partial(copied, copy), (lines, length), min(lines, inner.size), soon)
         with low.loop(first, lines) as (i, _):
             for x, place in straight:
                 b.call(transposes.provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
             with low.loop(0, length) as (j, _):
                 coordinates = coordinates_at(here, i, j)
-                for (x, place), copy in zip(across, strips, strict=True):
-                    value = b.load(copy, b.index("add", b.index("add", b.index("multiply", i, pitch), MORE), j))
-                    low.know(x, read_at(place, coordinates), value)
+                for (x, place), copy in zip(across, copies, strict=True):
+                    low.know(x, read_at(place, coordinates), b.load(*copied(copy, i, j)))
                 for root in roots:
                     low.define(root, coordinates)
     return finished(low, extent, work * lines * width, roots)
@@ -277,50 +305,26 @@ def _width(size: int, bytes_each: int, most: int) -> int:
     return size if pieces == 1 else -(-size // (pieces * MORE)) * MORE
 
 
-def _turn(
-    low: Lowering,
-    address: Callable[[Index, Index], tuple[Buffer, Index]],
-    ahead: Callable[[Index, Index], tuple[Buffer, Index]],
-    copy: Buffer,
-    pitch: int,
-    extent: tuple[int, Index],
-    size: int,
-) -> None:
-    """Copy what lies across to a strip: by small squares, which are transposed in registers, in the order in which they
-    lie in memory, the last one such that it ends where the strip does; or element by element, where none fits."""
-    b = low.builder
-    (height, length), bytes_each = extent, element_type(copy.type).dtype.itemsize
-    n = transposes.rows(bytes_each, min(height, size))
-
-    def place(i: Index, j: Index) -> tuple[Buffer, Index]:
-        return copy, b.index("add", b.index("add", b.index("multiply", i, pitch), MORE), j)
-
-    if n == 1:
-        with low.loop(0, length) as (j, _), low.loop(0, height) as (i, _):
-            b.store(*place(i, j), b.load(*address(i, j)))
-        return
-    routine = transposes.provide(n, bytes_each, pitch)
-    count = b.index("divide", b.index("add", length, n - 1), n)
-    with low.loop(0, count) as (q, _), low.loop(0, -(-height // n)) as (p, _):
-        i = b.index("minimum", b.index("multiply", p, n), height - n)
-        j = b.index("minimum", b.index("multiply", q, n), b.index("subtract", length, n))
-        b.call(routine, address(i, j), address(i, b.index("add", j, 1)), place(i, j), ahead(i, j))
-
-
 def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     roots = fusion.roots
-    low = Lowering("row", plan, [r for root in roots for r in results_of(root, users)])
+    low, rows = Lowering("row", plan, [r for root in roots for r in results_of(root, users)]), math.prod(fusion.outer)
     phases = _phases(fusion, plan.stored, users)
-    if fusion.across is None and fusion.kept is None and _is_short(fusion, plan.stored):
-        return [_short_rows(low, phases, fusion, users)]
     kept = _kept_rows(phases, fusion, plan.stored)
+    if fusion.across is None and fusion.kept is None:
+        axes = _axes_of_rows(fusion, plan.stored)
+        longest = max(math.prod(domain(root)[len(fusion.outer) :]) for root in roots)
+        is_many = axes and axes[-1].size >= LANES and rows * longest >= ACROSS
+        is_held = (len(fusion.reads) + len(roots) + len(kept)) * longest <= STRIP_LIMIT
+        if is_many and INTERLEAVED < longest < LANES and is_held and strips.suits(fusion, axes, plan.stored):
+            return [strips.Strips(low, fusion.outer, axes, kept, users).lowered(phases, longest)]
+        if longest <= SHORT_ROW and longest * cost(roots, plan.stored) <= SHORT_ROW_WORK and rows >= SHORT_ROWS:
+            return [_short_rows(low, phases, fusion, users, axes, longest)]
     if fusion.across is not None:
         return _row_and_columns(low, phases, fusion, fusion.across, kept, plan, users)
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (row, _):
         outer = low.split_index(row, fusion.outer)
         for phase in phases:
             _phase(low, phase, outer, fusion, kept, users)
-    rows = math.prod(fusion.outer)
     inner = sum(math.prod(domain(p[0])) // max(1, rows) for p in phases)
     return [finished(low, rows, cost(roots, plan.stored) * max(1, inner), roots)]
 
@@ -357,59 +361,51 @@ def _row_and_columns(
     return [first] if pieces == 1 else [first, reductions.combine(columns, plan, users, pieces)]
 
 
-def _is_short(fusion: Fusion, stored: set[Instruction]) -> bool:
-    """Whether rows are so short, and so many, that vectors had better be across them."""
-    longest = max(math.prod(domain(root)[d] for d in _inner_order(root, len(fusion.outer))[1]) for root in fusion.roots)
-    return (
-        longest <= SHORT_ROW
-        and longest * cost(fusion.roots, stored) <= SHORT_ROW_WORK
-        and math.prod(fusion.outer) >= SHORT_ROWS
-    )
-
-
-def _short_rows(low: Lowering, phases: Sequence[Sequence[Instruction]], fusion: Fusion, users: Users) -> LoweredKernel:
-    """A loop over the rows, each written out."""
+def _axes_of_rows(fusion: Fusion, stored: set[Instruction]) -> list[Axis]:
+    """The loops over the rows, whose place in all that is read and written has numbers for the outer dimensions only;
+    those of inner ones follow no other."""
     rank = len(fusion.outer)
-    places = [_outer_place(root, place, x, rank) for root in fusion.roots for x, place, _ in walk([root], low.stored)]
-    places += [_outer_place(root, range(len(domain(root))), root, rank) for root in fusion.roots]
-    axes = merged((), low.stored, fusion.outer, also=places)
+    written = [
+        (root, tuple(range(rank if base(root).op is reduction.reduce else len(domain(root))))) for root in fusion.roots
+    ]
+    places = [*((x, place) for x, place, _ in walk(fusion.roots, stored)), *written]
+    numbers = [*range(rank), *range(-rank - 2, -rank - 2 - max(len(domain(root)) for root in fusion.roots), -1)]
+    return merged((), stored, fusion.outer, also=[(x, renumbered(place, numbers)) for x, place in places])
+
+
+def _short_rows(
+    low: Lowering,
+    phases: Sequence[Sequence[Instruction]],
+    fusion: Fusion,
+    users: Users,
+    axes: Sequence[Axis],
+    longest: int,
+) -> LoweredKernel:
+    """A loop over the rows, each written out."""
     *others, inner = axes
     rows = math.prod(a.size for a in others)
-    pieces = -(-inner.size // CHUNK) if rows < 16 else 1
+    pieces = -(-inner.size * longest // CHUNK) if rows < 16 else 1
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         row, start, stop = piece_of(low, index, pieces, inner.size)
         indices = low.split_index(row, [a.size for a in others])
         with low.loop(start, stop) as (j, _):
-            outer = spread(axes, [*indices, j], rank)
+            outer = spread(axes, [*indices, j], len(fusion.outer))
             for root in (root for phase in phases for root in phase):
                 _write_out(low, root, outer, users)
-    longest = max(math.prod(domain(root)) for root in fusion.roots)
-    work = cost(fusion.roots, low.stored) * longest // max(1, rows * pieces)
+    work = cost(fusion.roots, low.stored) * longest * -(-inner.size // pieces)
     return finished(low, rows * pieces, work, fusion.roots)
-
-
-def _outer_place(root: Instruction, place: Sequence[Any], x: Instruction, rank: int) -> tuple[Instruction, Place]:
-    """A place of a root's domain with numbers for the outer dimensions; those of inner ones follow no other."""
-    outer_dims, inner_dims = _inner_order(root, rank)
-    numbers = {d: k for k, d in enumerate(outer_dims)} | {d: -2 - d for d in inner_dims}
-    if x is root and base(root).op is reduction.reduce:
-        place = [d for d in place if d in outer_dims]
-    return x, renumbered(place, numbers)
 
 
 def _write_out(low: Lowering, root: Instruction, outer: Coordinates, users: Users) -> None:
     """All that a root has in a row."""
-    x, sizes = base(root), domain(root)
-    outer_dims, inner_dims = _inner_order(root, len(outer))
+    x = base(root)
     is_reduction = x.op is reduction.reduce
     values = low.initial(x) if is_reduction else []
-    for indices in product(*(range(sizes[d]) for d in inner_dims)):
-        at = dict(zip((*outer_dims, *inner_dims), (*outer, *indices), strict=True))
-        coordinates = tuple(at[d] for d in range(len(sizes)))
+    for indices in product(*map(range, domain(root)[len(outer) :])):
         if is_reduction:
-            values = low.accumulate(x, values, coordinates)
+            values = low.accumulate(x, values, (*outer, *indices))
         else:
-            low.define(root, coordinates)
+            low.define(root, (*outer, *indices))
     for part in results_of(root, users) if is_reduction else ():
         low.finish(part, outer, values[part.attributes.index if part is not x else 0])
 
@@ -514,7 +510,7 @@ def _phase(
     reduced = [root for root in phase if base(root).op is reduction.reduce and root not in columns]
     plain = [root for root in phase if base(root).op is not reduction.reduce]
     carried = [value for root in reduced for value in low.initial(base(root))]
-    here = [x for x in kept if not low.is_kept(x) and _computed_in(x, phase, low.stored)]
+    here = [x for x in kept if not low.is_kept(x) and strips.computed_in(x, phase, low.stored)]
     scratch = {
         x: low.builder.scratch(x.array_shape.element_type.name, math.prod(x.array_shape.dimensions[rank:]))
         for x in here
@@ -546,11 +542,18 @@ def _phase(
         return updated
 
     bounds: list[tuple[Index, Index]] = [(0, a.size) for a in axes]
+    parts = [bounds[-1:]]
+    if axes and not reduced:
+        parts = [[part] for part in _uniform(axes[-1], phase, low.stored, cost(phase, low.stored))]
+    results = carried
     with low.scope():
         found = None
         if len(phase) == len(reduced) == 1 and not scratch:
             found = reductions.argument(low, base(reduced[0]), bounds, carried, place)
-        results = found or reductions.run(low, [base(root) for root in reduced], bounds, carried, body)
+        for part in parts:
+            results = found or reductions.run(
+                low, [base(root) for root in reduced], [*bounds[:-1], *part], results, body
+            )
     for root in reduced:
         x = base(root)
         count = len(x.operands) // 2
@@ -559,20 +562,17 @@ def _phase(
             low.finish(part, outer, mine[part.attributes.index if part is not x else 0])
     low.complete(plain)
     for x, row in scratch.items():
-        low.keep(x, row, rank)
+        low.keep(x, partial(_in_row, low, row, x.array_shape.dimensions[rank:]))
 
 
-def _computed_in(x: Instruction, phase: list[Instruction], stored: set[Instruction]) -> bool:
-    """Whether a phase computes each element of x just once."""
-    if x.array_shape.dimensions != domain(phase[0]):
-        return False
-    return any(y is x and all(c in (-1, d) for d, c in enumerate(place)) for y, place, _ in walk(phase, stored))
+def _in_row(low: Lowering, row: Buffer, sizes: Sequence[int], coordinates: Coordinates) -> tuple[Buffer, Index]:
+    return row, low.linear(sizes, coordinates[len(coordinates) - len(sizes) :])
 
 
 _KINDS: dict[str, Callable[[Fusion, Plan, Users], list[LoweredKernel]]] = {
     "loop": _loop,
     "parts": _parts,
     "row": _row,
-    "column": reductions.column,
+    "column": column,
     "split": reductions.split,
 }

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyxla.backends.numba.canonical import canonical
+from tinyxla.backends.numba.llvm_operations import widest_of
 from tinyxla.backends.numba.loops import (
     INDEX,
     Compute,
@@ -32,7 +33,7 @@ from tinyxla.backends.numba.lowering import UNBOUNDED
 
 LEAST = 16  # smaller numbers are more often a dimension of vectors than a number of them
 FEW = 1 << 12  # iterations of the innermost loops
-LONG = 512  # from this count on, a loop gains little when its end is known
+LONG = 512  # from this count of 4 bytes on, a loop gains little when its end is known
 _VALUES = 3  # of a number, from which on it is one that varies
 _FORMATS = {"s32": "q", "s64": "q", "f32": "fxxxx", "f64": "d"}
 _ARITHMETIC = frozenset("add subtract multiply divide remainder minimum maximum compare negate clamp select".split())
@@ -119,7 +120,7 @@ class _Numbers:
         if not isinstance(x, Loop):
             return x
         around, self._innermost = self._innermost, not any(isinstance(y, Loop) for y in x.body)
-        short = isinstance(x.stop, int) and x.stop < LONG
+        short = isinstance(x.stop, int) and x.stop * min(4, widest_of(x)) < 4 * LONG
         stop: Index = x.stop
         if isinstance(x.stop, int) and x.stop >= LEAST:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)

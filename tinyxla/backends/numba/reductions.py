@@ -1,4 +1,4 @@
-"""Reductions that keep the innermost dimension, or keep little: the `column` and `split` kinds of nests."""
+"""Reductions in pieces: what nests of columns and those to few elements, the `split` kind, have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, finished, merged, piece_of, spread
+from tinyxla.backends.numba.axes import CHUNK, Axis, cost, finished, merged, piece_of, spread
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import (
     FEW_LANES,
@@ -32,65 +32,10 @@ from tinyxla.shapes import Shape
 Array = np.ndarray[Any, Any]
 
 SAMPLES = 128  # by which a computation shows whether it is commutative
-COLUMNS = 1 << 12  # accumulators of a column reduction
-AT_ONCE = 4  # rows for which accumulators are loaded and stored once, where LLVM makes vectors of so much work
 BLOCK = 1 << 10  # elements of which the largest is found before it is found out where that is
 SHORT = 16  # fewer elements, and they are compared one after the other
 MANY = 256  # elements of several rows: fewer, and their lanes are not worth joining
-FEW_COLUMNS = 8  # fewer blocks of columns than this, and the rows are cut into pieces
-
-
-def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
-    """Blocks of columns; for each a row of accumulators, over which the other dimensions run."""
-    space = Reductions(fusion, plan)
-    roots, work = space.roots, space.work
-    *others, columns = space.axes
-    over = [a for a in others if a.first in space.reduced]
-    kept = [a for a in others if a.first not in space.reduced]
-    width = min(columns.size, COLUMNS)
-    blocks = -(-columns.size // COLUMNS)
-    independent = math.prod(a.size for a in kept) * blocks
-    long = over[0].size if over else 1
-    each = math.prod(a.size for a in over[1:]) * width * work
-    adds = len(space.arrays) == 1 and reduction.monoid(base(roots[0]).attributes.to_apply) == "add"
-    plain = adds and space.arrays[0].array_shape.dtype.itemsize >= 4 and work <= COSTLY_WORK
-    together = AT_ONCE if plain else 1
-    few = independent < FEW_COLUMNS and space.divisible
-    pieces = max(1, min(64, long * each // (CHUNK * COSTLY_WORK))) if few else 1
-    low = Lowering("column", plan, space.own(users))
-    b = low.builder
-    rows = [b.scratch(x.array_shape.element_type.name, width) for x in space.arrays]
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        piece = b.index("remainder", index, pieces)
-        index = b.index("divide", index, pieces)
-        begin = b.index("multiply", b.index("remainder", index, blocks), COLUMNS)
-        outer = low.split_index(b.index("divide", index, blocks), [a.size for a in kept])
-        left = columns.size if blocks == 1 else b.index("subtract", columns.size, begin)
-        here = b.index("minimum", left, COLUMNS)
-        initial = space.start(low, pieces)
-        with low.loop(0, here) as (j, _):
-            for row, value in zip(rows, initial, strict=True):
-                b.store(row, j, value)
-
-        def accumulate(places: Sequence[Coordinates]) -> None:
-            with low.loop(0, here) as (j, _):
-                values: list[Operand] = [b.load(row, j) for row in rows]
-                for indices in places:
-                    place = space.place([*kept, *over, columns], [*outer, *indices, b.index("add", begin, j)])
-                    values = space.accumulate(low, values, place)
-                for row, value in zip(rows, values, strict=True):
-                    b.store(row, j, value)
-
-        bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
-        if pieces > 1:
-            bounds[0] = piece_of(low, piece, pieces, long)[1:]
-        low.nest_by_several(bounds, together, accumulate)
-        with low.loop(0, here) as (j, _):
-            place = space.place([*kept, columns], [*outer, b.index("add", begin, j)])
-            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
-            space.deliver(low, [b.load(row, j) for row in rows], result, piece, pieces, users)
-    first = finished(low, independent * pieces, each * max(1, long // pieces), roots)
-    return [first] if pieces == 1 else [first, combine(space, plan, users, pieces)]
+MOST_PIECES = 32  # that are put together one after the other for a vector of results
 
 
 class Reductions:
@@ -114,6 +59,7 @@ class Reductions:
         also = [(x, renumbered(place, kept)) for x, place in after]
         self.axes = merged([*self.roots, *self.along], plan.stored, self.sizes, apart=breaks, also=also)
         self.work = cost([*self.roots, *self.along], plan.stored)
+        self.is_plain = all(reduction.monoid(base(root).attributes.to_apply) for root in self.roots)
         self.divisible = all(_is_divisible(base(root)) for root in self.roots)
 
     def own(self, users: Users) -> list[Instruction]:
@@ -356,13 +302,17 @@ def combine(space: Reductions, plan: Plan, users: Users, pieces: int) -> Lowered
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         result = low.split_index(index, space.results)
-        initial = space.start(low, 1)
+        found = space.start(low, 1)
         reduced = [base(root) for root in space.roots]
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
             return combined(low, reduced, values, [low.load(x, (*indices, *result)) for x in space.partials])
 
-        found = low.nest([(0, pieces)], initial, body)
+        if space.is_plain and pieces <= MOST_PIECES:  # so that vectors go along memory
+            for piece in range(pieces):
+                found = body((piece,), found)
+        else:
+            found = low.nest([(0, pieces)], found, body)
         space.deliver(low, found, result, 0, 1, users)
     return finished(low, math.prod(space.results), pieces, space.roots)
 

@@ -9,11 +9,38 @@ transposing, 1972).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from tinyxla.backends.numba.llvm_printer import routine_name
+from tinyxla.backends.numba.loops import Buffer, Index
+from tinyxla.backends.numba.lowering import Lowering
 from tinyxla.backends.numba.native import provide_llvm
+from tinyxla.shapes import element_type
 
 _WIDEST = 64  # bytes of a row
+
+Address = Callable[[Index, Index], tuple[Buffer, Index]]
+
+
+def turn(
+    low: Lowering, source: Address, target: Address, extent: tuple[Index, Index], most: int, ahead: Address
+) -> None:
+    """Copy what lies across, from where memory goes on with the first index to where it does so with the second: by
+    small squares, of `most` so many rows, in the order in which they are read, the last ones such that they end where
+    all does; or element by element, where there is no square so small. `ahead` will be read soon."""
+    b = low.builder
+    (height, length), bytes_each = extent, element_type(source(0, 0)[0].type).dtype.itemsize
+    n = rows(bytes_each, most)
+    if n == 1:
+        with low.loop(0, length) as (j, _), low.loop(0, height) as (i, _):
+            b.store(*target(i, j), b.load(*source(i, j)))
+        return
+    across, along = (b.index("divide", b.index("add", size, n - 1), n) for size in (length, height))
+    with low.loop(0, across) as (q, _), low.loop(0, along) as (p, _):
+        i = b.index("minimum", b.index("multiply", p, n), b.index("subtract", height, n))
+        j = b.index("minimum", b.index("multiply", q, n), b.index("subtract", length, n))
+        lines = source(i, j), source(i, b.index("add", j, 1)), target(i, j), target(b.index("add", i, 1), j)
+        b.call(_provide(n, bytes_each), *lines, ahead(i, j))
 
 
 def rows(bytes_each: int, most: int) -> int:
@@ -22,12 +49,12 @@ def rows(bytes_each: int, most: int) -> int:
 
 
 @functools.cache
-def provide(n: int, bytes_each: int, pitch: int) -> str:
+def _provide(n: int, bytes_each: int) -> str:
     """Let kernels call the routine for n rows of elements of so many bytes; its name. It takes the address of the first
-    row, that of the second, which tells how far apart rows are, the address of the result, whose rows are `pitch`
-    elements apart, and the address of a square that will be read soon."""
-    name = f"transpose_{n}_{bytes_each}_{pitch}"
-    provide_llvm(routine_name(name), _text(n, bytes_each, pitch), "transpose", is_final=True)
+    row and that of the second, which tells how far apart rows are, the same of the result, and the address of a square
+    that will be read soon."""
+    name = f"transpose_{n}_{bytes_each}"
+    provide_llvm(routine_name(name), _text(n, bytes_each), "transpose", is_final=True)
     return name
 
 
@@ -59,14 +86,13 @@ declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 """
 
 
-def _text(n: int, bytes_each: int, pitch: int) -> str:
+def _text(n: int, bytes_each: int) -> str:
     element = f"i{8 * bytes_each}"
     vector = f"<{n} x {element}>"
     lines = [
-        "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %soon) {",
-        "  %from = ptrtoint ptr %first to i64",
-        "  %after = ptrtoint ptr %second to i64",
-        "  %pitch = sub i64 %after, %from",
+        "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %then, ptr %soon) {",
+        *_difference("pitch", "first", "second"),
+        *_difference("distance", "to", "then"),
         f"  %end = getelementptr i8, ptr %soon, i64 {n * bytes_each - 1}",  # in a line that no row here ends in
     ]
     for k in range(n):
@@ -92,7 +118,16 @@ def _text(n: int, bytes_each: int, pitch: int) -> str:
         step *= 2
     for k in range(n):
         lines += [
-            f"  %to{k} = getelementptr {element}, ptr %to, i64 {k * pitch}",
+            f"  %line{k} = mul i64 %distance, {k}",
+            f"  %to{k} = getelementptr i8, ptr %to, i64 %line{k}",
             f"  store {vector} {found[k]}, ptr %to{k}, align {bytes_each}",
         ]
     return "\n".join([*lines, "  ret void", "}", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", ""])
+
+
+def _difference(name: str, one: str, other: str) -> list[str]:
+    return [
+        f"  %{one}.at = ptrtoint ptr %{one} to i64",
+        f"  %{other}.at = ptrtoint ptr %{other} to i64",
+        f"  %{name} = sub i64 %{other}.at, %{one}.at",
+    ]

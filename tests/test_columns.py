@@ -1,0 +1,58 @@
+"""Reductions that keep the last dimension, against NumPy: whole numbers, so that the order does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_equal
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+
+# Few columns are taken several rows at a time, with rows left over or not; in pieces, or within outer dimensions.
+COLUMNS = [
+    ((40003, 10), (0,)),
+    ((20000, 3), (0,)),
+    ((3, 97, 20), (0, 1)),
+    ((5, 67, 6), (1,)),
+    ((3, 4, 50, 24), (0, 2)),
+    ((130, 1, 12), (0,)),
+    ((90, 600), (0,)),
+    ((7,), ()),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, bool, np.complex64])
+@pytest.mark.parametrize(("shape", "axes"), COLUMNS)
+def test_columns_are_reduced(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any) -> None:
+    x = np.random.default_rng(0).integers(0 if dtype is bool else -1, 2, shape).astype(dtype)
+    for name in ("sum", "any") if dtype is np.complex64 else ("sum", "max", "all"):
+        found = tx.jit(lambda x, name=name: getattr(jnp, name)(x, axis=axes))(x)
+        assert_equal(np.asarray(found), getattr(np, name)(x, axis=axes).astype(found.dtype))
+
+
+@pytest.mark.parametrize(("shape", "axes"), COLUMNS)
+def test_columns_are_reduced_with_what_is_the_same_in_all_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    x, s = (random.integers(-3, 4, sizes).astype(np.float32) for sizes in (shape, shape[-1:]))
+    wide = random.integers(-3, 4, (*shape[:-1], shape[-1] + 2)).astype(np.float32)
+    rows = random.integers(-3, 4, (*shape[:-1], 1)).astype(np.float32)
+
+    def function(x: Any, s: Any, wide: Any, rows: Any) -> Any:
+        kept = (x - s) * s
+        return kept, kept.sum(axes) + 3, (wide[..., 2:] * s).sum(axes), (rows * x).sum(axes), (x * s[::-1]).max(axes)
+
+    for found, expected in zip(tx.jit(function)(x, s, wide, rows), function(x, s, wide, rows), strict=True):
+        assert_equal(np.asarray(found), expected)
+
+
+def test_products_of_vectors_are_summed_as_they_are_in_memory() -> None:
+    x, y = (np.random.default_rng(k).integers(-3, 4, (30, 40, 50)).astype(np.float32) for k in range(2))
+    for subscripts in ("xyz,xyz->xz", "xyz,xyz->yz", "xyz,xyz->zx", "xyz,xyz->z", "xyz,xyz->"):
+        assert_equal(
+            np.asarray(tx.jit(lambda x, y, s=subscripts: jnp.einsum(s, x, y))(x, y)), np.einsum(subscripts, x, y)
+        )
+    report = tx.jit(lambda x, y: jnp.einsum("xyz,xyz->z", x, y)).lower(x, y).compile().report()
+    assert report.steps[0].kind == "column"

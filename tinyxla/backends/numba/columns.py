@@ -1,0 +1,194 @@
+"""Reductions that keep the innermost dimension: the `column` kind of nests.
+
+Columns are taken in blocks, each with a row of accumulators, over which the other dimensions run. Several rows are
+added at once, so that accumulators are loaded and stored less often. Where columns are few, vectors take several rows,
+which lie one after the other in memory, as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, finished, piece_of, read_at
+from tinyxla.backends.numba.loops import Index, Operand
+from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
+from tinyxla.backends.numba.reductions import Reductions, combine, combined
+from tinyxla.compiler.access import Place, compared, dims_of
+from tinyxla.compiler.fusion import Fusion, Plan, base, walk
+from tinyxla.hlo import Instruction
+
+COLUMNS = 1 << 12  # accumulators
+LINE = 16  # columns that are a whole vector
+AT_ONCE = 4  # rows for which accumulators are loaded and stored once, where LLVM makes vectors of so much work
+NEAR = 1 << 21  # elements that caches hold; more are read fastest row by row
+SHORT_ROW = 512  # columns that are not worth loading and storing accumulators for a row at a time
+PIECES = 16  # of rows that are reduced by themselves
+FEW_BLOCKS = 8  # of columns: with fewer, the rows are cut into pieces
+
+
+def column(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
+    return _Columns(fusion, plan, users).kernels()
+
+
+class _Columns:
+    """The kernels of one fusion."""
+
+    def __init__(self, fusion: Fusion, plan: Plan, users: Users) -> None:
+        self.plan, self.users = plan, users
+        self.space = space = Reductions(fusion, plan)
+        *others, self.columns = space.axes
+        self.over = [a for a in others if a.first in space.reduced]
+        self.kept = [a for a in others if a.first not in space.reduced]
+        self.joined, self.repeated = self._joined_rows()
+        self.width = min(self.columns.size, COLUMNS)
+        self.low = Lowering("column", plan, space.own(users))
+        self.b = b = self.low.builder
+        self.rows = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x in space.arrays]
+        self.copies = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x, _ in self.repeated]
+        self.outer: Sequence[Index] = ()
+        self.begin: Index = 0
+        self.lanes: Index = 0
+        self.piece: Index = 0
+        self.pieces = 1
+
+    def kernels(self) -> list[LoweredKernel]:
+        space, b = self.space, self.b
+        blocks = -(-self.columns.size // COLUMNS)
+        independent = math.prod(a.size for a in self.kept) * blocks
+        long = self.over[0].size if self.over else 1
+        each = math.prod(a.size for a in self.over[1:]) * self.width * space.work
+        if independent < FEW_BLOCKS and space.divisible:
+            self.pieces = max(1, min(PIECES, long * each // (CHUNK * COSTLY_WORK)))
+        with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            self.piece = b.index("remainder", index, self.pieces)
+            index = b.index("divide", index, self.pieces)
+            self.begin = b.index("multiply", b.index("remainder", index, blocks), COLUMNS)
+            self.outer = self.low.split_index(b.index("divide", index, blocks), [a.size for a in self.kept])
+            left = self.columns.size if blocks == 1 else b.index("subtract", self.columns.size, self.begin)
+            here = b.index("minimum", left, COLUMNS)
+            self.lanes = here if self.joined == 1 else self.joined * self.width
+            self._start()
+            self._reduce()
+            self._deliver(here)
+        first = finished(self.low, independent * self.pieces, each * max(1, long // self.pieces), space.roots)
+        return [first] if self.pieces == 1 else [first, combine(space, self.plan, self.users, self.pieces)]
+
+    def _start(self) -> None:
+        """Accumulators, and what is the same in all rows, so often."""
+        low, b, space = self.low, self.b, self.space
+        initial = space.start(low, self.pieces if self.joined == 1 else self.joined)
+        with low.loop(0, self.lanes) as (j, _):
+            for row, value in zip(self.rows, initial, strict=True):
+                b.store(row, j, value)
+            for (x, at), copy in zip(self.repeated, self.copies, strict=True):
+                place = space.place([*self.kept, self.columns], [*self.outer, b.index("remainder", j, self.width)])
+                b.store(copy, j, low.value(x, read_at(at, place)))
+
+    def _reduce(self) -> None:
+        """Groups of rows, those that are left, and the columns of what is less than a joined row."""
+        if not self.over:
+            return self._accumulate([()], self.lanes)
+        space, b = self.space, self.b
+        *outer, size = (a.size for a in self.over)
+        count, rest = divmod(size, self.joined)
+        is_near = math.prod(space.sizes) <= NEAR or self.columns.size < SHORT_ROW
+        together = AT_ONCE if space.is_plain and space.work <= COSTLY_WORK and is_near and count >= AT_ONCE else 1
+        bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, count // together)]
+        if self.pieces > 1:
+            bounds[0] = piece_of(self.low, self.piece, self.pieces, count // together if not outer else outer[0])[1:]
+
+        def group(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            *first, k = indices
+            row = b.index("multiply", k, together)
+            self._accumulate([(*first, b.index("add", row, more)) for more in range(together)], self.lanes)
+            return carried
+
+        self.low.nest(bounds, (), group, sequential=True)
+        for first, stop, lanes in (
+            (count // together * together, count, self.lanes),
+            (count, count + bool(rest), rest * self.width),
+        ):
+            if first < stop:
+                self._left_over(bounds[:-1], first, stop, lanes)
+
+    def _left_over(self, outer: Sequence[tuple[Index, Index]], first: int, stop: int, lanes: Index) -> None:
+        end: Index = stop
+        if not outer:  # of the last piece
+            is_last = self.b.index("divide", self.b.index("add", self.piece, 1), self.pieces)
+            end = self.b.index("add", first, self.b.index("multiply", is_last, stop - first))
+
+        def visit(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+            self._accumulate([indices], lanes)
+            return carried
+
+        self.low.nest([*outer, (first, end)], (), visit, sequential=True)
+
+    def _accumulate(self, places: Sequence[Coordinates], lanes: Index) -> None:
+        """Add elements of some rows, which are joined ones."""
+        low, b = self.low, self.b
+        with low.loop(0, lanes) as (j, _):
+            values: list[Operand] = [b.load(row, j) for row in self.rows]
+            for indices in places:
+                place = self._place(indices, j)
+                for (x, at), copy in zip(self.repeated, self.copies, strict=True):
+                    low.know(x, read_at(at, place), b.load(copy, j))
+                values = self.space.accumulate(low, values, place)
+            for row, value in zip(self.rows, values, strict=True):
+                b.store(row, j, value)
+
+    def _place(self, indices: Coordinates, j: Index) -> Coordinates:
+        b, column = self.b, self.b.index("add", self.begin, j)
+        if self.joined > 1:
+            *first, row = indices
+            flat = b.index("add", b.index("multiply", row, self.joined * self.width), j)
+            row, column = self.low.split_index(flat, (self.over[-1].size, self.width))
+            indices = (*first, row)
+        return self.space.place([*self.kept, *self.over, self.columns], [*self.outer, *indices, column])
+
+    def _deliver(self, here: Index) -> None:
+        low, b, space = self.low, self.b, self.space
+        initial, reduced = space.start(low, self.pieces), [base(root) for root in space.roots]
+        with low.loop(0, here) as (j, _):
+            place = space.place([*self.kept, self.columns], [*self.outer, b.index("add", self.begin, j)])
+            result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
+            values: list[Operand] = [b.load(row, j) for row in self.rows]
+            if self.joined > 1:
+                values = initial
+                for k in range(self.joined):
+                    lane = b.index("add", j, k * self.width)
+                    values = combined(low, reduced, values, [b.load(x, lane) for x in self.rows])
+            space.deliver(low, values, result, self.piece, self.pieces, self.users)
+
+    def _joined_rows(self) -> tuple[int, list[tuple[Instruction, Place]]]:
+        """How many rows of columns are taken as one, and what is the same in all rows."""
+        space, over, columns = self.space, self.over, self.columns
+        width, repeated = columns.size, dict[tuple[Instruction, Place], None]()
+        joined = LINE // math.gcd(width, LINE)
+        joined *= max(1, LANES // (joined * width))
+        if joined == 1 or not space.is_plain or joined * width > 4 * LANES:
+            return 1, []
+        if not over or over[-1] is not space.axes[-2] or over[-1].size < 4 * joined:
+            return 1, []
+        along_rows, along_columns = _dimensions(over[-1]), _dimensions(columns)
+        in_kept = set[int]().union(*map(_dimensions, self.kept))
+        for x, place, from_memory in walk([*space.roots, *space.along], self.plan.stored, views=True):
+            wide = [c for c in place if c != -1]
+            if any(isinstance(c, frozenset) for c in wide) or dims_of(compared(x, place)):
+                return 1, []
+            read = {c for c in wide if isinstance(c, int)}
+            if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
+                return 1, []
+            if along_rows & read:
+                if (over[-1].last, columns.first) not in pairwise(wide):
+                    return 1, []
+            elif along_columns & read and from_memory:
+                if not read <= along_columns | in_kept:
+                    return 1, []
+                repeated[x, place] = None
+        return joined, list(repeated)
+
+
+def _dimensions(axis: Axis) -> set[int]:
+    return set(range(axis.first, axis.last + 1))
