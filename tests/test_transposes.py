@@ -86,3 +86,50 @@ def test_short_loops_in_all_orders(sizes: tuple[int, ...]) -> None:
         )
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(np.asarray(one), other)
+
+
+def smoothed(x: Any) -> Any:
+    def step(carry: Any, row: Any) -> tuple[Any, Any]:
+        carry = 0.5 * carry + row
+        return carry, carry * 2
+
+    return tx.lax.scan(step, x[0] * 0, x)[1]
+
+
+LOOPS: dict[str, Callable[[Any], Any]] = {
+    "columns": lambda x: tx.vmap(smoothed, 1, 1)(x[0]),
+    "columns to rows": lambda x: tx.vmap(smoothed, 1, 0)(x[0]),
+    "rows to columns": lambda x: tx.vmap(smoothed, 0, 1)(x[0]),
+    "matrices": lambda x: tx.vmap(smoothed, 2, 1)(x),
+    "matrices within": lambda x: tx.vmap(tx.vmap(smoothed, 1, 1), 2, 2)(x),
+    "there and back": lambda x: smoothed(x.transpose(1, 2, 0)).transpose(2, 0, 1),
+    "read both ways": lambda x: smoothed(x[0].T).T + smoothed(x[0]),
+    "result read both ways": lambda x: (lambda y: y.T @ y)(tx.vmap(smoothed, 1)(x[0])),
+    "slope": lambda x: tx.grad(lambda y: (tx.vmap(smoothed, 1, 1)(y) ** 2).sum())(x[0]),
+    "tangent": lambda x: tx.jvp(lambda y: tx.vmap(smoothed, 1, 1)(y), (x[0],), (x[1],))[1],
+    "backwards": lambda x: tx.vmap(lambda y: tx.lax.scan(lambda c, t: (c + t, c), 0.0, y, reverse=True)[1], 1, 1)(x[0]),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (2, 1, 4), (2, 4, 1), (3, 40, 30)])
+def test_loops_over_transposed_arrays(name: str, sizes: tuple[int, ...], generator: np.random.Generator) -> None:
+    x = generator.standard_normal(sizes, np.float32)
+    lowered = tx.jit(LOOPS[name]).lower(x)
+    (expected,) = compile_module(lowered.module, "interpreter")([x])
+    np.testing.assert_allclose(lowered.compile()(x), expected, rtol=1e-5, atol=1e-5, strict=True)
+
+
+def test_a_loop_over_rows_that_are_together_needs_no_transpose() -> None:
+    assert "transpose" not in operations(lambda x: tx.vmap(smoothed, 1, 1)(x), (7, 4))
+    assert "transpose" in operations(lambda x: tx.lax.map(jnp.cumsum, x.T), (7, 4))
+
+
+def test_what_a_loop_writes_between_others_stays() -> None:
+    def some(x: Any) -> Any:
+        return tx.lax.fori_loop(0, 2, lambda k, y: y.at[:, 2 * k].set(x[:, k]), jnp.full((4, 5), 7.0)).T
+
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    expected = np.full((5, 4), 7, np.float32)
+    expected[::2][:2] = x.T
+    np.testing.assert_array_equal(tx.jit(some)(x), expected, strict=True)

@@ -8,6 +8,8 @@ is read from memory is a function of no dimensions: those that matter to it coun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import mul
 
 from tinyxla.hlo import Instruction
 from tinyxla.ops import elementwise, indexing, movement, slices
@@ -16,6 +18,7 @@ Coordinate = int | frozenset[int]
 Place = tuple[Coordinate, ...]
 
 CONSTANT = -1
+MOST_ROWS = 8  # that one dimension holds and that are looked at one by one
 
 
 def dims_of(coordinates: Sequence[Coordinate]) -> frozenset[int]:
@@ -156,7 +159,7 @@ def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Off
 
 
 def edges(x: Instruction, offsets: Offsets) -> Iterator[int]:
-    """The indices of a loop at which an instruction begins to read something else."""
+    """The indices of a loop at which an instruction begins to read something else, or another row."""
     if x.op is movement.pad:
         for k, size, (low, _, gap) in zip(
             offsets, x.operands[0].array_shape.dimensions, x.attributes.padding_config, strict=True
@@ -168,6 +171,15 @@ def edges(x: Instruction, offsets: Offsets) -> Iterator[int]:
         for o in x.operands[:-1]:
             place += o.array_shape.dimensions[x.attributes.dimension]
             yield place
+    elif x.op is movement.reshape:
+        result, source = x.array_shape.dimensions, x.operands[0].array_shape.dimensions
+        for into, out in matching(source, result):
+            k = offsets[out[0]] if len(out) == 1 else None
+            if k is not None:
+                counts = accumulate((source[d] for d in into[:-1]), mul, initial=1)
+                size = result[out[0]]
+                row = size // max(n for n in counts if n <= MOST_ROWS)
+                yield from range(row - k, size - k, row)
 
 
 def of_one_array(pieces: Sequence[Instruction], d: int) -> tuple[Instruction, list[int], tuple[int, ...]] | None:

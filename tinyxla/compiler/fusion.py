@@ -117,6 +117,11 @@ def is_leaf(x: Instruction) -> bool:
     return x.op is movement.parameter
 
 
+def is_in_memory(x: Instruction, stored: set[Instruction]) -> bool:
+    """Whether loops read an instruction rather than compute it."""
+    return x in stored or is_leaf(x)
+
+
 def is_inlined(x: Instruction) -> bool:
     """Whether loops can compute the instruction in place."""
     name = x.op.name
@@ -220,8 +225,11 @@ def first_places(root: Instruction) -> list[tuple[Instruction, Place]]:
     return list(operand_places(x, here))
 
 
-def walk(roots: Iterable[Instruction], stored: set[Instruction]) -> Iterator[tuple[Instruction, Place, bool]]:
-    """All instructions that roots read, with the place, each pair once; the flag says that its memory is read."""
+def walk(
+    roots: Iterable[Instruction], stored: set[Instruction], views: bool = False
+) -> Iterator[tuple[Instruction, Place, bool]]:
+    """All instructions that roots read, with the place, each pair once; the flag says that its memory is read. With
+    `views`, a reshape of what is in memory stands for that."""
     seen: set[tuple[Instruction, Place]] = set()
     waiting: list[tuple[Instruction, Place]] = []
     for root in roots:
@@ -232,7 +240,7 @@ def walk(roots: Iterable[Instruction], stored: set[Instruction]) -> Iterator[tup
             continue
         seen.add(item)
         x, place = item
-        from_memory = x in stored or is_leaf(x)
+        from_memory = is_in_memory(buffer_of(x) if views else x, stored)
         yield x, place, from_memory
         if not from_memory:
             waiting.extend(operand_places(x, place))

@@ -245,6 +245,9 @@ class Builder:
                 return left
             if above[1] <= below[0]:
                 return right
+        if isinstance(right, int) and op in _DIVISIONS and a is not None and 0 <= a[0] // right == a[1] // right:
+            rows = a[0] // right
+            return rows if op == "divide" else self.index("subtract", left, rows * right)
         narrow = op in _DIVISIONS and a is not None and b is not None and a[0] >= 0 and max(a[1], b[1]) < 1 << 31
         found = self.compute(op, INDEX, operand_of(left), operand_of(right), index="narrow" if narrow else "wide")
         if a is not None and b is not None and op in _INTERVALS:

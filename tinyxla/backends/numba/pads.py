@@ -18,7 +18,7 @@ from tinyxla.backends.numba.loops import INDEX, Kernel
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.backends.numba.panel_routines import numbers_of, provided
 from tinyxla.backends.numba.panels import Numbers, give
-from tinyxla.compiler.fusion import Plan, buffer_of, is_leaf
+from tinyxla.compiler.fusion import Plan, buffer_of, is_in_memory
 from tinyxla.compiler.simplification import scalar_value
 from tinyxla.hlo import Instruction
 from tinyxla.ops import movement
@@ -33,7 +33,7 @@ _NAMES = ("row", *_SIZES)
 def lower(x: Instruction, plan: Plan) -> LoweredKernel | None:
     """The kernel that pads what is in memory, if rows are long."""
     source = buffer_of(x.operands[0]) if x.op is movement.pad else None
-    if source is None or not (source in plan.stored or is_leaf(source)) or not _is_zero(x.operands[1]):
+    if source is None or not is_in_memory(source, plan.stored) or not _is_zero(x.operands[1]):
         return None
     sizes, config = x.operands[0].array_shape.dimensions, x.attributes.padding_config
     padded = [d for d, c in enumerate(config) if any(c)]

@@ -30,6 +30,7 @@ from tinyxla.ops import indexing, reduction
 
 FEW_RANGES = 2  # of places that updates are divided by
 FEW_PIECES = 16  # of work that is independent as it is; with fewer, windows are cut
+SHORT_WINDOW = 3  # elements of one that had better not be a vector
 LEAST_WINDOW = 64  # elements of a window that are worth reading its indices for
 MOST_SUMS = 16  # of pieces of the updates
 LINE = 32  # elements
@@ -195,7 +196,7 @@ class _Scatter:
             return []
 
         with low.loop(0, 1 if inside is None else if_(low, inside, 1), sequential=True):
-            low.nest(bounds, [], update)
+            low.nest(bounds, [], update, in_vectors=tuple(self.parts[-1:]) > (SHORT_WINDOW,))
 
 
 def _sums(x: Instruction, elements: int) -> int:
