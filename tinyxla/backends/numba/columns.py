@@ -94,7 +94,8 @@ class _Columns:
         *outer, size = (a.size for a in self.over)
         count, rest = divmod(size, self.joined)
         is_near = math.prod(space.sizes) <= NEAR or self.columns.size < SHORT_ROW
-        together = AT_ONCE if space.is_plain and space.work <= COSTLY_WORK and is_near and count >= AT_ONCE else 1
+        is_short = (space.work <= COSTLY_WORK and space.is_plain) or self.columns.size <= LANES
+        together = AT_ONCE if is_short and is_near and count >= AT_ONCE else 1
         bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, count // together)]
         if self.pieces > 1:
             bounds[0] = piece_of(self.low, self.piece, self.pieces, count // together if not outer else outer[0])[1:]
