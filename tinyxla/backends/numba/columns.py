@@ -16,7 +16,7 @@ from tinyxla.backends.numba.loops import Index, Operand
 from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.backends.numba.reductions import Reductions, combine, combined
 from tinyxla.compiler.access import Place, compared, dims_of
-from tinyxla.compiler.fusion import Fusion, Plan, base, walk
+from tinyxla.compiler.fusion import Fusion, Plan, base, is_costly, walk
 from tinyxla.hlo import Instruction
 
 COLUMNS = 1 << 12  # accumulators
@@ -180,6 +180,8 @@ class _Columns:
                 return 1, []
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
+                return 1, []
+            if is_costly(x) and not (from_memory or along_columns & read):  # computed once for a row, not for its columns
                 return 1, []
             if along_rows & read:
                 if (over[-1].last, columns.first) not in pairwise(wide):
