@@ -295,3 +295,31 @@ def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
     calls = re.findall(r"call .* @sine[\w.]*\.(\w+)\(", text)
     assert calls == ["usual", "jumping"]
     assert text.count(".repeat:") == 1
+
+
+# --- what whole vectors leave of a row --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [513, 575, 577, 700, 1000, 4095, 16385])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int32, np.int8, bool, np.complex64])
+def test_rows_with_a_rest(length: int, dtype: Any) -> None:
+    random = np.random.default_rng(length)
+    x = random.integers(0 if dtype is bool else -3, 2 if dtype is bool else 4, (5, length)).astype(dtype)
+    x[2] = 0
+    x[1, -1] = x[3, length // 64 * 64 - 1] = x[4, 512] = 1
+
+    def function(x: Any) -> Any:
+        rows = x.sum(-1)
+        return rows, (x != 0).any(-1), (x * x[0]).astype(x.dtype), x + rows[:, None], tnp.sum(x * x, -1), x.argmax(-1)
+
+    for found, expected in zip(tx.jit(function)(x), function(tnp.asarray(x)), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def test_a_rest_is_one_masked_loop() -> None:
+    """After one without a mask, for loops inside others that are longer than some vectors and not much longer."""
+    texts = {
+        length: tx.jit(lambda x: tnp.exp(x).sum(-1)).lower(np.ones((4, length), np.float32)).compile().kernels[0].llvm
+        for length in (448, 704, 700, 1000, 20_000)
+    }
+    assert [text.count(".rest.body:") for text in texts.values()] == [0, 0, *[int(native._has_masks())] * 2, 0]

@@ -73,6 +73,7 @@ class _Canonical:
                 lines.append(f"call {statement.routine} {places}")
             else:
                 bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
+                bounds += f" {statement.in_vectors} {statement.has_rest}"
                 initials = " ".join(text(carried.initial) for carried in statement.carried)
                 inside = " ".join(f"{self._new(c.inside)} {c.inside.type}" for c in statement.carried)
                 lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({inside}) {{")

@@ -181,7 +181,9 @@ class _Columns:
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
                 return 1, []
-            if is_costly(x) and not (from_memory or along_columns & read):  # computed once for a row, not for its columns
+            if is_costly(x) and not (
+                from_memory or along_columns & read
+            ):  # computed once for a row, not for its columns
                 return 1, []
             if along_rows & read:
                 if (over[-1].last, columns.first) not in pairwise(wide):

@@ -40,6 +40,7 @@ from tinyxla.backends.numba.llvm_operations import (
 )
 from tinyxla.backends.numba.llvm_scalar import REGISTERS, Emitter, LlvmScalar, Rarely, constant
 from tinyxla.backends.numba.loops import (
+    TOGETHER,
     Buffer,
     Call,
     Carried,
@@ -55,6 +56,7 @@ from tinyxla.backends.numba.loops import (
     Statement,
     Store,
     Value,
+    leaves_rest,
 )
 from tinyxla.backends.numba.vector_functions import callable_function, kept, vector_lengths
 from tinyxla_kernels.integers import is_integer, width_of
@@ -148,6 +150,7 @@ class _Printer:
     def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None) -> None:
         self.kernel = kernel
         self.masked_tails = masked_tails
+        self.in_rest = False  # of a loop, which is less than what vectors take together
         self.vector_bytes = vector_bytes
         self.scales = vector_bytes == 64  # AVX-512's, of which LLVM makes use
         self.emitter = Emitter()
@@ -401,13 +404,30 @@ class _Printer:
             emitter.lines += _phis(result, (value, usual), (again, repeated))
 
     def _loop(self, loop: Loop) -> None:
+        has_rest = (loop.has_rest or leaves_rest(loop)) and not _has_pairs(loop)
+        if not (self.masked_tails and has_rest) or self.repeats or self.left_out is not None:
+            return self._one_loop(loop, ".repeated" if self.repeats else "")
+        stop, middle = loop.stop, Value(loop.index.type, f"{loop.index.name}.middle")
+        if isinstance(stop, int):
+            self._one_loop(replace(loop, stop=stop // TOGETHER * TOGETHER), "")
+            rest = replace(loop, start=stop // TOGETHER * TOGETHER)
+        else:
+            limit = self._index(stop)
+            self.values[middle.name] = named(self.emitter, middle.type, middle.name)
+            self.emitter.line(f"%{middle.name} = and i64 {limit}, {-TOGETHER}")
+            self._one_loop(replace(loop, stop=middle), "")
+            rest = replace(loop, start=middle)
+        self.in_rest = True
+        self._one_loop(replace(rest, carried=[replace(c, initial=c.result) for c in loop.carried]), ".rest")
+        self.in_rest = False
+
+    def _one_loop(self, loop: Loop, suffix: str) -> None:
         start, stop = loop.start, loop.stop
         if isinstance(start, int) and isinstance(stop, int) and start >= stop:
             for carried in loop.carried:
                 self.values[carried.result.name] = self._operand(carried.initial)
             return
         guarded = not (isinstance(start, int) and isinstance(stop, int))
-        suffix = ".repeated" if self.repeats else ""
         emitter, name = self.emitter, loop.index.name + suffix
         entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
@@ -517,6 +537,8 @@ class _Printer:
 
     def _vectors(self, loop: Loop, count: int | None) -> list[str]:
         """What LLVM should know of an innermost loop's vectors."""
+        if self.in_rest:
+            return ['vectorize.predicate.enable", i1 true', 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x))
         is_long = count >= _LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)

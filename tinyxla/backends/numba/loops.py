@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 INDEX = "s64"
+TOGETHER = 64  # iterations of which vectors leave no rest
+LONG = 512  # from this count of 4 bytes on, a loop gains little when its end is known
+MANY = 1 << 14  # iterations that are many more than their rest
 SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
 
 
@@ -100,7 +103,7 @@ class Loop:
     """for index in range(start, stop): body. Iterations depend on each other only through `carried` and through stores
     to and loads from scratch or output elements of other iterations when `sequential` is set. With `again`, a pred that
     the body computes, the loop ends after the first iteration in which it is false. `in_vectors` asks for vectors even
-    of few iterations, which are written out otherwise."""
+    of few iterations, which are written out otherwise; `has_rest` says that many vectors leave a rest."""
 
     index: Value
     start: Index
@@ -110,6 +113,14 @@ class Loop:
     sequential: bool = False
     again: Operand | None = None
     in_vectors: bool = False
+    has_rest: bool = False
+
+
+def leaves_rest(x: Loop) -> bool:
+    """Whether several vectors at once leave iterations of a loop that would take long one by one."""
+    if x.sequential or x.again is not None or any(isinstance(y, (Loop, Multiply, Call)) for y in x.body):
+        return False
+    return x.start == 0 and isinstance(x.stop, int) and LONG <= x.stop < MANY and bool(x.stop % TOGETHER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.llvm_operations import widest_of
 from tinyxla.backends.numba.loops import (
     INDEX,
+    LONG,
     Compute,
     Index,
     Kernel,
@@ -28,12 +29,12 @@ from tinyxla.backends.numba.loops import (
     Operand,
     Statement,
     Value,
+    leaves_rest,
 )
 from tinyxla.backends.numba.lowering import UNBOUNDED
 
 LEAST = 16  # smaller numbers are more often a dimension of vectors than a number of them
 FEW = 1 << 12  # iterations of the innermost loops
-LONG = 512  # from this count of 4 bytes on, a loop gains little when its end is known
 _VALUES = 3  # of a number, from which on it is one that varies
 _FORMATS = {"s32": "q", "s64": "q", "f32": "fxxxx", "f64": "d"}
 _ARITHMETIC = frozenset("add subtract multiply divide remainder minimum maximum compare negate clamp select".split())
@@ -126,7 +127,7 @@ class _Numbers:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
             assert not isinstance(found, Literal)
             stop = x.stop if found is None else found
-        made = replace(x, stop=stop, body=self._block(x.body))
+        made = replace(x, stop=stop, body=self._block(x.body), has_rest=leaves_rest(x))
         self._innermost = around
         return made
 
