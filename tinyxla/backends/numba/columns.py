@@ -16,10 +16,12 @@ from tinyxla.backends.numba.loops import Index, Operand
 from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.backends.numba.reductions import Reductions, combine, combined
 from tinyxla.compiler.access import Place, compared, dims_of
-from tinyxla.compiler.fusion import Fusion, Plan, base, is_costly, walk
+from tinyxla.compiler.fusion import Fusion, Plan, base, walk
 from tinyxla.hlo import Instruction
+from tinyxla.ops import elementwise
 
 COLUMNS = 1 << 12  # accumulators
+FEW = 8  # columns that are written out
 LINE = 16  # columns that are a whole vector
 AT_ONCE = 4  # rows for which accumulators are loaded and stored once, where LLVM makes vectors of so much work
 NEAR = 1 << 21  # elements that caches hold; more are read fastest row by row
@@ -94,7 +96,7 @@ class _Columns:
         *outer, size = (a.size for a in self.over)
         count, rest = divmod(size, self.joined)
         is_near = math.prod(space.sizes) <= NEAR or self.columns.size < SHORT_ROW
-        is_short = (space.work <= COSTLY_WORK and space.is_plain) or self.columns.size <= LANES
+        is_short = (space.work <= COSTLY_WORK and space.is_plain) or FEW < self.columns.size <= LANES
         together = AT_ONCE if is_short and is_near and count >= AT_ONCE else 1
         bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, count // together)]
         if self.pieces > 1:
@@ -181,9 +183,8 @@ class _Columns:
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
                 return 1, []
-            if is_costly(x) and not (
-                from_memory or along_columns & read
-            ):  # computed once for a row, not for its columns
+            is_of_row = along_rows & read and not along_columns & read  # computed once for it, not for each column
+            if is_of_row and not from_memory and x.op.name in elementwise.NAMES:
                 return 1, []
             if along_rows & read:
                 if (over[-1].last, columns.first) not in pairwise(wide):
