@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -40,7 +39,6 @@ MANY = 1 << 12  # random numbers that are drawn by a compiled program at once
 OFTEN = 32  # draws that are replayed before they are compiled
 WORTH = 1 << 15  # steps of other functions: to replay so many takes as long as to compile
 _FEW = 8  # fewer steps than this are replayed as soon as compiled code is called
-_ALWAYS = sys.maxsize
 _SUMS = frozenset(("dot", "reduce", "reduce-window"))  # of floats, in an order that is left open
 
 # Of each function: by its arguments' shapes, types and plain values; None for what was called once.
@@ -164,19 +162,22 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
     weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]
     alike = draws and default_backend() != "interpreter"
     plan, steps = _plan(made, weak, traced.out_tree, alike)
-    left = iter(range(_replays(made, steps, draws)))
+    most = _replays(made, steps, draws)
+    if most is None:
+        return plan
+    left = iter(range(most))
     return lambda arrays: plan(arrays) if next(left, None) is not None else compiled(arrays)
 
 
-def _replays(made: Computation, steps: int, draws: bool) -> int:
-    """How many calls are replayed before they are compiled."""
+def _replays(made: Computation, steps: int, draws: bool) -> int | None:
+    """How many calls are replayed before they are compiled; None if all are replayed."""
     results = [x for x in made.instructions if isinstance(x.shape, Shape)]
     if default_backend() == "interpreter" or (draws and any(x.op.name in _SUMS for x in results)):
-        return _ALWAYS
+        return None
     if draws:
         return OFTEN
     gains = steps >= _FEW and all(map(arithmetic.is_settled, made.instructions))
-    return max(1, WORTH // steps) if gains else _ALWAYS
+    return max(1, WORTH // steps) if gains else None
 
 
 def _has_loop(made: Computation) -> bool:

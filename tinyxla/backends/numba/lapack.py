@@ -10,13 +10,16 @@ Many small matrices are factored side by side instead: see `small_factors`.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tinyxla.backends.numba import blocked_factors, small_factors
 from tinyxla.backends.numba.axes import finished, piece_of
-from tinyxla.backends.numba.fortran_calls import PREFIXES, REAL, Calls, Place, Workspace
+from tinyxla.backends.numba.fortran_calls import PREFIXES, REAL, Argument, Calls, Place
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
 from tinyxla.compiler.fusion import Plan, results_of
@@ -34,6 +37,13 @@ _UNTHREADED = 8  # rows or columns for which OpenBLAS uses no threads
 
 def supports(x: Instruction) -> bool:
     return x.operands[0].array_shape.element_type.name in PREFIXES and all(o.array_shape.size for o in x.operands)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """Memory that a routine asks for, of an element type: the place and the size, which are two arguments."""
+
+    type: str
 
 
 class _Matrices(Calls):
@@ -85,6 +95,20 @@ class _Matrices(Calls):
         """Where a result is made, taken or not."""
         return self.result(number) if number in self.results else self.temporary(size, kind)
 
+    def call(self, routine: str, *arguments: Argument | _Workspace) -> None:
+        sizes = iter(_asked(routine, arguments) if any(isinstance(a, _Workspace) for a in arguments) else ())
+        given: list[Argument] = []
+        for argument in arguments:
+            if isinstance(argument, _Workspace):
+                size = next(sizes)
+                given += [self.temporary(size, argument.type), size]
+            else:
+                given.append(argument)
+        super().call(routine, *given)
+
+    def blas(self, name: str, *arguments: Argument | _Workspace) -> None:
+        self.call(PREFIXES[self.kind] + name, *arguments)
+
     def temporary(self, size: int, kind: str | None = None) -> Place:
         memory = Partial(Shape(element_type(kind or self.kind), (self.pieces, size)))
         return self.low.buffer(memory, True), self.b.index("multiply", self.piece, size)
@@ -115,6 +139,30 @@ class _Matrices(Calls):
         """NaN for what has no result."""
         with self.low.loop(0, self.times(failed, size)) as (k, _):
             self.store(place, k, self.nan(place))
+
+
+def _asked(routine: str, arguments: Sequence[Argument | _Workspace]) -> list[int]:
+    """How large a routine wants its workspaces: that is what it says if it is told that they have -1 elements."""
+    from tinyxla.backends.numba import blas_library
+
+    given: list[Any] = []
+    asked: list[tuple[Any, str]] = []
+    for argument in arguments:
+        if isinstance(argument, _Workspace):
+            number = {"s32": ctypes.c_int32, "f32": ctypes.c_float, "c64": ctypes.c_float}.get(
+                argument.type, ctypes.c_double
+            )
+            asked.append(((number * 2)(), argument.type))
+            given += [asked[-1][0], ctypes.c_int32(-1)]
+        elif isinstance(argument, str):
+            given.append(ctypes.c_char(argument.encode()))
+        elif isinstance(argument, int):
+            given.append(ctypes.c_int32(argument))
+        else:
+            given.append((ctypes.c_double * 4)())
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(blas_library.routine(routine))
+    function(*(ctypes.addressof(x) for x in given))
+    return [max(1, math.ceil(memory[0])) for memory, _ in asked]
 
 
 # --- the ops ----------------------------------------------------------------------------------------------------------
@@ -248,7 +296,7 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     m = _Matrices(x, plan, users, 60)
     steps = min(m.rows, m.columns)
     inner = m.rows if x.attributes.full_matrices else steps
-    of_type = Workspace(m.kind)
+    of_type = _Workspace(m.kind)
     orthogonal = "ungqr" if m.kind in REAL else "orgqr"
 
     def body() -> None:
@@ -271,7 +319,7 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     m = _Matrices(x, plan, users, 600)
     n, real = m.rows, REAL.get(m.kind)
-    workspaces = [Workspace(kind) for kind in (m.kind, *((real,) if real else ()), "s32")]
+    workspaces = [_Workspace(kind) for kind in (m.kind, *((real,) if real else ()), "s32")]
 
     def body() -> None:
         copy, values = m.turned_operand(n * n), m.result_or_temporary(1, n, real)
@@ -305,7 +353,7 @@ def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             "gesdd",
             "N" if not vectors else "A" if full else "S",
             *(rows, columns, copy, rows, values, u, rows, vh, right),
-            Workspace(m.kind),
+            _Workspace(m.kind),
             *((m.temporary(rotations, real),) if real else ()),
             m.temporary(8 * k, "s32"),
             m.status,

@@ -40,6 +40,7 @@ from tinyxla.backends.numba.llvm_operations import (
 )
 from tinyxla.backends.numba.llvm_scalar import REGISTERS, Emitter, LlvmScalar, Rarely, constant
 from tinyxla.backends.numba.loops import (
+    LONG,
     TOGETHER,
     Buffer,
     Call,
@@ -69,7 +70,6 @@ _PAIRS = 4  # the same of complex numbers, and how many of them are a vector whe
 _WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
 _LONG_BODY = 45  # lines of functions in a loop from which on two iterations at a time hide what each waits for
 _AT_ONCE = 4  # vectors, at most
-_LONG = 512  # from this count on, the tail matters less than what masks cost in every iteration
 _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
 _BETWEEN_POLLS = 1 << 14  # iterations
@@ -407,18 +407,17 @@ class _Printer:
         has_rest = (loop.has_rest or leaves_rest(loop)) and not _has_pairs(loop)
         if not (self.masked_tails and has_rest) or self.repeats or self.left_out is not None:
             return self._one_loop(loop, ".repeated" if self.repeats else "")
-        stop, middle = loop.stop, Value(loop.index.type, f"{loop.index.name}.middle")
-        if isinstance(stop, int):
-            self._one_loop(replace(loop, stop=stop // TOGETHER * TOGETHER), "")
-            rest = replace(loop, start=stop // TOGETHER * TOGETHER)
+        middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
+        if isinstance(loop.stop, int):
+            middle = loop.stop // TOGETHER * TOGETHER
         else:
-            limit = self._index(stop)
             self.values[middle.name] = named(self.emitter, middle.type, middle.name)
-            self.emitter.line(f"%{middle.name} = and i64 {limit}, {-TOGETHER}")
-            self._one_loop(replace(loop, stop=middle), "")
-            rest = replace(loop, start=middle)
+            self.emitter.line(f"%{middle.name} = and i64 {self._index(loop.stop)}, {-TOGETHER}")
+        self._one_loop(replace(loop, stop=middle), "")
         self.in_rest = True
-        self._one_loop(replace(rest, carried=[replace(c, initial=c.result) for c in loop.carried]), ".rest")
+        self._one_loop(
+            replace(loop, start=middle, carried=[replace(c, initial=c.result) for c in loop.carried]), ".rest"
+        )
         self.in_rest = False
 
     def _one_loop(self, loop: Loop, suffix: str) -> None:
@@ -540,7 +539,7 @@ class _Printer:
         if self.in_rest:
             return ['vectorize.predicate.enable", i1 true', 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x))
-        is_long = count >= _LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
+        is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         if lines > _LONG_BODY and in_any_order and is_long:
             return ['interleave.count", i32 2']
@@ -548,7 +547,7 @@ class _Printer:
             return []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
-        if self.masked_tails and not pairs and count % _VECTOR and count < _LONG:  # pairs would be gathered one by one
+        if self.masked_tails and not pairs and count % _VECTOR and count < LONG:  # pairs would be gathered one by one
             return ['vectorize.predicate.enable", i1 true']
         widest = widest_of(loop)
         vectors = count * widest // (4 * _VECTOR)

@@ -18,7 +18,7 @@ from typing import Any
 
 INDEX = "s64"
 TOGETHER = 64  # iterations of which vectors leave no rest
-LONG = 512  # from this count of 4 bytes on, a loop gains little when its end is known
+LONG = 512  # from this count on, a loop gains little when its end is known, or from masks in all its iterations
 MANY = 1 << 14  # iterations that are many more than their rest
 SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
 
