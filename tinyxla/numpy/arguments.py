@@ -218,6 +218,8 @@ def canonical_axes(what: str, axis: Axis, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, in ascending order; None means all."""
     if axis is None:
         return tuple(range(rank))
+    if type(axis) is int and -rank <= axis < rank:  # as most are
+        return (axis % rank,)
     axes = [canonical_axis(a, rank, what) for a in (axis if is_several(axis) else (axis,))]
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{what}: the axes {axis} name a dimension twice.")

@@ -229,31 +229,34 @@ def _sum_transpose(
 def _extremum_jvp(
     tangents: tuple[Value | None, ...], ans: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation
 ) -> Value | None:
-    shares, initial_share = _shares(ans, x, initial, dimensions)
+    hits, count, alone = _hits(ans, x, dimensions)
     parts: list[Value] = []
     if tangents[0] is not None:
-        parts.append(reduce_sum(elementwise.mul(tangents[0], shares), dimensions))
+        chosen = elementwise.select(hits, tangents[0], elementwise.zeros_like(x))
+        parts.append(elementwise.div(reduce_sum(chosen, dimensions), count))
     if tangents[1] is not None:
-        parts.append(elementwise.mul(movement.broadcast(tangents[1], sizes=ans.shape, dimensions=()), initial_share))
+        parts.append(elementwise.mul(movement.broadcast(tangents[1], sizes=ans.shape, dimensions=()), alone))
     return parts[0] if len(parts) == 1 else elementwise.add(*parts)
 
 
 def _extremum_vjp(
     g: Value, ans: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation
 ) -> tuple[Value, Value]:
-    shares, initial_share = _shares(ans, x, initial, dimensions)
-    to_initial = reduce_sum(elementwise.mul(g, initial_share), tuple(range(g.ndim)))
-    return elementwise.mul(_spread(g, x, dimensions), shares), to_initial
+    hits, count, alone = _hits(ans, x, dimensions)
+    share = _spread(elementwise.div(g, count), x, dimensions)
+    to_initial = reduce_sum(elementwise.mul(g, alone), tuple(range(g.ndim)))
+    return elementwise.select(hits, share, elementwise.zeros_like(x)), to_initial
 
 
-def _shares(ans: Value, x: Value, initial: Value, dimensions: Ints) -> tuple[Value, Value]:
-    """Ties share the derivative equally; the initial value has a part only if it alone is the extremum."""
-    hits = elementwise.convert(elementwise.eq(x, _spread(ans, x, dimensions)), new_element_type=element_type(x.dtype))
-    count = reduce_sum(hits, dimensions)
+def _hits(ans: Value, x: Value, dimensions: Ints) -> tuple[Value, Value, Value]:
+    """Which elements are the extremum, how many of them share its derivative equally (at least one), and where the
+    initial value alone is it: only there it has a derivative."""
+    kind = element_type(x.dtype)
+    hits = elementwise.eq(x, _spread(ans, x, dimensions))
+    count = reduce_sum(elementwise.convert(hits, new_element_type=kind), dimensions)
     none = elementwise.eq(count, elementwise.zeros_like(count))
     safe = elementwise.select(none, elementwise.one_like(count), count)
-    alone = elementwise.convert(none, new_element_type=element_type(x.dtype))
-    return elementwise.div(hits, _spread(safe, x, dimensions)), alone
+    return hits, safe, elementwise.convert(none, new_element_type=kind)
 
 
 def _derivative(*, dimensions: Ints, to_apply: Computation) -> Derivative:

@@ -299,6 +299,8 @@ class LlvmScalar:
             return self
         if type == "pred":
             return self.not_equal(0)
+        if self.type == "pred" and type in _FLOATS:  # a vector's mask chooses quicker than it becomes numbers
+            return self.where(LlvmScalar(self.emitter, type, constant(type, 1)), 0)
         opcode = _conversion(self.type, type)
         if opcode is None:
             return LlvmScalar(self.emitter, type, self.text)
