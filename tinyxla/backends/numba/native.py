@@ -30,6 +30,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from tinyxla import cache
+from tinyxla.backends.numba import half_precision
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
@@ -441,8 +442,12 @@ def _require_symbols(called: Sequence[str]) -> None:
 
 def _new_engine() -> llvm.ExecutionEngine:
     """An engine owns its target machine: deleting it would delete that. Hence engines are kept for ever."""
-    _load_math_library()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(2))
+    _load_functions()
+    return _engine("")
+
+
+def _engine(text: str) -> llvm.ExecutionEngine:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), _target_machine(2))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # never freed: at exit a thread may still be inside its code
     return engine
 
@@ -452,10 +457,17 @@ _kept: list[Any] = []
 
 
 @functools.cache
-def _load_math_library() -> None:
-    """`fmod`, to which LLVM turns for remainders, is in a library of its own on Linux."""
+def _load_functions() -> None:
+    """What LLVM turns to: for remainders `fmod`, which is in a library of its own on Linux; and for half precision, on
+    processors without instructions for it, conversions that the process may not have."""
     if sys.platform.startswith("linux") and not llvm.address_of_symbol("fmod"):
         llvm.load_library_permanently("libm.so.6")
+    has_instructions = has_feature("f16c") or not _compiler()[2].startswith("x86")
+    if not has_instructions and not all(map(llvm.address_of_symbol, half_precision.CONVERSIONS)):
+        engine = _engine(half_precision.TEXT)
+        engine.finalize_object()
+        for name in half_precision.CONVERSIONS:
+            provide_function(name, engine.get_function_address(name))
 
 
 def _load(work: _Work) -> None:
