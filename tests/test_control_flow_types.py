@@ -122,6 +122,17 @@ def test_without_compilation(number: int) -> None:
         tx.config.update("disable_jit", False)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scans_of_one_operation(reverse: bool) -> None:
+    x = np.random.default_rng(1).integers(-9, 9, (3, 70)).astype(np.int32)
+    functions = {np.add: lambda a, b: b + a, np.maximum: tx.numpy.maximum, np.bitwise_xor: lambda a, b: a ^ b}
+    for ufunc, function in functions.items():
+        scan = tx.jit(lambda x, function=function: tx.lax.associative_scan(function, x, reverse, axis=-1))
+        wanted = ufunc.accumulate(x[:, ::-1], 1)[:, ::-1] if reverse else ufunc.accumulate(x, 1)
+        np.testing.assert_array_equal(scan(x), wanted)
+        assert len(scan.lower(x).compile().report().steps) == 1
+
+
 def test_errors_of_associative_scans() -> None:
     with pytest.raises(tx.errors.ShapeError, match="different sizes along axis 0"):
         tx.lax.associative_scan(lambda a, b: a, (np.ones(3), np.ones(4)))

@@ -7,14 +7,16 @@ from typing import Any
 
 from tinyxla.api.functions import check_callable
 from tinyxla.errors import ArgumentError, ResultTypeError, ShapeError
+from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.numpy.arguments import array_of, integer_of
-from tinyxla.ops import folding, movement
+from tinyxla.ops import folding, movement, reduction, windows
 from tinyxla.ops.sorting import order_computation, sort as sort_op, topk
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import trace
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -172,12 +174,23 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
                 )
         return results
 
+    op = _monoid(combine, arrays[0]) if len(arrays) == 1 else None
+    if op is not None:
+        return pytrees.unflatten(treedef, [windows.cumulative_monoid(arrays[0], axes[0], op, reverse)])
     if reverse:
         arrays = [_reversed(x, d) for x in arrays]
     results = folding.scan(combine, arrays, d)
     if reverse:
         results = [_reversed(x, d) for x in results]
     return pytrees.unflatten(treedef, results)
+
+
+def _monoid(combine: Callable[[list[Any], list[Any]], list[Any]], x: Any) -> str | None:
+    """The operation that a function is on elements, if it is one whose cumulative form is made in one go."""
+    if x.size == 0 or windows.is_narrow(x.dtype) or element_type(x.dtype).kind == "pred":
+        return None
+    made = trace(lambda a, b: combine([a], [b]), [Shape.of(x)] * 2, "combine")[0]
+    return reduction.monoid(Computation(made.name, made.parameters, made.instructions[:-1], made.outputs[0]))
 
 
 def _reversed(x: Any, axis: int) -> Any:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tinyxla.backends.numba import (
     convolution,
+    element_loops,
     firsts,
     fourier,
     lapack,
@@ -64,7 +65,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
     "topk": OwnNest(firsts.supports, firsts.lower),
-    "while": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
+    "while": OwnNest(element_loops.supports, element_loops.lower, element_loops.updates),
 }
 
 
