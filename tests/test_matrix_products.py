@@ -170,3 +170,20 @@ def test_many_matrices_by_vectors(text: str, dtype: Any) -> None:
     np.testing.assert_allclose(
         np.asarray(found).astype(wide), expected, rtol=1e-2 if dtype is ml_dtypes.bfloat16 else 0
     )
+
+
+@pytest.mark.parametrize("type", ["float32", "float64"])
+@pytest.mark.parametrize("text", ["bij,bj->bi", "bj,bij->bi"])
+@pytest.mark.parametrize(
+    ("m", "k"), [(2, 8), (3, 50), (7, 9), (8, 16), (16, 20), (17, 12), (20, 17), (33, 32), (5, 200)]
+)
+def test_small_matrices_by_vectors(text: str, m: int, k: int, type: str) -> None:
+    """Their rows are vectors: with a part of one at the end, which must not read on."""
+    random = np.random.default_rng(m * k)
+    a, x = random.standard_normal((70, m, k)).astype(type), random.standard_normal((70, k)).astype(type)
+    a[:, 1] = np.nan
+    with tinyxla.enable_x64(True):
+        found = np.asarray(tinyxla.jit(lambda *o: jnp.einsum(text, *o))(*((a, x) if text[0:3] == "bij" else (x, a))))
+    np.testing.assert_allclose(found, np.einsum("bij,bj->bi", a, x), 0, 1e-4 if type == "float32" else 1e-12)
+    assert found.dtype == type
+    assert np.isnan(found[:, 1]).all()

@@ -18,15 +18,15 @@ import ctypes
 import functools
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from string import Template
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tinyxla.backends.numba.blas_library import GUARD, guard, guard_address, routine
 from tinyxla.backends.numba.llvm_printer import multiplier_name
-from tinyxla.backends.numba.native import compile_llvm, loaded_words, provide_function
-from tinyxla.backends.numba.small_products import small_kernel
+from tinyxla.backends.numba.llvm_text import loaded_words
+from tinyxla.backends.numba.native import compile_llvm, provide_function
+from tinyxla.backends.numba.small_products import row_kernel, small_kernel, vectors_of_rows
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.runtime import Schedule
@@ -35,7 +35,6 @@ ElementType = Literal["f32", "f64", "c64", "c128"]
 
 _PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 _SCALARS = {"f32": "float", "f64": "double", "c64": "float", "c128": "double"}
-_BYTES = {"f32": 4, "f64": 8, "c64": 8, "c128": 16}
 _LARGEST_INTEGER = 2**31 - 1  # the Fortran routines count with 32 bits
 
 _CHUNK_MULTIPLIES = 1 << 19  # some ten microseconds of a core's time: what is worth handing to another thread
@@ -43,6 +42,8 @@ _UNGUARDED_MULTIPLIES = 1 << 13  # OpenBLAS uses one thread for so little anyway
 _VECTOR_TILE = 1 << 17  # matrix elements that one tile of a matrix-vector product reads
 _SMALL = 16  # largest dimension of a product that gets a kernel of its own
 _MANY = 64  # how often such a kernel must run to be worth compiling
+_SHORTEST_ROW = 8  # of a matrix that is multiplied with a vector without the BLAS
+_MOST_VECTORS = 96  # that such a matrix is
 _FEW = 4  # up to so many columns (or rows) are products with vectors rather than a product with a thin matrix
 _STRIDED_VECTOR_TILE = 512  # least width of a tile of rows that are read in pieces
 _LONG_VECTOR_TILE = 1 << 13  # and where there are several matrices to share
@@ -96,53 +97,28 @@ def matmul_step(
     batch: int = 1,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    steps: Sequence[int] | None = None,
-    leading: Sequence[int] | None = None,
+    steps: tuple[int, int, int],
+    leading: tuple[int, int, int],
     repeats: int = 1,
 ) -> MatmulStep:
     """The step for C[i] = op(A[i]) @ op(B[i]), i < batch, on row-major matrices.
 
     A is stored [m, k], or [k, m] if `transpose_a`; B is stored [k, n], or [n, k] if `transpose_b`; C is [m, n].
     `leading` holds the distances between rows of A, B and C and `steps` those between matrices of a batch, in elements;
-    without them, matrices are dense. A step of 0 uses one A or B throughout. `repeats` says how often the step runs in
-    one call of the program, as far as is known.
+    a step of 0 uses one A or B throughout. `repeats` says how often the step runs in one call of the program, as far as
+    is known. No size is 0: empty products are simplified away.
     """
-    stored_a, stored_b = (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
-    stored = (stored_a, stored_b, (m, n))
-    lda, ldb, ldc = leading or (columns for _, columns in stored)
-    rows = [count for count, _ in stored]
-    step_a, step_b, step_c = steps or (rows[0] * lda, rows[1] * ldb, rows[2] * ldc)
-    product = _Product(type, m, n, k, batch, transpose_a, transpose_b, step_a, step_b, step_c, lda, ldb, ldc)
-    _check(product, stored)
-    if batch == 0 or m == 0 or n == 0:
-        return MatmulStep(_zero_kernel(), (0, 1, 2), (0, 0, 0, 0, 0), 0, 0)
-    if k == 0:
-        size = _BYTES[type]
-        return MatmulStep(_zero_kernel(), (0, 1, 2), (m, n * size, product.step_c * size, ldc * size), batch, 0)
+    if max(k, *leading) > _LARGEST_INTEGER:
+        raise ValueError(f"a product has k = {k} and rows {leading} apart; BLAS counts to {_LARGEST_INTEGER}: split it")
+    product = _Product(type, m, n, k, batch, transpose_a, transpose_b, *steps, *leading)
+    if 1 in (m, n) and batch * repeats >= _MANY and _by_rows(product):
+        return _row_step(product)
     small = _in_small_blocks(product)
     if small is not None and small.batch * repeats >= _MANY:
         return _small_step(small)
     if batch == 1:
         product = _by_vectors(product)
     return _vector_step(product) if product.m == 1 or product.n == 1 else _matrix_step(product)
-
-
-def _check(product: _Product, stored: Sequence[tuple[int, int]]) -> None:
-    if product.type not in _PREFIXES:
-        raise ValueError(f"BLAS has no {product.type} products; it has {', '.join(_PREFIXES)}")
-    sizes = (product.m, product.n, product.k, product.batch)
-    if min(sizes) < 0:
-        raise ValueError(f"a product has sizes m, n, k, batch = {sizes}; none may be negative")
-    leading = (product.lda, product.ldb, product.ldc)
-    for name, (rows, columns), distance in zip("ABC", stored, leading, strict=True):
-        if distance < columns and rows > 1:
-            raise ValueError(
-                f"rows of {name} stand {distance} apart but have {columns} elements; copy it to a dense buffer"
-            )
-    if max(product.k, *leading) > _LARGEST_INTEGER:
-        raise ValueError(
-            f"a product has k = {product.k} and row distances {leading}; BLAS counts to {_LARGEST_INTEGER}: split it"
-        )
 
 
 def _in_small_blocks(product: _Product) -> _Product | None:
@@ -201,34 +177,61 @@ def _grain(product: _Product, tiles: int = 1) -> int:
 
 def _matrix_step(product: _Product) -> MatmulStep:
     rows, columns = _tile(product)
-    tiles = -(-product.m // rows) * -(-product.n // columns)
+    across = -(-product.n // columns)
+    tiles = -(-product.m // rows) * across
     constants = (
         *(product.m, product.n, product.k, product.transpose_a, product.transpose_b),
-        *(product.step_a, product.step_b, product.step_c),
-        *(max(1, product.lda), max(1, product.ldb), max(1, product.ldc)),
-        *(rows, columns, _routine(product.type, "gemm"), _guard_for(product)),
+        *(product.step_a, product.step_b, product.step_c, product.lda, product.ldb, product.ldc),
+        *(rows, columns, across, tiles, _routine(product.type, "gemm"), _guard_for(product)),
     )
-    extent = product.batch * tiles
-    return MatmulStep(_matrix_kernel(product.type), (0, 1, 2), constants, extent, _grain(product, tiles))
+    return MatmulStep(_matrix_kernel(product.type), (0, 1, 2), constants, product.batch * tiles, _grain(product, tiles))
+
+
+class _Vectors(NamedTuple):
+    """y = op(M) x: the length of y, what of (A, B, C) these are, and how far apart their elements are."""
+
+    length: int
+    order: tuple[int, int, int]
+    transposed: bool
+    steps: tuple[int, int]
+    distance: int
+    step_x: int
+    step_y: int
+
+
+def _of_vectors(product: _Product) -> _Vectors:
+    """With M = A and x = B if B is a column, or with M = B' and x = A' if A is a row."""
+    p = product
+    if p.n == 1:
+        step_x = 1 if p.transpose_b else p.ldb
+        return _Vectors(p.m, (0, 1, 2), p.transpose_a, (p.step_a, p.step_b), p.lda, step_x, p.ldc)
+    step_x = p.lda if p.transpose_a else 1
+    return _Vectors(p.n, (1, 0, 2), not p.transpose_b, (p.step_b, p.step_a), p.ldb, step_x, 1)
+
+
+def _by_rows(product: _Product) -> bool:
+    """Whether a small kernel can read rows of M as vectors."""
+    x = _of_vectors(product)
+    is_dense = not x.transposed and x.step_x == x.step_y == 1
+    if product.type not in ("f32", "f64") or not is_dense or product.k < _SHORTEST_ROW:
+        return False
+    return vectors_of_rows(product.type, x.length, product.k) <= _MOST_VECTORS
+
+
+def _row_step(product: _Product) -> MatmulStep:
+    x = _of_vectors(product)
+    constants = (*x.steps, product.step_c, x.distance, 1, 1)
+    return MatmulStep(row_kernel(product.type, x.length, product.k), x.order, constants, product.batch, _grain(product))
 
 
 def _vector_step(product: _Product) -> MatmulStep:
-    """y = op(M) x with M = A and x = B if B is a column, or with M = B' and x = A' if A is a row."""
-    if product.n == 1:
-        length, order, transposed = product.m, (0, 1, 2), product.transpose_a
-        steps, distance = (product.step_a, product.step_b), product.lda
-        step_x, step_y = 1 if product.transpose_b else product.ldb, product.ldc
-    else:
-        length, order, transposed = product.n, (1, 0, 2), not product.transpose_b
-        steps, distance = (product.step_b, product.step_a), product.ldb
-        step_x, step_y = product.lda if product.transpose_a else 1, 1
+    length, order, transposed, steps, distance, step_x, step_y = _of_vectors(product)
     least = (_LONG_VECTOR_TILE if product.batch > 1 else _STRIDED_VECTOR_TILE) if transposed else 16
     rows = min(length, max(least, _up(_VECTOR_TILE / product.k, 16))) if guard() else length
     tiles = -(-length // rows)
     constants = (
-        *(length, product.k, transposed, *steps, product.step_c),
-        *(max(1, distance), max(1, step_x), max(1, step_y)),
-        *(rows, _routine(product.type, "gemv"), _guard_for(product)),
+        *(length, product.k, not transposed, *steps, product.step_c, distance, step_x, step_y),
+        *(rows, tiles, _routine(product.type, "gemv"), _guard_for(product)),
     )
     grain = max(1, _VECTOR_TILE // (rows * product.k))
     return MatmulStep(_vector_kernel(product.type), order, constants, product.batch * tiles, grain)
@@ -254,107 +257,48 @@ def _guard_for(product: _Product) -> int:
 
 def _by_address(names: str) -> str:
     """Instructions that put integers into memory as Fortran's: `%k` at `%k_in`."""
-    lines: list[str] = []
-    for name in names.split():
-        lines.append(f"  %{name}_in = alloca i32")
-        lines.append(f"  %{name}_short = trunc i64 %{name} to i32")
-        lines.append(f"  store i32 %{name}_short, ptr %{name}_in")
-    return "\n".join(lines)
+    return "\n".join(
+        f"  %{x}_in = alloca i32\n  %{x}_short = trunc i64 %{x} to i32\n  store i32 %{x}_short, ptr %{x}_in"
+        for x in names.split()
+    )
 
 
-def _forms() -> str:
+def _forms(names: str) -> str:
     """Instructions that put letters into memory which say whether the BLAS shall transpose its operands."""
-    allocated = [f"  %form_{x} = alloca i8" for x in "ab"]
-    asked = [f"  %is_transposed_{x} = icmp ne i64 %transpose_{x}, 0" for x in "ab"]
-    letters = [f"  %letter_{x} = select i1 %is_transposed_{x}, i8 {ord('T')}, i8 {ord('N')}" for x in "ab"]
-    stored = [f"  store i8 %letter_{x}, ptr %form_{x}" for x in "ab"]
-    return "\n".join([*allocated, *asked, *letters, *stored])
+    return "\n".join(
+        f"  %form_{x} = alloca i8\n  %is_transposed_{x} = icmp ne i64 %transpose_{x}, 0\n"
+        f"  %letter_{x} = select i1 %is_transposed_{x}, i8 {ord('T')}, i8 {ord('N')}\n"
+        f"  store i8 %letter_{x}, ptr %form_{x}"
+        for x in names.split()
+    )
 
-
-_ZERO = Template("""
-define void @zero(ptr %table, i64 %first, i64 %last) {
-entry:
-$loads
-  br label %product
-product:
-  %i = phi i64 [ %first, %entry ], [ %next, %product_done ]
-  %offset = mul i64 %i, %step
-  %matrix = getelementptr i8, ptr %c, i64 %offset
-  br label %row
-row:
-  %r = phi i64 [ 0, %product ], [ %next_row, %row ]
-  %row_offset = mul i64 %r, %distance
-  %row_at = getelementptr i8, ptr %matrix, i64 %row_offset
-  call void @llvm.memset.p0.i64(ptr %row_at, i8 0, i64 %row_bytes, i1 false)
-  %next_row = add i64 %r, 1
-  %more_rows = icmp slt i64 %next_row, %rows
-  br i1 %more_rows, label %row, label %product_done
-product_done:
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %last
-  br i1 %more, label %product, label %done
-done:
-  ret void
-}
-
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-""")
 
 _MATRIX = Template("""
-define void @matrix_matrix(ptr %table, i64 %first, i64 %last) {  ; the range counts tiles of C, row by row
-entry:
-$loads
-$integers
-$scalars
+define void @product(ptr %table, i64 %first, i64 %last) {  ; the range counts tiles of C, row by row
+$given
   %height_in = alloca i32
   %width_in = alloca i32
-$forms
   %row_step_a = select i1 %is_transposed_a, i64 1, i64 %lda
   %column_step_b = select i1 %is_transposed_b, i64 %ldb, i64 1
-  %m_less = sub i64 %m, 1
-  %n_less = sub i64 %n, 1
-  %full_down = udiv i64 %m_less, %rows
-  %full_across = udiv i64 %n_less, %columns
-  %tiles_down = add i64 %full_down, 1
-  %tiles_across = add i64 %full_across, 1
-  %tiles = mul i64 %tiles_down, %tiles_across
   call void @enter(ptr %guard)
-  br label %loop
-loop:
-  %i = phi i64 [ %first, %entry ], [ %next, %loop ]
-  %product = udiv i64 %i, %tiles
-  %tile = urem i64 %i, %tiles
-  %tile_row = udiv i64 %tile, %tiles_across
-  %tile_column = urem i64 %tile, %tiles_across
-  %row = mul i64 %tile_row, %rows
-  %column = mul i64 %tile_column, %columns
-  %rows_left = sub i64 %m, %row
-  %columns_left = sub i64 %n, %column
-  %height = call i64 @llvm.smin.i64(i64 %rows, i64 %rows_left)
-  %width = call i64 @llvm.smin.i64(i64 %columns, i64 %columns_left)
-  %height_short = trunc i64 %height to i32
-  %width_short = trunc i64 %width to i32
-  store i32 %height_short, ptr %height_in
-  store i32 %width_short, ptr %width_in
-  %product_a = mul i64 %product, %step_a
-  %product_b = mul i64 %product, %step_b
-  %product_c = mul i64 %product, %step_c
-  %tile_in_a = mul i64 %row, %row_step_a
-  %tile_in_b = mul i64 %column, %column_step_b
-  %row_in_c = mul i64 %row, %ldc
-  %tile_in_c = add i64 %row_in_c, %column
-  %offset_a = add i64 %product_a, %tile_in_a
-  %offset_b = add i64 %product_b, %tile_in_b
-  %offset_c = add i64 %product_c, %tile_in_c
-  %tile_a = getelementptr $ELEMENT, ptr %a, i64 %offset_a
-  %tile_b = getelementptr $ELEMENT, ptr %b, i64 %offset_b
-  %tile_c = getelementptr $ELEMENT, ptr %c, i64 %offset_c
-  call void %gemm(ptr %form_b, ptr %form_a, ptr %width_in, ptr %height_in, ptr %k_in, ptr %one,
-    ptr %tile_b, ptr %ldb_in, ptr %tile_a, ptr %lda_in, ptr %nothing, ptr %tile_c, ptr %ldc_in)
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %last
-  br i1 %more, label %loop, label %done
-done:
+  for %i from %first below %last by 1
+    %product = udiv i64 %i, %tiles
+    %tile = urem i64 %i, %tiles
+    %row = mul i64 (udiv i64 %tile, %tiles_across), %rows
+    %column = mul i64 (urem i64 %tile, %tiles_across), %columns
+    %height = call i64 @llvm.smin.i64(i64 %rows, i64 (sub i64 %m, %row))
+    %width = call i64 @llvm.smin.i64(i64 %columns, i64 (sub i64 %n, %column))
+    store i32 (trunc i64 %height to i32), ptr %height_in
+    store i32 (trunc i64 %width to i32), ptr %width_in
+    %offset_a = add i64 (mul i64 %product, %step_a), (mul i64 %row, %row_step_a)
+    %offset_b = add i64 (mul i64 %product, %step_b), (mul i64 %column, %column_step_b)
+    %offset_c = add i64 (mul i64 %product, %step_c), (add i64 (mul i64 %row, %ldc), %column)
+    %tile_a = getelementptr $element, ptr %a, i64 %offset_a
+    %tile_b = getelementptr $element, ptr %b, i64 %offset_b
+    %tile_c = getelementptr $element, ptr %c, i64 %offset_c
+    call void %gemm(ptr %form_b, ptr %form_a, ptr %width_in, ptr %height_in, ptr %k_in, ptr %one,
+      ptr %tile_b, ptr %ldb_in, ptr %tile_a, ptr %lda_in, ptr %nothing, ptr %tile_c, ptr %ldc_in)
+  end %i
   call void @leave(ptr %guard)
   ret void
 }
@@ -363,59 +307,29 @@ declare i64 @llvm.smin.i64(i64, i64)
 """)
 
 _VECTOR = Template("""
-define void @matrix_vector(ptr %table, i64 %first, i64 %last) {  ; the range counts tiles of y
-entry:
-$loads
-$integers
-$scalars
+define void @product(ptr %table, i64 %first, i64 %last) {  ; the range counts tiles of y
+$given
   %height_in = alloca i32
-  %form = alloca i8
-  %is_transposed = icmp ne i64 %transpose, 0
-  %letter = select i1 %is_transposed, i8 $N, i8 $T  ; Fortran sees the transpose of the matrix
-  store i8 %letter, ptr %form
-  %row_step = select i1 %is_transposed, i64 1, i64 %distance
-  %length_less = sub i64 %length, 1
-  %full = udiv i64 %length_less, %rows
-  %tiles = add i64 %full, 1
+  %row_step = select i1 %is_transposed_a, i64 %distance, i64 1  ; Fortran sees the transpose of the matrix
   call void @enter(ptr %guard)
-  br label %loop
-loop:
-  %i = phi i64 [ %first, %entry ], [ %next, %call ]
-  %product = udiv i64 %i, %tiles
-  %tile = urem i64 %i, %tiles
-  %row = mul i64 %tile, %rows
-  %rows_left = sub i64 %length, %row
-  %height = call i64 @llvm.smin.i64(i64 %rows, i64 %rows_left)
-  %height_short = trunc i64 %height to i32
-  store i32 %height_short, ptr %height_in
-  %product_matrix = mul i64 %product, %step_matrix
-  %product_x = mul i64 %product, %step_x
-  %product_y = mul i64 %product, %step_y
-  %tile_in_matrix = mul i64 %row, %row_step
-  %tile_in_y = mul i64 %row, %apart_y
-  %offset_matrix = add i64 %product_matrix, %tile_in_matrix
-  %offset_y = add i64 %product_y, %tile_in_y
-  %tile_matrix = getelementptr $ELEMENT, ptr %matrix, i64 %offset_matrix
-  %tile_x = getelementptr $ELEMENT, ptr %x, i64 %product_x
-  %tile_y = getelementptr $ELEMENT, ptr %y, i64 %offset_y
-  %columns_first = select i1 %is_transposed, ptr %height_in, ptr %k_in
-  %columns_second = select i1 %is_transposed, ptr %k_in, ptr %height_in
-  br label %clear
-clear:  ; some versions multiply what y held by zero, and it may hold NaN
-  %j = phi i64 [ 0, %loop ], [ %next_j, %clear ]
-  %place = mul i64 %j, %apart_y
-  %y_at = getelementptr $ELEMENT, ptr %tile_y, i64 %place
-  store $ELEMENT zeroinitializer, ptr %y_at
-  %next_j = add i64 %j, 1
-  %uncleared = icmp slt i64 %next_j, %height
-  br i1 %uncleared, label %clear, label %call
-call:
-  call void %gemv(ptr %form, ptr %columns_first, ptr %columns_second, ptr %one, ptr %tile_matrix, ptr %distance_in,
-    ptr %tile_x, ptr %apart_x_in, ptr %nothing, ptr %tile_y, ptr %apart_y_in)
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %last
-  br i1 %more, label %loop, label %done
-done:
+  for %i from %first below %last by 1
+    %product = udiv i64 %i, %tiles
+    %row = mul i64 (urem i64 %i, %tiles), %rows
+    %height = call i64 @llvm.smin.i64(i64 %rows, i64 (sub i64 %length, %row))
+    store i32 (trunc i64 %height to i32), ptr %height_in
+    %offset_matrix = add i64 (mul i64 %product, %step_matrix), (mul i64 %row, %row_step)
+    %offset_y = add i64 (mul i64 %product, %step_y), (mul i64 %row, %apart_y)
+    %tile_matrix = getelementptr $element, ptr %matrix, i64 %offset_matrix
+    %tile_x = getelementptr $element, ptr %x, i64 (mul i64 %product, %step_x)
+    %tile_y = getelementptr $element, ptr %y, i64 %offset_y
+    %columns_first = select i1 %is_transposed_a, ptr %k_in, ptr %height_in
+    %columns_second = select i1 %is_transposed_a, ptr %height_in, ptr %k_in
+    for %j from 0 below %height by 1  ; some versions multiply what y held by zero, and it may hold NaN
+      store $element zeroinitializer, ptr %tile_y[$element (mul i64 %j, %apart_y)]
+    end %j
+    call void %gemv(ptr %form_a, ptr %columns_first, ptr %columns_second, ptr %one, ptr %tile_matrix, ptr %distance_in,
+      ptr %tile_x, ptr %apart_x_in, ptr %nothing, ptr %tile_y, ptr %apart_y_in)
+  end %i
   call void @leave(ptr %guard)
   ret void
 }
@@ -424,54 +338,42 @@ declare i64 @llvm.smin.i64(i64, i64)
 """)
 
 
-def _scalars(type: ElementType) -> tuple[str, str]:
-    """The LLVM type of an element, and instructions that put one and zero into memory at `%one` and `%nothing`."""
+def _element(type: ElementType) -> str:
+    """The LLVM type of an element."""
     scalar = _SCALARS[type]
-    element, one = scalar, "1.0"
-    if type.startswith("c"):
-        element, one = f"{{ {scalar}, {scalar} }}", f"{{ {scalar} 1.0, {scalar} 0.0 }}"
-    lines = (
-        f"  %one = alloca {element}",
-        f"  %nothing = alloca {element}",
-        f"  store {element} {one}, ptr %one",
-        f"  store {element} zeroinitializer, ptr %nothing",
+    return f"{{ {scalar}, {scalar} }}" if type.startswith("c") else scalar
+
+
+def _scalars(type: ElementType) -> str:
+    """Instructions that put one and zero into memory at `%one` and `%nothing`."""
+    scalar, element = _SCALARS[type], _element(type)
+    one = f"{{ {scalar} 1.0, {scalar} 0.0 }}" if type.startswith("c") else "1.0"
+    return (
+        f"  %one = alloca {element}\n  %nothing = alloca {element}\n"
+        f"  store {element} {one}, ptr %one\n  store {element} zeroinitializer, ptr %nothing"
     )
-    return element, "\n".join(lines)
 
 
-@functools.cache
-def _zero_kernel() -> int:
-    text = _ZERO.substitute(loads=loaded_words("table", "a b c rows row_bytes step distance".split(), "a b c"))
-    return compile_llvm(text, ("zero",))["zero"]
+def _compiled(
+    text: Template, type: ElementType, routine: str, pointers: str, numbers: str, forms: str, integers: str
+) -> int:
+    """The kernel whose table has pointers, numbers, the address of the routine and that of the guard."""
+    words = [*pointers.split(), *numbers.split(), routine, "guard"]
+    loads = loaded_words("table", words, f"{pointers} {routine} guard")
+    given = "\n".join([loads, _by_address(integers), _scalars(type), _forms(forms)])
+    return compile_llvm(GUARD + text.substitute(element=_element(type), given=given), ("product",))["product"]
 
 
 @functools.cache
 def _matrix_kernel(type: ElementType) -> int:
-    element, scalars = _scalars(type)
-    words = "a b c m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns gemm guard".split()
-    text = GUARD + _MATRIX.substitute(
-        ELEMENT=element,
-        loads=loaded_words("table", words, "a b c gemm guard"),
-        integers=_by_address("k lda ldb ldc"),
-        scalars=scalars,
-        forms=_forms(),
-    )
-    return compile_llvm(text, ("matrix_matrix",))["matrix_matrix"]
+    numbers = "m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns tiles_across tiles"
+    return _compiled(_MATRIX, type, "gemm", "a b c", numbers, "a b", "k lda ldb ldc")
 
 
 @functools.cache
 def _vector_kernel(type: ElementType) -> int:
-    element, scalars = _scalars(type)
-    words = "matrix x y length k transpose step_matrix step_x step_y distance apart_x apart_y rows gemv guard".split()
-    text = GUARD + _VECTOR.substitute(
-        ELEMENT=element,
-        T=ord("T"),
-        N=ord("N"),
-        loads=loaded_words("table", words, "matrix x y gemv guard"),
-        integers=_by_address("k distance apart_x apart_y"),
-        scalars=scalars,
-    )
-    return compile_llvm(text, ("matrix_vector",))["matrix_vector"]
+    numbers = "length k transpose_a step_matrix step_x step_y distance apart_x apart_y rows tiles"
+    return _compiled(_VECTOR, type, "gemv", "matrix x y", numbers, "a", "k distance apart_x apart_y")
 
 
 # Products inside of kernels of the loop IR: a function that they call by name.
@@ -488,12 +390,8 @@ define void @connect(ptr %gemm, ptr %guard) {
 
 define void @multiply(ptr %c, ptr %a, ptr %b, i64 %m, i64 %n, i64 %k, i64 %ldc, i64 %lda, i64 %ldb,
     i64 %transpose_a, i64 %transpose_b, i64 %more) {
-entry:
-$integers
-$scalars
-$forms
-  %is_more = icmp ne i64 %more, 0
-  %kept = select i1 %is_more, ptr %one, ptr %nothing
+$given
+  %kept = select i1 (icmp ne i64 %more, 0), ptr %one, ptr %nothing
   %gemm = load ptr, ptr @gemm_word
   %guard = load ptr, ptr @guard_word
   call void @enter(ptr %guard)
@@ -508,10 +406,8 @@ $forms
 @functools.cache
 def provide_multiplier(type: ElementType) -> None:
     """Let kernels of the loop IR multiply matrices of this type."""
-    _, scalars = _scalars(type)
-    integers = _by_address("m n k ldc lda ldb")
-    text = GUARD + _MULTIPLIER.substitute(integers=integers, scalars=scalars, forms=_forms())
-    found = compile_llvm(text, ("connect", "multiply"))
+    given = "\n".join([_by_address("m n k ldc lda ldb"), _scalars(type), _forms("a b")])
+    found = compile_llvm(GUARD + _MULTIPLIER.substitute(given=given), ("connect", "multiply"))
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
     connect(_routine(type, "gemm"), guard_address())
     provide_function(multiplier_name(type), found["multiply"])
