@@ -33,6 +33,19 @@ def test_columns_are_reduced(shape: tuple[int, ...], axes: tuple[int, ...], dtyp
         assert_equal(np.asarray(found), getattr(np, name)(x, axis=axes).astype(found.dtype))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((20, 200, 8), 1), ((9, 131, 5), 1), ((40003, 12), 0), ((3, 50, 16), 1), ((2, 90, 40), 1)]
+)
+def test_the_place_of_the_largest_of_few_columns(shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    x = np.random.default_rng(0).integers(-5, 6, shape).astype(dtype)
+    if dtype is not np.int8:
+        x.flat[:: x.size // 7] = np.nan
+    found = tx.jit(lambda x: (x.argmax(axis), x[::-1].argmin(axis)))(x)
+    for one, other in zip(found, (x.argmax(axis), x[::-1].argmin(axis)), strict=True):
+        assert_equal(np.asarray(one), other)
+
+
 @pytest.mark.parametrize(("shape", "axes"), COLUMNS)
 def test_columns_are_reduced_with_what_is_the_same_in_all_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)

@@ -291,11 +291,11 @@ def _reduce(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     return o[0] if o[0].shape == x.shape else r.emit(movement.reshape, o[0], sizes=x.array_shape.dimensions)
 
 
-def _extreme_of_halves(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # the least or the greatest of 16-bit floats = that of the same numbers as f32, of which processors have vectors
+def _reduction_of_halves(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a reduction of 16-bit floats = one of the same numbers as f32, of which processors have vectors, rounded but once
     kind = x.array_shape.element_type if len(o) == 2 else None
     op = reduction.monoid(x.attributes.to_apply)
-    if kind is None or kind.name not in ("f16", "bf16") or op not in ("minimum", "maximum"):
+    if kind is None or kind.name not in ("f16", "bf16") or op is None:
         return None
     wide = [r.emit(elementwise.convert, operand, new_element_type=element_type("f32")) for operand in o]
     body = reduction.scalar_computation(op, np.float32)
@@ -418,7 +418,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "concatenate": (_concatenate_one,),
     "dynamic-update-slice": (_update_of_most,),
     "reverse": (_reverse_nothing,),
-    "reduce": (_reduce, _extreme_of_halves),
+    "reduce": (_reduce, _reduction_of_halves),
     "reduce-window": (_window_of_all,),
     "dot": (_dot_of_transpose,),
     "get-tuple-element": (_element,),

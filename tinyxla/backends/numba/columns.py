@@ -18,7 +18,7 @@ from tinyxla.backends.numba.reductions import Reductions, combine, combined
 from tinyxla.compiler.access import Place, compared, dims_of
 from tinyxla.compiler.fusion import Fusion, Plan, base, walk
 from tinyxla.hlo import Instruction
-from tinyxla.ops import elementwise
+from tinyxla.ops import elementwise, movement
 
 COLUMNS = 1 << 12  # accumulators
 FEW = 8  # columns that are written out
@@ -170,7 +170,8 @@ class _Columns:
         width, repeated = columns.size, dict[tuple[Instruction, Place], None]()
         joined = LINE // math.gcd(width, LINE)
         joined *= max(1, LANES // (joined * width))
-        if joined == 1 or not space.is_plain or joined * width > 4 * LANES:
+        most = 4 * LANES if space.is_plain or width < 2 * LINE else 0
+        if joined == 1 or not space.is_interchangeable or joined * width > most:
             return 1, []
         if not over or over[-1] is not space.axes[-2] or over[-1].size < 4 * joined:
             return 1, []
@@ -178,7 +179,8 @@ class _Columns:
         in_kept = set[int]().union(*map(_dimensions, self.kept))
         for x, place, from_memory in walk([*space.roots, *space.along], self.plan.stored, views=True):
             wide = [c for c in place if c != -1]
-            if any(isinstance(c, frozenset) for c in wide) or dims_of(compared(x, place)):
+            counts = x.op is movement.iota and not space.is_plain  # as what finds the place of the largest must
+            if any(isinstance(c, frozenset) for c in wide) or (dims_of(compared(x, place)) and not counts):
                 return 1, []
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):

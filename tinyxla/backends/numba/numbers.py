@@ -127,7 +127,7 @@ class _Numbers:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
             assert not isinstance(found, Literal)
             stop = x.stop if found is None else found
-        made = replace(x, stop=stop, body=self._block(x.body), has_rest=leaves_rest(x))
+        made = replace(x, stop=stop, body=self._block(x.body), has_rest=leaves_rest(x, LONG))
         self._innermost = around
         return made
 

@@ -14,13 +14,13 @@ from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import (
     FEW_LANES,
     LANES,
+    ROWS,
     Coordinates,
     LoweredKernel,
     Lowering,
     Partial,
     Users,
     clamped,
-    if_,
 )
 from tinyxla.compiler.access import renumbered
 from tinyxla.compiler.fusion import Fusion, Plan, base, domain, results_of, walk
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 SAMPLES = 128  # by which a computation shows whether it is commutative
 BLOCK = 1 << 10  # elements of which the largest is found before it is found out where that is
 SHORT = 16  # fewer elements, and they are compared one after the other
-MANY = 256  # elements of several rows: fewer, and their lanes are not worth joining
+MANY = 80  # elements of several rows: fewer, and their lanes are not worth joining
 MOST_PIECES = 32  # that are put together one after the other for a vector of results
 
 
@@ -61,6 +61,7 @@ class Reductions:
         self.work = cost([*self.roots, *self.along], plan.stored)
         self.is_plain = all(reduction.monoid(base(root).attributes.to_apply) for root in self.roots)
         self.divisible = all(_is_divisible(base(root)) for root in self.roots)
+        self.is_interchangeable = self.is_plain or all(_is_interchangeable(base(root)) for root in self.roots)
 
     def own(self, users: Users) -> list[Instruction]:
         return [*self.along, *self.after, *(part for root in self.roots for part in results_of(root, users))]
@@ -146,12 +147,13 @@ def run(
     start, stop = bounds[-1] if bounds else (0, 0)
     width = stop - start if isinstance(start, int) and isinstance(stop, int) else 2 * LANES
     short = width < 2 * LANES
-    known = [reduction.monoid(x.attributes.to_apply) is not None for x in reduced]
+    known = [reduction.monoid(x.attributes.to_apply) for x in reduced]
+    is_complex = any(x.operands[0].array_shape.element_type.kind == "complex" for x in reduced)
     sizes = [end - begin for begin, end in bounds if isinstance(begin, int) and isinstance(end, int)]
-    many_rows = (
-        FEW_LANES <= width < 2 * LANES and len(bounds) > 1 and (len(sizes) < len(bounds) or math.prod(sizes) >= MANY)
-    )
-    in_lanes = many_rows or not (short or all(known))
+    many = len(sizes) < len(bounds) or math.prod(sizes) >= max(MANY, ROWS[-1] * width)
+    many_rows = FEW_LANES <= width < 2 * LANES and len(bounds) > 1 and many
+    is_vector = None not in known and not (is_complex and set(known) != {"add"})  # by LLVM, that is
+    in_lanes = many_rows or not (short or is_vector)
     if not in_lanes or not all(k or _is_interchangeable(x) for k, x in zip(known, reduced, strict=True)):
         return low.nest(bounds, initial, body)
     neutral = [value for x in reduced for value in low.neutral(x)]
@@ -204,7 +206,7 @@ def argument(
 
         (found,) = low.nest(block, [neutral], extreme)
         worse = either(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
-        with low.loop(0, if_(low, b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
+        with low.loop(0, b.choose(b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
             (at,) = low.nest(block, [none], first_place)
             index = clamped(low, b.compute("convert", INDEX, at), values.array_shape.dimensions[_axis(x)])
             better = [low.value(values, place((index,))), at]

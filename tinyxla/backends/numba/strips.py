@@ -22,7 +22,7 @@ from tinyxla.ops import elementwise, reduction
 
 Phase = Sequence[Instruction]  # the roots of one loop over a row
 
-AT_ONCE = (5, 4, 3)  # elements of a row for which what is carried is loaded and stored once, if they are little work
+AT_ONCE = (5, 4, 3, 4)  # elements of a row for which what is carried is loaded and stored once, if they are little work
 SQUARE = 4  # elements of a row that squares can turn
 
 
@@ -108,8 +108,7 @@ class Strips:
                 for row, value in zip(sums, values, strict=True):
                     b.store(row, self.lane, value)
 
-        together = next((k for k in AT_ONCE if sizes[-1] % k == 0), AT_ONCE[1])
-        together = together if reduced and cost(phase, low.stored) <= COSTLY_WORK else 1
+        together = AT_ONCE if reduced and cost(phase, low.stored) <= COSTLY_WORK else [1]
         low.nest_by_several([(0, size) for size in sizes[len(self.outer) :]], together, body)
         for x, tile in (made | tiles).items():
             self._keep(x, tile)
