@@ -9,6 +9,7 @@ import pytest
 
 import tinyxla as tx
 from tests.test_indexing_kernels import host_calls
+from tinyxla.backends.numba import digits
 from tinyxla.ops import sorting
 from tinyxla.shapes import element_type
 
@@ -127,6 +128,69 @@ def test_what_is_read_of_sorted_lines(kind: str, shape: tuple[int, ...], generat
     assert np.asarray(last).tobytes() == ordered[..., -3:].tobytes()
     if not np.isnan(keys).any():
         assert np.asarray(tx.jit(lambda x: tx.numpy.median(x, -1))(x)).tolist() == np.median(keys, -1).tolist()
+
+
+def test_quantiles_at_many_places(generator: np.random.Generator) -> None:
+    """Only what lies around each of them is sorted, at either end of a line and where none is left out."""
+    x = generator.standard_normal(70_001).astype(np.float32)
+    for shares in ([0.25, 0.5, 0.75], [0.0, 1.0], [1e-6, 0.999], np.linspace(0, 1, 200)):
+        found = tx.jit(lambda x, shares=shares: tx.numpy.quantile(x, tx.numpy.asarray(shares)))(x)
+        np.testing.assert_allclose(np.asarray(found), np.quantile(x, shares), rtol=1e-5, atol=1e-6)
+
+
+def test_only_pieces_that_are_read_are_wanted() -> None:
+    for length in (1, 64, 65, 1000, 70_001):
+        bits = digits.piece_bits(length)
+        assert (length - 1) >> bits < 64
+        assert digits.pieces_between(0, length, length) == (1 << ((length - 1 >> bits) + 1)) - 1
+        assert digits.pieces_between(length // 2, length // 2 + 1, length) == 1 << (length // 2 >> bits)
+        assert not digits.pieces_between(5, 5, length)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "u16", "u32", "s64"])
+@pytest.mark.parametrize("far", [1, 100, 2000])
+def test_keys_far_from_the_others(kind: str, far: int, generator: np.random.Generator) -> None:
+    """At one end or at both: so few that cells are made without them, and too many for that."""
+    dtype = element_type(kind).dtype
+    least, last = (-1e30, 1e30) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    near = generator.integers(20_000, 20_500, 70_000).astype(dtype)
+    for ends in ((last,), (least, last)):
+        x = near.copy()
+        for value in ends:
+            x[generator.integers(0, x.size, far)] = value
+        other = generator.integers(0, 200, x.size, dtype=np.int16)
+        for operands in ((x,), (x, other)):
+            order = sorting.order_computation(tuple(y.dtype for y in operands), 1)
+            check(sorting.sort, operands, dimensions=(0,), to_apply=order)
+
+
+def test_types_and_orders_share_kernels(generator: np.random.Generator) -> None:
+    """What differs between types of as many bits are numbers."""
+    x = generator.integers(0, 1000, 70_000)
+
+    def code(kind: str, descending: bool) -> list[str]:
+        found = tx.jit(lambda x: tx.numpy.sort(x, descending=descending)).lower(x.astype(element_type(kind).dtype))
+        return [kernel.source for kernel in found.compile().kernels]
+
+    assert len({tuple(code(kind, down)) for kind in ("s32", "u32") for down in (False, True)}) == 1
+    assert code("f32", True) == code("f32", False)
+    assert code("f16", True) == code("bf16", False) != code("f32", False)
+
+
+@pytest.mark.parametrize("size", [9000, 40_000])
+def test_places_of_64_bits_go_along(size: int, generator: np.random.Generator) -> None:
+    x = generator.integers(0, 500, size, dtype=np.int32)
+    for places in (np.arange(size), np.arange(size, dtype=np.float32)):
+        order = sorting.order_computation((x.dtype, places.dtype), 1)
+
+        def both(x: Any, dtype: Any = places.dtype, order: Any = order) -> Any:
+            return sorting.sort(x, tx.numpy.arange(size, dtype=dtype), dimensions=(0,), to_apply=order)
+
+        with tx.enable_x64(True):
+            keys, found = tx.jit(both)(x)
+        assert np.asarray(keys).tolist() == np.sort(x).tolist()
+        assert found.dtype == places.dtype
+        assert np.asarray(found).tolist() == np.argsort(x, kind="stable").tolist()
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,11 @@ def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = Fa
         method: str = "linear",
         keepdims: bool = False,
     ) -> Array:
-        share = arith.true_divide(inexact_array(q, what), 100) if percent else q
+        share = inexact_array(q, what) if percent else q
+        if percent and isinstance(share, ConcreteArray):
+            share = value_of(share) / np.asarray(100, share.dtype)
+        elif percent:
+            share = arith.true_divide(share, 100)
         return _quantile(what, a, share, axis, method, keepdims, ignore_nan)
 
     function.__name__ = function.__qualname__ = what
@@ -283,7 +287,12 @@ def _quantile(
     position = arith.multiply(movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept))), number)
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
-    at_low, at_high = (_pick(ordered, p, share.ndim) for p in (low, high))
+    if not ignore_nan and isinstance(share, ConcreteArray):  # the sort sees what of it is read
+        known = np.nan_to_num(np.asarray(value_of(share), wide).reshape(-1) * wide.type(count - 1))
+        places = (np.clip(p, 0, count - 1).astype(np.int32) for p in (np.floor(known), np.ceil(known)))
+        at_low, at_high = (movement.reshape_to(moveaxis(take(ordered, p, -1), -1, 0), spread) for p in places)
+    else:
+        at_low, at_high = (_pick(ordered, p, share.ndim) for p in (low, high))
     result = _between(method, position, low, high, at_low, at_high)
     missing = arith.equal(_row_sum(cast(arith.invert(bad), wide)), 0) if ignore_nan else any(bad, -1)
     result = where(missing, np.nan, result)

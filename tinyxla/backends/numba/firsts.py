@@ -19,10 +19,11 @@ from tinyxla.backends.numba.digits import (
     Keys,
     Routine,
     Sort,
+    pieces_between,
     results_by_number,
 )
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
-from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users, compare, if_
+from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
 from tinyxla.compiler.fusion import Plan, supported
 from tinyxla.compiler.sorts import are_side_by_side
 from tinyxla.hlo import Instruction
@@ -47,7 +48,8 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     number = Shape(element_type(np.int32), shape.dimensions)
     places = Instruction(movement.iota, (), movement.Iota(number, shape.rank - 1), number)
     keys = Keys(shape.element_type.name, largest, True)
-    sort = Sort(x, plan, keys, (operand, places), results_by_number(x, users), shape.rank - 1, (0, k))
+    wanted = pieces_between(0, k, shape.dimensions[-1])
+    sort = Sort(x, plan, keys, (operand, places), results_by_number(x, users), shape.rank - 1, wanted)
     if not k * sort.lines:
         return []
     if k > max(MANY, sort.length // MANY) and are_side_by_side(shape, sort.dimension, 32):
@@ -72,12 +74,12 @@ class _Firsts:
         self.routine = Routine(sort, "first")
         self.low, self.b = self.routine.low, self.routine.builder
         self.candidates = (_OneByOne if sort.keep <= FEW and self.keys.bits <= 32 else _ByDigits)(sort, self.routine)
-        self.keep, self.elements = self.candidates.keep, self.low.buffer(source)
+        self.keep, self.elements = self.candidates.keep, self.routine.buffer(source)
 
     def kernel(self, results: Sequence[Storage | None], names: Partial | None = None) -> LoweredKernel:
         """A place is what `names` has there."""
         low, b, keep, (pieces, size) = self.low, self.b, self.keep, self.sizes
-        table = names and low.buffer(names)
+        table = names and self.routine.buffer(names)
         groups = min(CAPACITY, max(BLOCK, 1 << (4 * self.sort.keep - 1).bit_length()))
         few = size <= CAPACITY and (self.sort.keep * size <= AT_ONCE or size < 2 * BLOCK)
         many, rows = (0, 0) if few else (self.routine.number(groups), self.routine.number(size // pieces // groups))
@@ -95,13 +97,13 @@ class _Firsts:
                 key, place = self.candidates.get(i)
                 if table:
                     place = b.load(table, b.compute("convert", INDEX, place))
-                for result, value in zip(results, (self.keys.of(low, key), place), strict=True):
+                for result, value in zip(results, (self.routine.of(key), place), strict=True):
                     if result is not None:
-                        b.store(low.buffer(result, True), b.index("add", to, i), value)
+                        b.store(self.routine.buffer(result, True), b.index("add", to, i), value)
         return self.routine.finished(self.sort.lines * pieces, size // pieces)
 
     def _key(self, place: Index) -> Operand:
-        return self.keys.key(self.low, self.b.load(self.elements, self.b.index("add", self.base, place)))
+        return self.routine.key(self.b.load(self.elements, self.b.index("add", self.base, place)))
 
     def _put(self, to: Index, place: Index) -> Operand:
         key = self._key(place)
@@ -131,32 +133,32 @@ class _Firsts:
         blocks, rest = b.index("divide", length, BLOCK), b.index("remainder", length, BLOCK)
         begin = b.index("add", start, rest)  # of whole blocks
         with low.loop(0, b.index("add", blocks, 2), [zero, operand_of(many)], sequential=True) as (turn, outer):
-            is_first = compare(low, "EQ", turn, zero, "SIGNED")
+            is_first = b.compare("EQ", turn, zero)
             bound = self.candidates.cut(outer.carried[1].inside)
 
             def is_wanted(key: Operand) -> Operand:
-                equal = b.compute("and", "pred", is_first, compare(low, "EQ", key, bound, "UNSIGNED"))
-                return b.compute("or", "pred", equal, compare(low, "LT", key, bound, "UNSIGNED"))
+                equal = b.compute("and", "pred", is_first, b.compare("EQ", key, bound))
+                return b.compute("or", "pred", equal, b.compare("LT", key, bound))
 
-            with low.loop(0, if_(low, is_first, rest), sequential=True) as (i, _):
+            with low.loop(0, b.choose(is_first, rest), sequential=True) as (i, _):
                 self._put(i, b.index("add", start, i))
-            passed = [outer.carried[0].inside, if_(low, is_first, rest, keep)]
+            passed = [outer.carried[0].inside, b.choose(is_first, rest, keep)]
             with low.loop(passed[0], blocks, passed, sequential=True) as (block, loop):
                 here = b.index("add", begin, b.index("multiply", block, BLOCK))
                 with low.loop(0, BLOCK, [self.last]) as (i, least):
                     slot = least.carried[0]
                     slot.updated = b.compute("minimum", self.keys.type, slot.inside, self._key(b.index("add", here, i)))
-                some = if_(low, is_wanted(slot.result), BLOCK)
+                some = b.choose(is_wanted(slot.result), BLOCK)
                 with low.loop(0, some, [loop.carried[1].inside], sequential=True) as (i, chosen):
                     to = chosen.carried[0].inside
                     key = self._put(to, b.index("add", here, i))
-                    chosen.carried[0].updated = operand_of(b.index("add", to, if_(low, is_wanted(key), 1)))
+                    chosen.carried[0].updated = operand_of(b.index("add", to, b.choose(is_wanted(key), 1)))
                 loop.carried[0].updated = operand_of(b.index("add", block, 1))
                 loop.carried[1].updated = chosen.carried[0].result
-                loop.again = compare(low, "LE", chosen.carried[0].result, Literal(INDEX, CAPACITY), "SIGNED")
+                loop.again = b.compare("LE", chosen.carried[0].result, Literal(INDEX, CAPACITY))
             for before, after in zip(outer.carried, loop.carried, strict=True):
                 before.updated = after.result
-            more = compare(low, "GT", loop.carried[1].result, keep, "SIGNED")
+            more = b.compare("GT", loop.carried[1].result, keep)
             outer.again = b.compute("or", "pred", is_first, more)
 
     @property
@@ -184,7 +186,7 @@ class _OneByOne:
     def _parts(self, number: Operand) -> tuple[Operand, Operand]:
         compute = self.b.compute
         key = compute("convert", self.key, compute("shift-right-logical", "u64", number, Literal("u64", 32)))
-        return key, compute("convert", "s32", number)
+        return key, compute("convert", "u32", number)
 
     def cut(self, count: Index) -> Operand:
         low, b, last = self.low, self.b, Literal("u64", (1 << 64) - 1)
@@ -192,7 +194,7 @@ class _OneByOne:
             from_here = rounds.carried[0].inside
             with low.loop(0, count, [last]) as (i, least):
                 value = b.load(self.some, i)
-                left = b.compute("select", "u64", compare(low, "GE", value, from_here, "UNSIGNED"), value, last)
+                left = b.compute("select", "u64", b.compare("GE", value, from_here), value, last)
                 least.carried[0].updated = b.compute("minimum", "u64", least.carried[0].inside, left)
             found = least.carried[0].result
             b.store(self.found, turn, found)
@@ -207,16 +209,15 @@ class _ByDigits:
     """Candidates as keys and places, which are sorted."""
 
     def __init__(self, sort: Sort, routine: Routine) -> None:
-        self.sort, self.low, self.b, self.keep = sort, routine.low, routine.builder, routine.number(sort.keep)
-        self.arrays = sort.scratch(routine.low, CAPACITY + 2 * BLOCK)
+        self.routine, self.b, self.keep = routine, routine.builder, routine.number(sort.keep)
+        self.arrays = routine.scratch(CAPACITY + 2 * BLOCK)
 
     def put(self, to: Index, key: Operand, place: Index) -> None:
-        place = self.b.compute("convert", "s32", operand_of(place))
-        self.sort.put(self.low, self.arrays[0], to, [key, place])
+        self.routine.put(self.arrays[0], to, [key, self.b.compute("convert", "u32", operand_of(place))])
 
     def get(self, i: Index) -> tuple[Operand, Operand]:
-        return self.sort.key(self.low, self.arrays[0], i), self.sort.along(self.low, self.arrays[0], i)
+        return self.routine.key_at(self.arrays[0], i), self.routine.along(self.arrays[0], i)
 
     def cut(self, count: Index) -> Operand:
-        self.sort.order(self.low, self.arrays, 0, count, 2)
+        self.routine.order(self.arrays, 0, count, 0)
         return self.get(self.b.index("subtract", self.keep, 1))[0]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from tinyxla.backends.numba import digits, panel_routines
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
-from tinyxla.backends.numba.lowering import LoweredKernel, compare, if_
+from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.compiler.sorts import SHORT
 from tinyxla.shapes import element_type
 
@@ -63,8 +63,8 @@ class _SideBySide:
             b.call(network, (self.rows, 0), (numbers, 0))
             self._nest(self.keep, self._take)
             if self.alone and self.keys.restores:
-                some = compare(low, "NE", unlike, Literal(unlike.type, 0), "UNSIGNED")
-                with low.loop(0, if_(low, some, self.count), sequential=True) as (lane, _):
+                some = b.compare("NE", unlike, Literal(unlike.type, 0))
+                with low.loop(0, b.choose(some, self.count), sequential=True) as (lane, _):
                     self._put_back(lane)
         steps = sort.length * (sort.length - 1).bit_length() ** 2
         return self.routine.finished(sort.lines // most * (-(-most // self.lanes)), self.lanes * steps // 8)
@@ -96,20 +96,19 @@ class _SideBySide:
         return index("add", start, index("multiply", i, self.inner))
 
     def _element(self, k: int, i: Index, lane: Index) -> Operand:
-        return self.b.load(self.low.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
+        return self.b.load(self.routine.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
 
     def _put(self, i: Index, lane: Index, unlike: Operand) -> Operand:
         """Make a number of an element; gives whether one was met so far that its key does not tell."""
         compute, x = self.b.compute, self._element(0, i, lane)
-        key = found = self.keys.key(self.low, x)
+        key = found = self.routine.key(x)
         if self.shift:
             found = compute("shift-left", self.kind, compute("convert", self.kind, key), Literal(self.kind, self.shift))
             found = compute("or", self.kind, found, compute("convert", self.kind, operand_of(i)))
         self.b.store(self.rows, self._row(i, lane), found)
         if not (self.alone and self.keys.restores):
             return unlike
-        given, made = (compute("bitcast-convert", key.type, y) for y in (x, self.keys.of(self.low, key)))
-        return compute("or", key.type, unlike, compute("xor", key.type, given, made))
+        return compute("or", key.type, unlike, compute("xor", key.type, x, self.routine.of(key)))
 
     def _take(self, i: Index, lane: Index, carried: Operand) -> Operand:
         compute, found = self.b.compute, self.b.load(self.rows, self._row(i, lane))
@@ -118,25 +117,23 @@ class _SideBySide:
             if result is None:
                 continue
             if self.alone:
-                value = self.keys.of(self.low, found)
-            elif self.sort.counts_places(self.sort.sources[k]):
-                value = compute("convert", self.sort.sources[k].array_shape.element_type.name, place)
+                value = self.routine.of(found)
+            elif self.sort.counts_places(k):
+                value = self.routine.counted(k, place)
             else:
                 value = self._element(k, place, lane)
-            self.b.store(self.low.buffer(result, True), self._place(self.keep, i, lane), value)
+            self.b.store(self.routine.buffer(result, True), self._place(self.keep, i, lane), value)
         return carried
 
     def _put_back(self, lane: Index) -> None:
         result = self.sort.results[0]
         assert result is not None, "nothing else is taken"
-        digits.put_back(
-            self.low,
-            self.keys,
+        self.routine.put_back(
             (0, self.length),
             self.length,
             lambda i: self.b.load(self.rows, self._row(i, lane)),
             lambda i: self._element(0, i, lane),
-            lambda i, value: self.b.store(self.low.buffer(result, True), self._place(self.length, i, lane), value),
+            lambda i, value: self.b.store(self.routine.buffer(result, True), self._place(self.length, i, lane), value),
         )
 
 
