@@ -130,14 +130,11 @@ def _address(function: object) -> int:
 _HOLD = """
 define i64 @hold(ptr %guard) {  ; take the lock if no kernel is inside: 1 if so, else 0
 entry:
-  %users_at = getelementptr i64, ptr %guard, i64 1
   %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
   %acquired = extractvalue { i64, i1 } %exchange, 1
   br i1 %acquired, label %look, label %failed
 look:
-  %users = load i64, ptr %users_at
-  %empty = icmp eq i64 %users, 0
-  br i1 %empty, label %held, label %release
+  br i1 (icmp eq i64 (load i64, ptr %guard[1]), 0), label %held, label %release
 release:
   store atomic i64 0, ptr %guard release, align 8
   br label %failed
@@ -154,9 +151,7 @@ entry:
   %users_at = getelementptr i64, ptr %guard, i64 1
   %saved_at = getelementptr i64, ptr %guard, i64 2
   %get_at = getelementptr i64, ptr %guard, i64 3
-  %set_at = getelementptr i64, ptr %guard, i64 4
-  %absent = icmp eq ptr %guard, null
-  br i1 %absent, label %done, label %acquire
+  br i1 (icmp eq ptr %guard, null), label %done, label %acquire
 acquire:
   %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
   %acquired = extractvalue { i64, i1 } %exchange, 1
@@ -165,12 +160,10 @@ count:
   %before = load i64, ptr %users_at
   %after = add i64 %before, $change
   store i64 %after, ptr %users_at
-  %nobody_else = icmp eq i64 %$others, 0
-  br i1 %nobody_else, label %limit, label %release
+  br i1 (icmp eq i64 %$others, 0), label %limit, label %release
 limit:
 $limit
-  %set = load ptr, ptr %set_at
-  call void %set(i32 %threads)
+  call void (load ptr, ptr %guard[4])(i32 %threads)
   br label %release
 release:
   store atomic i64 0, ptr %guard release, align 8
@@ -205,14 +198,12 @@ define void @connect(ptr %guard) {
 }
 
 define void @enter_blas() {
-  %guard = load ptr, ptr @guard_word
-  call void @enter(ptr %guard)
+  call void @enter(ptr (load ptr, ptr @guard_word))
   ret void
 }
 
 define void @leave_blas() {
-  %guard = load ptr, ptr @guard_word
-  call void @leave(ptr %guard)
+  call void @leave(ptr (load ptr, ptr @guard_word))
   ret void
 }
 """

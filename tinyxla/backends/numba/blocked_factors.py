@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from tinyxla.backends.numba import panel_routines as routines
 from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.fortran_calls import Calls, Place
-from tinyxla.backends.numba.loops import INDEX, Index, Kernel, Literal
+from tinyxla.backends.numba.loops import INDEX, Index, Kernel
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, zero
 from tinyxla.backends.numba.panels import Numbers, give, step_of
 from tinyxla.compiler.fusion import Plan
@@ -55,12 +55,6 @@ class _Strips(Numbers):
         with self.loop(0, condition, sequential=True):
             yield
 
-    def difference(self, x: Index, y: Index) -> Index:
-        return self.index("subtract", x, y)
-
-    def least(self, x: Index, y: Index) -> Index:
-        return self.index("minimum", x, y)
-
 
 # --- of positive definite matrices ------------------------------------------------------------------------------------
 
@@ -77,14 +71,14 @@ def _cholesky_step(kind: str, lower: bool, is_update: bool) -> Kernel:
 
     with b.strips() as strip:
         row = b.sum(b.number["begin"], b.times(strip, BLOCK))
-        height = b.least(BLOCK, b.difference(n, row))
+        height = b.least(BLOCK, b.minus(n, row))
         sizes = (width, height) if lower else (height, width)
         if is_update:
             factors = [at(start, 0), n, at(row, 0), n] if lower else [at(row, 0), n, at(start, 0), n]
             b.calls.blas("gemm", *"CN" if lower else "NC", *sizes, start, -1.0, *factors, 1.0, at(row, start), n)
-            with b.only(b.difference(1, b.least(strip, 1))):
+            with b.only(b.minus(1, b.least(strip, 1))):
                 b.calls.blas("potrf", "U" if lower else "L", width, at(start, start), n, b.calls.status)
-                with b.only(b.calls.times(b.calls.failed(), 1)):
+                with b.only(b.choose(b.calls.failed(), 1)):
                     b.store(*at(start, start), b.calls.nan(at(start, start)))
         else:
             form = ("L", "U", "C", "N") if lower else ("R", "L", "C", "N")
@@ -107,15 +101,15 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
     b, matrix = low.builder, low.buffer(x, True)
     with low.loop(b.kernel.first, b.kernel.last) as (row, _):
         last = b.load(matrix, (n - 1) // BLOCK * BLOCK * (n + 1))
-        failed = b.compute("compare", "pred", last, last, direction="NE", compare_type="FLOAT")
-        begin = b.index("multiply", row, n)
-        after = b.index("add", row, 1)
+        failed = b.compare("NE", last, last)
+        begin = b.times(row, n)
+        after = b.sum(row, 1)
         nan = Calls(b, kind).nan((matrix, 0))
-        stop = b.compute("select", INDEX, failed, Literal(INDEX, n), Literal(INDEX, 0))
-        with low.loop(*((0, b.index("minimum", stop, after)) if lower else (row, stop))) as (column, _):
-            b.store(matrix, b.index("add", begin, column), nan)
+        stop = b.choose(failed, n)
+        with low.loop(*((0, b.least(stop, after)) if lower else (row, stop))) as (column, _):
+            b.store(matrix, b.sum(begin, column), nan)
         with low.loop(*((after, n) if lower else (0, row))) as (column, _):
-            b.store(matrix, b.index("add", begin, column), zero(x.array_shape))
+            b.store(matrix, b.sum(begin, column), zero(x.array_shape))
     return [*kernels, finished(low, n, n, [x])]
 
 
@@ -136,19 +130,19 @@ def _lu_step(kind: str, is_first: bool) -> Kernel:
     with b.strips() as strip:
         block = b.index("remainder", b.sum(strip, next), blocks)
         column = b.times(block, BLOCK)
-        width = b.least(BLOCK, b.difference(columns, column))
+        width = b.least(BLOCK, b.minus(columns, column))
         if not is_first:
             b.calls.blas("laswp", width, at(start, column), rows, 1, depth, (pivots, start), 1)
-        with b.only(b.least(1, b.index("maximum", 0, b.difference(b.sum(block, 1), next)))):
+        with b.only(b.least(1, b.most(0, b.minus(b.sum(block, 1), next)))):
             if not is_first:
                 row, right = b.sum(start, depth), at(start, column)
                 b.calls.blas("trsm", *"LLNU", depth, width, 1.0, at(start, start), rows, right, rows)
                 factors = at(row, start), rows, right, rows
-                below = b.difference(rows, row)
+                below = b.minus(rows, row)
                 b.calls.blas("gemm", *"NN", below, width, depth, -1.0, *factors, 1.0, at(row, column), rows)
-            left = b.index("maximum", 0, b.difference(b.least(rows, columns), column))
-            with b.only(b.least(b.difference(1, b.least(strip, 1)), left)):
-                height = b.difference(rows, column)
+            left = b.most(0, b.minus(b.least(rows, columns), column))
+            with b.only(b.least(b.minus(1, b.least(strip, 1)), left)):
+                height = b.minus(rows, column)
                 b.calls.blas("getrf", height, width, at(column, column), rows, (pivots, column), b.calls.status)
     return b.kernel
 
@@ -161,7 +155,7 @@ def _turn(kind: str) -> Kernel:
     source, target, sizes = b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(routines.COPY))
     routine = routines.turn(64 if kind == "c64" else routines.bits_of(kind))
     with b.loop(b.kernel.first, b.kernel.last) as (group, _):
-        row = b.index("minimum", b.times(group, height), b.index("subtract", rows, height))
+        row = b.least(b.times(group, height), b.minus(rows, height))
         give(b, sizes, routines.COPY, steps=columns, row=columns, rows=height, pitch=rows)
         b.call(routine, (target, row), (source, b.times(row, columns)), (sizes, 0))
     return b.kernel

@@ -168,7 +168,7 @@ def _copy(kind: Arithmetic) -> Kernel:
     routine = lines("bf16", kind, kind.step == 2)
     with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
         start, stop = b.piece(piece, n["length"], n["lines"])
-        rows = b.index("subtract", stop, start)
+        rows = b.minus(stop, start)
         terms = b.times(rows, kind.step)
         give(b, sizes, COPY, steps=n["columns"], row=n["columns"], rows=rows, pitch=n["pitch"], terms=terms)
         into, place = b.times(start, n["pitch"], kind.step), b.times(start, n["columns"], kind.step)
@@ -195,7 +195,7 @@ def _offset(low: Lowering, axes: Sequence[_Axis], indices: Sequence[Index], arra
     for axis, index in zip(axes, indices, strict=True):
         step = getattr(axis, array)
         if step:
-            place = b.index("add", place, b.index("multiply", index, step))
+            place = b.sum(place, b.times(index, step))
     return place
 
 
@@ -262,38 +262,36 @@ class _Products:
             piece, rest = b.index("remainder", index, pieces), b.index("divide", index, pieces)
             tile, rest = b.index("remainder", rest, tiles), b.index("divide", rest, tiles)
             block, group = b.index("remainder", rest, blocks), b.index("divide", rest, blocks)
-            feature = b.index("multiply", block, width)
-            columns = b.index("minimum", b.index("subtract", features, feature), width)
+            feature = b.times(block, width)
+            columns = b.least(b.minus(features, feature), width)
 
             def begin_in(array: str) -> Index:
-                start = b.index("multiply", group, self.number(getattr(axes.group, array)))
-                start = b.index("add", start, b.index("multiply", feature, getattr(axes.feature, array)))
-                return b.index("add", start, self.number(axes.start[array]))
+                start = b.times(group, self.number(getattr(axes.group, array)))
+                start = b.sum(start, b.times(feature, getattr(axes.feature, array)))
+                return b.sum(start, self.number(axes.start[array]))
 
             begins = {array: begin_in(array) for array in ("lhs", "rhs", "out")}
-            whole = b.index("multiply", piece, self.number(x.array_shape.size))
-            begins["out"] = b.index("add", begins["out"], whole)
-            first = b.index("multiply", tile, height)
-            rows = b.index("minimum", b.index("subtract", places, first), height)
+            whole = b.times(piece, self.number(x.array_shape.size))
+            begins["out"] = b.sum(begins["out"], whole)
+            first = b.times(tile, height)
+            rows = b.least(b.minus(places, first), height)
             sources, results = (
                 self._places(axes.places, array, begins[array], first, rows, _MOST_PLACES) for array in ("lhs", "out")
             )
             targets = results
             if after is not None:
                 targets = self._places([_Axis(self.height, 0, 0, self.width)], "out", 0, 0, rows, _MOST_PLACES)
-            begin = b.index("multiply", piece, length)
-            end = b.index("minimum", b.index("add", begin, length), terms)
-            steps = b.index(
-                "divide", b.index("add", b.index("subtract", end, begin), b.index("subtract", depth, 1)), depth
-            )
+            begin = b.times(piece, length)
+            end = b.least(b.sum(begin, length), terms)
+            steps = b.index("divide", b.sum(b.minus(end, begin), b.minus(depth, 1)), depth)
             with low.loop(0, steps, sequential=True) as (step, _):
-                term = b.index("add", begin, b.index("multiply", step, depth))
-                count = b.index("minimum", b.index("subtract", end, term), depth)
+                term = b.sum(begin, b.times(step, depth))
+                count = b.least(b.minus(end, term), depth)
                 inner = [
                     self._places(axes.terms, array, start, term, count, _MOST_TERMS)
                     for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
                 ]
-                _put(low, numbers, (rows, columns, count, b.index("minimum", step, 1)))
+                _put(low, numbers, (rows, columns, count, b.least(step, 1)))
                 b.call(
                     routine, (out, 0), (lhs, 0), (rhs, 0), *((into, 0) for into in (sources, targets, *inner, numbers))
                 )
@@ -310,10 +308,10 @@ class _Products:
         with low.loop(0, rows) as (i, _):
             place = low.split_index(b.load(places, i), sizes)
             outer = tuple(0 if size == 1 else c for c, size in zip(place[:-1], sizes, strict=False))
-            row = b.index("multiply", i, self.width)
+            row = b.times(i, self.width)
             with low.loop(0, columns) as (j, _):
-                coordinates = (*outer, b.index("add", place[-1], j))
-                low.know(self.x, coordinates, b.load(tile, b.index("add", row, j)))
+                coordinates = (*outer, b.sum(place[-1], j))
+                low.know(self.x, coordinates, b.load(tile, b.sum(row, j)))
                 for root in after.roots:
                     low.define(root, coordinates)
 
@@ -366,12 +364,12 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
         """The sum with the product of one term for the k-th element."""
         elements: list[Operand] = []
         for buffer, name in ((lhs, "lhs"), (rhs, "rhs")):
-            place = b.index("add", at[name], b.index("multiply", k, getattr(inner, name)))
-            elements.append(b.load(buffer, b.index("add", place, _offset(low, terms, more, name))))
+            place = b.sum(at[name], b.times(k, getattr(inner, name)))
+            elements.append(b.load(buffer, b.sum(place, _offset(low, terms, more, name))))
         return b.compute("add", kind.name, total, b.compute("multiply", kind.name, *elements), **how)
 
     def deliver(k: Index, total: Operand) -> None:
-        b.store(out, b.index("add", at["out"], b.index("multiply", k, inner.out)), total)
+        b.store(out, b.sum(at["out"], b.times(k, inner.out)), total)
 
     def by_terms(k: Index) -> None:
         bounds: list[tuple[Index, Index]] = [(0, t.size) for t in terms]
@@ -386,11 +384,11 @@ def _direct(x: Instruction, axes: _Axes, plan: Plan) -> LoweredKernel:
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         *indices, piece = low.split_index(index, [*(a.size for a in outer), pieces])
-        begin = b.index("multiply", piece, width)
-        count = b.index("minimum", b.index("subtract", inner.size, begin), width)
+        begin = b.times(piece, width)
+        count = b.least(b.minus(inner.size, begin), width)
         start = [*indices, begin]
         at = {
-            name: b.index("add", _offset(low, whole or [axes.feature], start, name), axes.start[name])
+            name: b.sum(_offset(low, whole or [axes.feature], start, name), axes.start[name])
             for name in ("lhs", "rhs", "out")
         }
         last = terms[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Literal, Operand, Value
+from tinyxla.backends.numba.loops import Buffer, Builder, Index, Literal, Operand, Value
 
 PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 REAL = {"c64": "f32", "c128": "f64"}
@@ -53,14 +53,7 @@ class Calls:
 
     def failed(self) -> Operand:
         """Whether the last call says so."""
-        zero_status = Literal("s32", 0)
-        return self.b.compute(
-            "compare", "pred", self.b.load(*self.status), zero_status, direction="NE", compare_type="SIGNED"
-        )
-
-    def times(self, condition: Operand, count: int) -> Index:
-        """As many iterations if the condition holds, else none."""
-        return self.b.compute("select", INDEX, condition, Literal(INDEX, count), Literal(INDEX, 0))
+        return self.b.compare("NE", self.b.load(*self.status), Literal("s32", 0))
 
     def nan(self, place: Place) -> Literal:
         kind = place[0].type

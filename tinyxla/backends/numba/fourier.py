@@ -303,7 +303,7 @@ class _Transform:
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, piece = b.split(index, number["pieces"])
             start, stop = b.piece(piece, _PIECE, number["wanted"])
-            middle = b.index("maximum", start, b.index("minimum", stop, number["n"]))
+            middle = b.most(start, b.least(stop, number["n"]))
 
             def place(size: str, k: Index, i: Index) -> Index:
                 return b.sum(b.times(b.sum(b.times(row, number[size]), k), lanes), i)
@@ -341,10 +341,10 @@ class _Transform:
 
     def _mirrored(self, b: panels.Numbers, k: Index, element: Callable[[Index], Complex]) -> Complex:
         """A coefficient of a real signal of odd length: those behind the middle are conjugates of others."""
-        kind, n = {"compare_type": "SIGNED"}, b.number["n"]
-        re, im = element(b.index("minimum", k, b.index("subtract", n, k)))
-        behind = b.compute("compare", "pred", _index(k), _index(b.index("divide", n, 2)), direction="GT", **kind)
-        alone = b.compute("compare", "pred", _index(k), Literal("s64", 0), direction="EQ", **kind)
+        n = b.number["n"]
+        re, im = element(b.least(k, b.minus(n, k)))
+        behind = b.compare("GT", k, b.index("divide", n, 2))
+        alone = b.compare("EQ", k, 0)
         im = b.compute("select", self.part, behind, b.compute("negate", self.part, im), im)
         return re, b.compute("select", self.part, alone, _literal(self.part, 0.0), im)
 
@@ -401,7 +401,7 @@ class _Transform:
                 b.store(taken, b.sum(end, k), b.compute("complex", taken.type, re, im))
 
             # The first coefficient and the last are real, whatever they hold.
-            first = b.index("subtract", 1, b.index("minimum", piece, 1))
+            first = b.minus(1, b.least(piece, 1))
             with b.loop(0, first, sequential=True):
                 re, im = element(0)
                 if self.backward:
@@ -414,8 +414,8 @@ class _Transform:
                         put(k, found("add", both, both), zero)
             root = b.load(roots[0], piece), b.load(roots[1], piece)
             with b.loop(b.sum(start, first), stop) as (k, _):
-                j = b.index("subtract", k, start)
-                (re, im), (mirrored_re, mirrored_im) = element(k), element(b.index("subtract", n["half"], k))
+                j = b.minus(k, start)
+                (re, im), (mirrored_re, mirrored_im) = element(k), element(b.minus(n["half"], k))
                 odd = found("subtract", re, mirrored_re), found("add", im, mirrored_im)
                 odd = _times(b, odd, _times(b, root, (b.load(roots[2], j), b.load(roots[3], j))))
                 re = found(minus, found("add", re, mirrored_re), odd[1])
@@ -448,10 +448,6 @@ def _constant(values: Array, part: str) -> Instruction:
 
 def _literal(part: str, value: float) -> Literal:
     return Literal(part, float(element_type(part).dtype.type(value)))
-
-
-def _index(index: Index) -> Operand:
-    return Literal("s64", index) if isinstance(index, int) else index
 
 
 # --- short real signals -----------------------------------------------------------------------------------------------
@@ -673,7 +669,7 @@ class _Driver:
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
             outer, middle, block = b.split(index, n["middle"], n["blocks"])
             first = b.times(block, n["width"])
-            count = b.index("minimum", b.index("subtract", n["lanes"], first), n["width"])
+            count = b.least(b.minus(n["lanes"], first), n["width"])
             begin, end = (
                 b.sum(b.times(outer, n[f"{x}0"]), b.times(middle, n[f"{x}1"]), b.times(first, n[f"{x}_lane"]))
                 for x in ("source", "target")
@@ -716,7 +712,7 @@ class _Driver:
         b, n = self.b, self.b.number
         is_real = self.are_real[0]
         with self._pieces(n["rows"]) as (start, stop):
-            size = b.index("subtract", stop, start)
+            size = b.minus(stop, start)
             with self._groups(count) as (lane, left):
                 place = b.times(b.sum(begin, b.times(lane, n["source_lane"]), start), self.words[0])
                 into = self._at("in_re", start, lane) if is_real else (self.square, lane)
@@ -730,7 +726,7 @@ class _Driver:
         b, n = self.b, self.b.number
         is_real = self.are_real[1]
         with self._pieces(n["written"]) as (start, stop):
-            size = b.index("subtract", stop, start)
+            size = b.minus(stop, start)
             if not is_real:
                 self._lanes(size, n["width"], count)
                 lanes = (self._at("out_re", start), self._at("out_im", start))
@@ -753,7 +749,7 @@ class _Driver:
         """Of rows that are turned at once: the first, and how many are left."""
         b, height = self.b, panel_routines.tile_rows()
         with b.loop(0, b.up(size, height), sequential=True) as (group, _):
-            yield b.times(group, height), b.index("subtract", size, b.times(group, height))
+            yield b.times(group, height), b.minus(size, b.times(group, height))
 
     def _at(self, name: str, row: Index = 0, lane: Index = 0) -> Place:
         b, n = self.b, self.b.number

@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import loaded_words, provide_llvm, vector_bytes
+from tinyxla.backends.numba.llvm_text import loaded_words
+from tinyxla.backends.numba.native import provide_llvm, vector_bytes
 
 PLAN = ("radix", "part", "stride", "roots", "re", "im", "to_re", "to_im")  # what a pass is told
 SUMMED = ("times", "rows", "groups", "width")  # what `combine` is told
 LANES = ("rows", "step", "count", "width")
 WRITTEN_OUT = 7  # the largest prime whose sums are
 SUMS = 4  # that are made at once
+_FROM, _TO = ("%re", "%im"), ("%to_re", "%to_im")
 _SCALARS = {"f32": "float", "f64": "double"}
 _BYTES = {"f32": 4, "f64": 8}
 
@@ -38,13 +40,11 @@ def vector(part: str) -> int:
 def split(part: str) -> str:
     """(re, im, from, numbers): rows of complex numbers, `step` apart, as lanes; zero beyond `count`."""
     body = """
-  %mask = call <$both x i1> @llvm.get.active.lane.mask.v${both}i1.i32(i32 %first_word, i32 %words)
-  %pairs = call $pairs @llvm.masked.load.v${both}$t.p0(ptr %at, i32 $bytes, <$both x i1> %mask, $pairs zeroinitializer)
-  %re_part = shufflevector <$both x $e> %pairs, <$both x $e> poison, <$n x i32> <$even>
-  %im_part = shufflevector <$both x $e> %pairs, <$both x $e> poison, <$n x i32> <$odd>
-  store <$n x $e> %re_part, ptr %re_at, align $bytes
-  store <$n x $e> %im_part, ptr %im_at, align $bytes
-"""
+    %pairs = call $pairs @llvm.masked.load.v${both}$t.p0(ptr %at, i32 $bytes, $mask %mask, $pairs zeroinitializer)
+    %re_part = shufflevector $pairs %pairs, $pairs poison, <$n x i32> <$even>
+    %im_part = shufflevector $pairs %pairs, $pairs poison, <$n x i32> <$odd>
+    store $v %re_part, ptr %re[$e %place], align $bytes
+    store $v %im_part, ptr %im[$e %place], align $bytes"""
     return _provided(f"fourier_split_{part}", "move", _moving(part, body, ""))
 
 
@@ -53,85 +53,47 @@ def join(part: str, turned: bool) -> str:
     """(re, im, to, scale, numbers): lanes as rows of complex numbers, times a number. Where they are `turned`,
     (re, im, to, scale, turns of rows, turns of elements, numbers), also times two roots of unity: one for each row, and
     one for each element."""
-    body = """
-  %factor = load $e, ptr %scale
-  %factor_one = insertelement <$n x $e> poison, $e %factor, i64 0
-  %factors = shufflevector <$n x $e> %factor_one, <$n x $e> poison, <$n x i32> zeroinitializer
-  %re0 = load <$n x $e>, ptr %re_at, align $bytes
-  %im0 = load <$n x $e>, ptr %im_at, align $bytes
-  %re1 = fmul <$n x $e> %re0, %factors
-  %im1 = fmul <$n x $e> %im0, %factors
-"""
-    found = ("%re1", "%im1")
+    e = _Emitter(part)
+    factor = e.spread(e.value("load $e, ptr %scale"))
+    re, im = (e.value(f"fmul $v {part}, {factor}") for part in e.load_pair(_FROM, "%place"))
+    found = re, im
     if turned:
-        emitter = _Emitter(part)
-        twice = "%row_twice"
-        row = emitter.spread_pair("%row_turns", twice)
-        cell = (
-            emitter.value("load $v, ptr %cell_re, align $bytes"),
-            emitter.value("load $v, ptr %cell_im, align $bytes"),
-        )
-        found = emitter.times(emitter.times(found, row), cell)
-        body += "  %row_twice = mul i64 %k, 2\n" + "\n".join(emitter.lines) + "\n"
-    body += f"""
-  %pairs = shufflevector <$n x $e> {found[0]}, <$n x $e> {found[1]}, <$both x i32> <$woven>
-  %mask = call <$both x i1> @llvm.get.active.lane.mask.v${{both}}i1.i32(i32 %first_word, i32 %words)
-  call void @llvm.masked.store.v${{both}}$t.p0(<$both x $e> %pairs, ptr %at, i32 $bytes, <$both x i1> %mask)
-"""
+        row = e.spread_pair("%row_turns", e.value("mul i64 %k, 2"))
+        cells = e.value("add i64 %place, (mul i64 %rows, %width)")
+        cell = e.load("%cell_turns[$e %place]"), e.load(f"%cell_turns[$e {cells}]")
+        found = e.times(e.times(found, row), cell)
+    pairs = e.value(f"shufflevector $v {found[0]}, $v {found[1]}, <$both x i32> <$woven>")
+    e.lines.append(f"  call void @llvm.masked.store.v${{both}}$t.p0($pairs {pairs}, ptr %at, i32 $bytes, $mask %mask)")
     given = "ptr %scale, ptr %row_turns, ptr %cell_turns, " if turned else "ptr %scale, "
-    return _provided(f"fourier_join_{part}_{turned}", "move", _moving(part, body, given))
+    return _provided(f"fourier_join_{part}_{turned}", "move", _moving(part, "\n".join(e.lines), given))
 
 
 def _moving(part: str, body: str, given: str) -> str:
-    """Loops over rows, and in these over vectors of lanes."""
-    head = f"define void @move(ptr noalias %re, ptr noalias %im, ptr noalias %complex, {given}ptr %numbers) nounwind {{"
-    text = (
-        "\n".join([head, "entry:", loaded_words("numbers", LANES)])
-        + """
-  %twice_count = mul i64 %count, 2
-  %words = trunc i64 %twice_count to i32
+    """Loops over rows, and in these over vectors of lanes, with the address of a vector's complex numbers and the mask
+    of those that count."""
+    text = f"""
+define void @move(ptr noalias %re, ptr noalias %im, ptr noalias %complex, {given}ptr %numbers) nounwind {{
+{loaded_words("numbers", LANES)}
+  %words = trunc i64 (mul i64 %count, 2) to i32
   %step_words = mul i64 %step, 2
-  br label %row
-row:
-  %k = phi i64 [ 0, %entry ], [ %k_next, %row_end ]
+  for %k from 0 below %rows by 1
   %line = mul i64 %k, %step_words
   %row_at = mul i64 %k, %width
-  br label %lane
-lane:
-  %j = phi i64 [ 0, %row ], [ %j_next, %lane ]
+  for %j from 0 below %count by $n
   %twice = mul i64 %j, 2
   %first_word = trunc i64 %twice to i32
-  %word = add i64 %line, %twice
-  %at = getelementptr $e, ptr %complex, i64 %word
+  %at = getelementptr $e, ptr %complex, i64 (add i64 %line, %twice)
   %place = add i64 %row_at, %j
-  %re_at = getelementptr $e, ptr %re, i64 %place
-  %im_at = getelementptr $e, ptr %im, i64 %place
-"""
-    )
-    if "%cell_turns" in given:
-        text += """
-  %cell_re = getelementptr $e, ptr %cell_turns, i64 %place
-  %cells = mul i64 %rows, %width
-  %cell_im = getelementptr $e, ptr %cell_re, i64 %cells
-"""
-    text += (
-        body
-        + """
-  %j_next = add i64 %j, $n
-  %j_more = icmp slt i64 %j_next, %count
-  br i1 %j_more, label %lane, label %row_end
-row_end:
-  %k_next = add i64 %k, 1
-  %k_more = icmp slt i64 %k_next, %rows
-  br i1 %k_more, label %row, label %done
-done:
+  %mask = call $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32 %first_word, i32 %words)
+{body}
+  end %j
+  end %k
   ret void
-}
-declare <$both x i1> @llvm.get.active.lane.mask.v${both}i1.i32(i32, i32)
-declare <$both x $e> @llvm.masked.load.v${both}$t.p0(ptr, i32, <$both x i1>, <$both x $e>)
-declare void @llvm.masked.store.v${both}$t.p0(<$both x $e>, ptr, i32, <$both x i1>)
+}}
+declare $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32, i32)
+declare $pairs @llvm.masked.load.v${{both}}$t.p0(ptr, i32, $mask, $pairs)
+declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
 """
-    )
     return _filled(part, text) + _declarations(part)
 
 
@@ -156,6 +118,7 @@ def _words(part: str) -> dict[str, str]:
         "$both": str(2 * n),
         "$even": order(range(0, 2 * n, 2)),
         "$odd": order(range(1, 2 * n, 2)),
+        "$mask": f"<{2 * n} x i1>",
         "$woven": order([k // 2 + n * (k % 2) for k in range(2 * n)]),
         "$bytes": str(_BYTES[part]),
         "$v": f"<{n} x {_SCALARS[part]}>",
@@ -180,58 +143,35 @@ def combine(part: str) -> str:
     is done, of how many rows, for how many groups of sums and for how many lanes; then follow for each time those of
     the rows and of the sums. A sum has a factor for each row; the sums of a group take turns."""
     term, end = _Emitter(part, "term"), _Emitter(part, "end")
-    place = term.value("load i64, ptr " + term.value("getelementptr i64, ptr %row_places, i64 %i"))
-    x = term.load(term.at("%lanes", term.value(f"add i64 {place}, %q")))
+    x = term.load("%lanes[$e (add i64 (load i64, ptr %row_places[%i]), %q)]")
     first = term.value(f"mul i64 %i, {SUMS}")
     sums: list[str] = []
     for j in range(SUMS):
-        at = term.at("%group_factors", term.value(f"add i64 {first}, {j}"))
-        sums.append(term.multiply_add(x, term.spread(term.value(f"load $e, ptr {at}")), f"%sum{j}"))
-        place = end.value("load i64, ptr " + end.value(f"getelementptr i64, ptr %group_places, i64 {j}"))
-        end.store(sums[j : j + 1], [end.at("%lanes", end.value(f"add i64 {place}, %q"))])
-    phis = [f"  %sum{j} = phi $v [ zeroinitializer, %lane ], [ {x}, %term ]" for j, x in enumerate(sums)]
+        factor = term.value(f"load $e, ptr %group_factors[$e (add i64 {first}, {j})]")
+        sums.append(term.multiply_add(x, term.spread(factor), f"%sum{j}"))
+        end.store(sums[j], f"%lanes[$e (add i64 (load i64, ptr %group_places[{j}]), %q)]")
+    phis = [f"  %sum{j} = phi $v [ zeroinitializer, %i.begin ], [ {x}, %i.end ]" for j, x in enumerate(sums)]
     text = f"""define void @combine(ptr %lanes, ptr noalias %places, ptr noalias %factors) nounwind {{
-entry:
 {loaded_words("places", SUMMED)}
   %first_places = getelementptr i64, ptr %places, i64 {len(SUMMED)}
   %many_factors = mul i64 %rows, {SUMS}
-  br label %time
-time:
-  %p = phi i64 [ 0, %entry ], [ %p_next, %time_end ]
-  %row_places = phi ptr [ %first_places, %entry ], [ %next_places, %time_end ]
-  %time_factors = phi ptr [ %factors, %entry ], [ %next_factors, %time_end ]
+  for %p from 0 below %times by 1
+  %row_places = phi ptr [ %first_places, %p.begin ], [ %next_places, %p.end ]
+  %time_factors = phi ptr [ %factors, %p.begin ], [ %next_factors, %p.end ]
   %sum_places = getelementptr i64, ptr %row_places, i64 %rows
-  br label %group
-group:
-  %g = phi i64 [ 0, %time ], [ %g_next, %group_end ]
-  %group_places = phi ptr [ %sum_places, %time ], [ %next_places, %group_end ]
-  %group_factors = phi ptr [ %time_factors, %time ], [ %next_factors, %group_end ]
-  br label %lane
-lane:
-  %q = phi i64 [ 0, %group ], [ %q_next, %lane_end ]
-  br label %term
-term:
-  %i = phi i64 [ 0, %lane ], [ %i_next, %term ]
+  for %g from 0 below %groups by 1
+  %group_places = phi ptr [ %sum_places, %g.begin ], [ %next_places, %g.end ]
+  %group_factors = phi ptr [ %time_factors, %g.begin ], [ %next_factors, %g.end ]
+  for %q from 0 below %width by $n
+  for %i from 0 below %rows by 1
 {chr(10).join([*phis, *term.lines])}
-  %i_next = add i64 %i, 1
-  %i_more = icmp slt i64 %i_next, %rows
-  br i1 %i_more, label %term, label %lane_end
-lane_end:
+  end %i
 {chr(10).join(end.lines)}
-  %q_next = add i64 %q, $n
-  %q_more = icmp slt i64 %q_next, %width
-  br i1 %q_more, label %lane, label %group_end
-group_end:
+  end %q
   %next_places = getelementptr i64, ptr %group_places, i64 {SUMS}
   %next_factors = getelementptr $e, ptr %group_factors, i64 %many_factors
-  %g_next = add i64 %g, 1
-  %g_more = icmp slt i64 %g_next, %groups
-  br i1 %g_more, label %group, label %time_end
-time_end:
-  %p_next = add i64 %p, 1
-  %p_more = icmp slt i64 %p_next, %times
-  br i1 %p_more, label %time, label %done
-done:
+  end %g
+  end %p
   ret void
 }}
 """
@@ -262,7 +202,7 @@ class _Emitter:
         return self.value(f"call $v @llvm.fmuladd.v$n$t($v {x}, $v {y}, $v {z})")
 
     def times(self, x: Complex, y: Complex) -> Complex:
-        negative = self.value(f"fneg $v {self.value(f'fmul $v {x[1]}, {y[1]}')}")
+        negative = self.value(f"fneg $v (fmul $v {x[1]}, {y[1]})")
         cross = self.value(f"fmul $v {x[1]}, {y[0]}")
         return self.multiply_add(x[0], y[0], negative), self.multiply_add(x[0], y[1], cross)
 
@@ -276,14 +216,14 @@ class _Emitter:
         return less, more
 
     def spread(self, scalar: str) -> str:
-        one = self.value(f"insertelement $v poison, $e {scalar}, i64 0")
+        one = f"(insertelement $v poison, $e {scalar}, i64 0)"
         return self.value(f"shufflevector $v {one}, $v poison, <$n x i32> zeroinitializer")
 
     def spread_pair(self, array: str, place: str) -> Complex:
         """A complex number in all lanes."""
         at = self.at(array, place)
-        other = self.at(at, "1")
-        return self.spread(self.value(f"load $e, ptr {at}")), self.spread(self.value(f"load $e, ptr {other}"))
+        re, im = (self.value(f"load $e, ptr {at}[$e {side}]") for side in (0, 1))
+        return self.spread(re), self.spread(im)
 
     def constant(self, value: float) -> str:
         """A number in all lanes; LLVM writes one exactly by the bits of a double."""
@@ -296,20 +236,17 @@ class _Emitter:
     def load(self, at: str) -> str:
         return self.value(f"load $v, ptr {at}, align $bytes")
 
-    def store(self, x: Sequence[str], at: Sequence[str]) -> None:
-        self.lines += [_filled(self.part, f"  store $v {u}, ptr {v}, align $bytes") for u, v in zip(x, at, strict=True)]
+    def store(self, x: str, at: str) -> None:
+        self.lines.append(_filled(self.part, f"  store $v {x}, ptr {at}, align $bytes"))
 
+    def load_pair(self, sides: Complex, place: str) -> Complex:
+        """Vectors of real and of imaginary parts, at the same place of two arrays."""
+        re, im = (self.load(f"{side}[$e {place}]") for side in sides)
+        return re, im
 
-def _begun(part: str) -> str:
-    """A pass up to its first loop, with the addresses of what it is told."""
-    sides = ("re", "im", "to_re", "to_im")
-    text = f"""
-define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
-entry:
-{loaded_words("plan", PLAN, prefix="at_")}
-  %roots = getelementptr $e, ptr %all_roots, i64 %at_roots
-"""
-    return _filled(part, text + "".join(f"  %{x} = getelementptr $e, ptr %lanes, i64 %at_{x}\n" for x in sides))
+    def store_pair(self, x: Complex, sides: Complex, place: str) -> None:
+        for part, side in zip(x, sides, strict=True):
+            self.store(part, f"{side}[$e {place}]")
 
 
 @functools.cache
@@ -322,40 +259,39 @@ def passed(part: str, radix: int) -> str:
     steps = [[entry.value(f"mul i64 {k}, {step}") for k in range(radix)] for step in (apart, "%at_stride")]
     row = turn.value("mul i64 %p, %at_stride")
     rows = (row, turn.value(f"mul i64 {row}, {radix}"))
-    turns = turn.at("%roots", turn.value(f"mul i64 %p, {2 * (radix - 1)}"))
+    turns = turn.at("%roots", f"(mul i64 %p, {2 * (radix - 1)})")
     roots = [turn.spread_pair(turns, str(2 * t)) for t in range(radix - 1)]
     ends: list[list[Complex]] = []  # the addresses of what is read, and of what is written
-    for row, offsets, sides in zip(rows, steps, (("re", "im"), ("to_re", "to_im")), strict=True):
+    for row, offsets, sides in zip(rows, steps, (_FROM, _TO), strict=True):
         place = lane.value(f"add i64 {row}, %q")
-        re, im = (lane.at(f"%{side}", place) for side in sides)
+        re, im = (lane.at(side, place) for side in sides)
         ends.append([(lane.at(re, offset), lane.at(im, offset)) for offset in offsets])
     x = [(lane.load(re), lane.load(im)) for re, im in ends[0]]
     for t, (value, at) in enumerate(zip(_butterfly(lane, x), ends[1], strict=True)):
-        lane.store(lane.times(value, roots[t - 1]) if t else value, at)
-    lines = [
-        _begun(part),
-        *entry.lines,
-        "  br label %turn",
-        "turn:",
-        "  %p = phi i64 [ 0, %entry ], [ %p_next, %turn_end ]",
-        *turn.lines,
-        "  br label %lane",
-        "lane:",
-        "  %q = phi i64 [ 0, %turn ], [ %q_next, %lane ]",
-        *lane.lines,
-        _filled(part, "  %q_next = add i64 %q, $n"),
-        "  %q_more = icmp slt i64 %q_next, %at_stride",
-        "  br i1 %q_more, label %lane, label %turn_end",
-        "turn_end:",
-        "  %p_next = add i64 %p, 1",
-        "  %p_more = icmp slt i64 %p_next, %at_part",
-        "  br i1 %p_more, label %turn, label %done",
-        "done:",
-        "  ret void",
-        "}",
-        _declarations(part),
-    ]
-    return _provided(f"fourier_pass_{part}_{radix}", "pass", "\n".join(lines))
+        for side, there in zip(lane.times(value, roots[t - 1]) if t else value, at, strict=True):
+            lane.store(side, there)
+    return _provided_pass(f"fourier_pass_{part}_{radix}", part, entry.lines, turn.lines, lane.lines)
+
+
+def _provided_pass(name: str, part: str, entry: list[str], turn: list[str], lane: list[str]) -> str:
+    """A routine with what a pass does at first, for each turn, and for each vector of lanes; its name."""
+    text = f"""
+define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
+{loaded_words("plan", PLAN, prefix="at_")}
+  %roots = getelementptr $e, ptr %all_roots, i64 %at_roots
+{chr(10).join(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO))}
+{chr(10).join(entry)}
+  for %p from 0 below %at_part by 1
+{chr(10).join(turn)}
+  for %q from 0 below %at_stride by $n
+{chr(10).join(lane)}
+  end %q
+  end %p
+  ret void
+}}
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+    return _provided(name, "pass", _filled(part, text) + _declarations(part))
 
 
 def sums_of(radix: int) -> np.ndarray[Any, Any]:
@@ -368,100 +304,58 @@ def sums_of(radix: int) -> np.ndarray[Any, Any]:
 @functools.cache
 def _pass_of_sums(part: str) -> str:
     """The same for any large prime: a few sums at once, with their factors in a table that follows the roots."""
+    entry = f"""
+  %half = lshr i64 %at_radix, 1
+  %after_half = add i64 %half, 1
+  %groups = udiv i64 (add i64 %half, {SUMS - 1}), {SUMS}
+  %step = mul i64 %at_part, %at_stride
+  %root_words = mul i64 (sub i64 %at_radix, 1), 2
+  %factor_words = mul i64 %half, {2 * SUMS}
+  %table = getelementptr $e, ptr %roots, i64 (mul i64 %at_part, %root_words)"""
+    turn = """
+  %turn_roots = getelementptr $e, ptr %roots, i64 (mul i64 %p, %root_words)
+  %row = mul i64 %p, %at_stride
+  %out_row = mul i64 %row, %at_radix"""
     pair, end = _Emitter(part, "pair"), _Emitter(part, "end")
-
-    def loaded(row: str) -> Complex:
-        return pair.load(pair.at("%re", row)), pair.load(pair.at("%im", row))
-
-    near = pair.value(f"add i64 {pair.value('mul i64 %k, %step')}, %at")
-    mirrored = pair.value("sub i64 %at_radix, %k")
-    a, b = loaded(near), loaded(pair.value(f"add i64 {pair.value(f'mul i64 {mirrored}, %step')}, %at"))
+    near = pair.value("add i64 (mul i64 %k, %step), %at")
+    far = pair.value("add i64 (mul i64 (sub i64 %at_radix, %k), %step), %at")
+    a, b = pair.load_pair(_FROM, near), pair.load_pair(_FROM, far)
     even, odd = pair.add(a, b), pair.add(a, b, "fsub")
-    place = pair.value(f"mul i64 {pair.value('sub i64 %k, 1')}, {2 * SUMS}")
+    place = pair.value(f"mul i64 (sub i64 %k, 1), {2 * SUMS}")
     carried = {"all": pair.add(("%all_re", "%all_im"), even)}
     for i in range(SUMS):
-        cosine, sine = pair.spread_pair("%factors", pair.value(f"add i64 {place}, {2 * i}"))
+        cosine, sine = pair.spread_pair("%factors", f"(add i64 {place}, {2 * i})")
         for name, x, factor in ((f"even{i}", even, cosine), (f"odd{i}", odd, sine)):
             carried[name] = pair.add_scaled((f"%{name}_re", f"%{name}_im"), x, factor)
     phis = [
-        f"  %{name}_{side} = phi $v [ {'zeroinitializer' if name[0] == 'o' else f'%x_{side}'}, %group ], "
-        f"[ {updated}, %pair ]"
+        f"  %{name}_{side} = phi $v [ {'zeroinitializer' if name[0] == 'o' else f'%x_{side}'}, %k.begin ], "
+        f"[ {updated}, %k.end ]"
         for name, both in carried.items()
         for side, updated in zip(("re", "im"), both, strict=True)
     ]
 
     def put(t: str, x: Complex) -> None:
-        row = end.value(f"add i64 {end.value(f'mul i64 {t}, %at_stride')}, %out")
-        end.store(x, (end.at("%to_re", row), end.at("%to_im", row)))
+        end.store_pair(x, _TO, end.value(f"add i64 (mul i64 {t}, %at_stride), %out"))
 
     put("0", carried["all"])
     for i in range(SUMS):
-        t = end.value(f"add i64 {end.value(f'mul i64 %g, {SUMS}')}, {i + 1}")
-        t = end.value(f"call i64 @llvm.smin.i64(i64 {t}, i64 %half)")
-        for row, x in zip(
-            (t, end.value(f"sub i64 %at_radix, {t}")),
-            end.turned(carried[f"even{i}"], carried[f"odd{i}"]),
-            strict=True,
-        ):
-            root = end.value(f"mul i64 {end.value(f'sub i64 {row}, 1')}, 2")
-            put(row, end.times(x, end.spread_pair("%turn_roots", root)))
-    text = f"""{_begun(part)}
-  %half = ashr i64 %at_radix, 1
-  %more_sums = add i64 %half, {SUMS - 1}
-  %groups = sdiv i64 %more_sums, {SUMS}
-  %step = mul i64 %at_part, %at_stride
-  %others = sub i64 %at_radix, 1
-  %root_words = mul i64 %others, 2
-  %factor_words = mul i64 %half, {2 * SUMS}
-  %table_words = mul i64 %at_part, %root_words
-  %table = getelementptr $e, ptr %roots, i64 %table_words
-  br label %turn
-turn:
-  %p = phi i64 [ 0, %entry ], [ %p_next, %turn_end ]
-  %first_root = mul i64 %p, %root_words
-  %turn_roots = getelementptr $e, ptr %roots, i64 %first_root
-  %row = mul i64 %p, %at_stride
-  %out_row = mul i64 %row, %at_radix
-  br label %lane
-lane:
-  %q = phi i64 [ 0, %turn ], [ %q_next, %lane_end ]
+        t = end.value(f"call i64 @llvm.smin.i64(i64 (add i64 (mul i64 %g, {SUMS}), {i + 1}), i64 %half)")
+        rows = t, end.value(f"sub i64 %at_radix, {t}")
+        for row, x in zip(rows, end.turned(carried[f"even{i}"], carried[f"odd{i}"]), strict=True):
+            put(row, end.times(x, end.spread_pair("%turn_roots", f"(mul i64 (sub i64 {row}, 1), 2)")))
+    lane = f"""
   %at = add i64 %row, %q
   %out = add i64 %out_row, %q
-  %x_re_at = getelementptr $e, ptr %re, i64 %at
-  %x_im_at = getelementptr $e, ptr %im, i64 %at
-  %x_re = load $v, ptr %x_re_at, align $bytes
-  %x_im = load $v, ptr %x_im_at, align $bytes
-  br label %group
-group:
-  %g = phi i64 [ 0, %lane ], [ %g_next, %group_end ]
-  %words = mul i64 %g, %factor_words
-  %factors = getelementptr $e, ptr %table, i64 %words
-  br label %pair
-pair:
-  %k = phi i64 [ 1, %group ], [ %k_next, %pair ]
+  %x_re = load $v, ptr %re[$e %at], align $bytes
+  %x_im = load $v, ptr %im[$e %at], align $bytes
+  for %g from 0 below %groups by 1
+  %factors = getelementptr $e, ptr %table, i64 (mul i64 %g, %factor_words)
+  for %k from 1 below %after_half by 1
 {chr(10).join([*phis, *pair.lines])}
-  %k_next = add i64 %k, 1
-  %k_more = icmp sle i64 %k_next, %half
-  br i1 %k_more, label %pair, label %group_end
-group_end:
+  end %k
 {chr(10).join(end.lines)}
-  %g_next = add i64 %g, 1
-  %g_more = icmp slt i64 %g_next, %groups
-  br i1 %g_more, label %group, label %lane_end
-lane_end:
-  %q_next = add i64 %q, $n
-  %q_more = icmp slt i64 %q_next, %at_stride
-  br i1 %q_more, label %lane, label %turn_end
-turn_end:
-  %p_next = add i64 %p, 1
-  %p_more = icmp slt i64 %p_next, %at_part
-  br i1 %p_more, label %turn, label %done
-done:
-  ret void
-}}
-declare i64 @llvm.smin.i64(i64, i64)
-"""
-    return _provided(f"fourier_pass_{part}", "pass", _filled(part, text) + _declarations(part))
+  end %g"""
+    return _provided_pass(f"fourier_pass_{part}", part, [entry], [turn], [lane])
 
 
 def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:

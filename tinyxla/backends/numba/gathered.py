@@ -49,7 +49,6 @@ define void @routine(ptr %into, ptr %numbers) nounwind {
 entry:
 $given
   %axes = getelementptr i64, ptr %numbers, i64 4
-  %inner_index_at = getelementptr i64, ptr %axes, i64 2
   %inner_whole = mul i64 %inner_size, %inner_step
   %one_step = insertelement $vector poison, i64 %inner_step, i64 0
   %steps = shufflevector $vector %one_step, $vector poison, $all
@@ -61,66 +60,50 @@ split:  ; the first element's index along each axis
   %sum = phi i64 [ %start, %entry ], [ %sum_next, %split ]
   %axis = getelementptr [3 x i64], ptr %axes, i64 %d
   %size = load i64, ptr %axis
-  %step_at = getelementptr i64, ptr %axis, i64 1
-  %step = load i64, ptr %step_at
-  %index_at = getelementptr i64, ptr %axis, i64 2
+  %step = load i64, ptr %axis[1]
   %index = urem i64 %rest, %size
-  store i64 %index, ptr %index_at
+  store i64 %index, ptr %axis[2]
   %rest_next = udiv i64 %rest, %size
-  %offset = mul i64 %index, %step
-  %sum_next = add i64 %sum, %offset
+  %sum_next = add i64 %sum, (mul i64 %index, %step)
   %d_next = add i64 %d, 1
-  %d_more = icmp slt i64 %d_next, %rank
-  br i1 %d_more, label %split, label %begin
+  br i1 (icmp slt i64 %d_next, %rank), label %split, label %begin
 begin:
-  %inner_index = load i64, ptr %inner_index_at
+  %inner_index = load i64, ptr %axes[2]
   br label %run
 run:  ; along the innermost axis
   %k = phi i64 [ 0, %begin ], [ %k_end, %carry_end ]
   %i = phi i64 [ %inner_index, %begin ], [ 0, %carry_end ]
   %place = phi i64 [ %sum_next, %begin ], [ %carried, %carry_end ]
-  %left = sub i64 %inner_size, %i
-  %k_last = add i64 %k, %left
-  %k_end = call i64 @llvm.smin.i64(i64 %k_last, i64 %count)
-  %listed = sub i64 %k_end, %k
-  %whole_run = mul i64 %listed, %inner_step
-  %run_last = add i64 %place, %whole_run
+  %k_end = call i64 @llvm.smin.i64(i64 (add i64 %k, (sub i64 %inner_size, %i)), i64 %count)
+  %run_last = add i64 %place, (mul i64 (sub i64 %k_end, %k), %inner_step)
   br label %element
 element:
   %e = phi i64 [ %k, %run ], [ %e_next, %element ]
   %here = phi i64 [ %place, %run ], [ %here_next, %element ]
-  %into_at = getelementptr i64, ptr %into, i64 %e
   %one_here = insertelement $vector poison, i64 %here, i64 0
   %all_here = shufflevector $vector %one_here, $vector poison, $all
-  %places = add $vector %all_here, %apart
-  store $vector %places, ptr %into_at, align 8
-  %further = mul i64 %inner_step, $count
-  %here_next = add i64 %here, %further
+  store $vector (add $vector %all_here, %apart), ptr %into[%e], align 8
+  %here_next = add i64 %here, (mul i64 %inner_step, $count)
   %e_next = add i64 %e, $count
-  %e_more = icmp slt i64 %e_next, %k_end
-  br i1 %e_more, label %element, label %run_end
+  br i1 (icmp slt i64 %e_next, %k_end), label %element, label %run_end
 run_end:
-  %k_more = icmp slt i64 %k_end, %count
   %back = sub i64 %run_last, %inner_whole
-  br i1 %k_more, label %carry, label %done
+  br i1 (icmp slt i64 %k_end, %count), label %carry, label %done
 carry:  ; to the axis around, and where that is at its end, to the next
   %c = phi i64 [ 1, %run_end ], [ %c_next, %wrap ]
   %at = phi i64 [ %back, %run_end ], [ %wrapped, %wrap ]
   %outer = getelementptr [3 x i64], ptr %axes, i64 %c
   %outer_size = load i64, ptr %outer
-  %outer_step_at = getelementptr i64, ptr %outer, i64 1
-  %outer_step = load i64, ptr %outer_step_at
+  %outer_step = load i64, ptr %outer[1]
   %outer_index_at = getelementptr i64, ptr %outer, i64 2
-  %outer_index = load i64, ptr %outer_index_at
   %moved = add i64 %at, %outer_step
-  %following = add i64 %outer_index, 1
+  %following = add i64 (load i64, ptr %outer_index_at), 1
   %is_end = icmp eq i64 %following, %outer_size
   %kept = select i1 %is_end, i64 0, i64 %following
   store i64 %kept, ptr %outer_index_at
   br i1 %is_end, label %wrap, label %carry_end
 wrap:
-  %outer_whole = mul i64 %outer_size, %outer_step
-  %wrapped = sub i64 %moved, %outer_whole
+  %wrapped = sub i64 %moved, (mul i64 %outer_size, %outer_step)
   %c_next = add i64 %c, 1
   br label %carry
 carry_end:
@@ -159,24 +142,18 @@ $first
 term:
   %t = phi i64 [ 0, %begin ], [ %t_next, %term ]
 $sums
-  %term_at = getelementptr i64, ptr %terms, i64 %t
-  %place = load i64, ptr %term_at
-  %factor_at = getelementptr i64, ptr %factors, i64 %t
-  %factor = load i64, ptr %factor_at
-  %b_row = getelementptr $word, ptr %b_first, i64 %factor
+  %place = load i64, ptr %terms[%t]
+  %b_row = getelementptr $word, ptr %b_first, i64 (load i64, ptr %factors[%t])
 $step
   %t_next = add i64 %t, 1
-  %t_more = icmp slt i64 %t_next, %k
-  br i1 %t_more, label %term, label %tile_end
+  br i1 (icmp slt i64 %t_next, %k), label %term, label %tile_end
 tile_end:
 $end
   %i_next = add i64 %i, $height
-  %i_more = icmp slt i64 %i_next, %m
-  br i1 %i_more, label %tile, label %columns_end
+  br i1 (icmp slt i64 %i_next, %m), label %tile, label %columns_end
 columns_end:
   %j_next = add i64 %j, $width
-  %j_more = icmp slt i64 %j_next, %n
-  br i1 %j_more, label %columns, label %done
+  br i1 (icmp slt i64 %j_next, %n), label %columns, label %done
 done:
   ret void
 }

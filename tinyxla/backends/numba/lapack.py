@@ -86,7 +86,7 @@ class _Matrices(Calls):
     def matrix(self, x: Storage, written: bool = False) -> Place:
         """Where the matrix (or vector) at hand begins in an array that has one for each."""
         shape = x.shape if isinstance(x, Partial) else x.array_shape
-        return self.low.buffer(x, written), self.b.index("multiply", self.index, shape.size // self.count)
+        return self.low.buffer(x, written), self.b.times(self.index, shape.size // self.count)
 
     def result(self, number: int) -> Place:
         return self.matrix(self.results[number], True)
@@ -111,16 +111,16 @@ class _Matrices(Calls):
 
     def temporary(self, size: int, kind: str | None = None) -> Place:
         memory = Partial(Shape(element_type(kind or self.kind), (self.pieces, size)))
-        return self.low.buffer(memory, True), self.b.index("multiply", self.piece, size)
+        return self.low.buffer(memory, True), self.b.times(self.piece, size)
 
     def load(self, place: Place, offset: Index) -> Value:
-        return self.b.load(place[0], self.b.index("add", place[1], offset))
+        return self.b.load(place[0], self.b.sum(place[1], offset))
 
     def store(self, place: Place, offset: Index, value: Operand) -> None:
-        self.b.store(place[0], self.b.index("add", place[1], offset), value)
+        self.b.store(place[0], self.b.sum(place[1], offset), value)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
-        return self.b.index("add", self.b.index("multiply", row, pitch), column)
+        return self.b.sum(self.b.times(row, pitch), column)
 
     def turn(self, rows: int, columns: int, source: Place, source_pitch: int, target: Place, target_pitch: int) -> None:
         """Copy what is at (row, column) of the target from (column, row) of the source."""
@@ -137,7 +137,7 @@ class _Matrices(Calls):
 
     def spoil(self, place: Place, size: int, failed: Operand) -> None:
         """NaN for what has no result."""
-        with self.low.loop(0, self.times(failed, size)) as (k, _):
+        with self.low.loop(0, self.b.choose(failed, size)) as (k, _):
             self.store(place, k, self.nan(place))
 
 
@@ -180,14 +180,14 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     def fill(rows: Index, inside: bool, value: Operand) -> None:
         """The triangle with the diagonal, or what is outside of it."""
         with m.low.loop(0, rows, sequential=True) as (row, _):
-            start, stop = m.b.index("add", row, int(not inside)), m.b.index("add", row, int(inside))
+            start, stop = m.b.sum(row, int(not inside)), m.b.sum(row, int(inside))
             with m.low.loop(*((0, stop) if inside == lower else (start, n))) as (column, _):
                 m.store(m.matrix(x, True), m.at(row, n, column), value)
 
     def body() -> None:
         m.blas("potrf", "U" if lower else "L", n, m.matrix(x, True), n, m.status)
         fill(n, False, zero(x.array_shape))
-        fill(m.times(m.failed(), n), True, m.nan(m.matrix(x, True)))
+        fill(m.b.choose(m.failed(), n), True, m.nan(m.matrix(x, True)))
 
     return m.kernel(body)
 
@@ -206,9 +206,9 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
 
     def body() -> None:
         solved, start = m.matrix(x, True)
-        side = m.b.index("multiply", m.part, width)
-        some = m.b.index("minimum", m.b.index("subtract", sides, side), width) if m.parts > 1 else width
-        first = side if options.left_side else m.b.index("multiply", side, columns)
+        side = m.b.times(m.part, width)
+        some = m.b.least(m.b.minus(sides, side), width) if m.parts > 1 else width
+        first = side if options.left_side else m.b.times(side, columns)
         m.blas(
             "trsm",
             "R" if options.left_side else "L",
@@ -219,7 +219,7 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
             1.0,
             m.matrix(x.operands[0]),
             m.rows,
-            (solved, m.b.index("add", start, first)),
+            (solved, m.b.sum(start, first)),
             columns,
         )
 
@@ -237,7 +237,7 @@ def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     def pivot(k: Index, pivots: Place) -> Operand:
         found = m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
         block = m.b.index("divide", k, blocked_factors.BLOCK) if is_blocked else 0
-        start = m.b.index("multiply", block, blocked_factors.BLOCK)
+        start = m.b.times(block, blocked_factors.BLOCK)
         if not isinstance(start, Value):
             return found
         return m.b.compute("add", "s32", found, m.b.compute("convert", "s32", start))
@@ -269,11 +269,9 @@ def permutation(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]
     steps = pivots.array_shape.dimensions[-1]
     low = Lowering("permutation", plan, [x])
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
-        order = low.buffer(x, True), low.builder.index("multiply", index, size)
-        place = low.builder.index("multiply", index, steps)
-        _permute(
-            low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.index("add", place, k)))
-        )
+        order = low.buffer(x, True), low.builder.times(index, size)
+        place = low.builder.times(index, steps)
+        _permute(low, order, size, steps, lambda k: low.load(pivots, (*[0] * len(batch), low.builder.sum(place, k))))
     return [finished(low, math.prod(batch) if size else 0, size + 4 * steps, [x])]
 
 
@@ -281,12 +279,12 @@ def _permute(low: Lowering, order: Place, size: int, steps: int, pivot: Callable
     """The order in which rows stand after they have been exchanged. A pivot is moved to one of the rows."""
     b, (buffer, start) = low.builder, order
     with low.loop(0, size) as (k, _):
-        b.store(buffer, b.index("add", start, k), b.compute("convert", "s32", k))
+        b.store(buffer, b.sum(start, k), b.compute("convert", "s32", k))
     with low.loop(0, steps, sequential=True) as (k, _):
         row = b.compute(
             "clamp", INDEX, Literal(INDEX, 0), b.compute("convert", INDEX, pivot(k)), Literal(INDEX, size - 1)
         )
-        here, there = b.index("add", start, k), b.index("add", start, row)
+        here, there = b.sum(start, k), b.sum(start, row)
         value, other = b.load(buffer, here), b.load(buffer, there)
         b.store(buffer, here, other)
         b.store(buffer, there, value)
@@ -305,7 +303,7 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         if 1 in m.results:
             upper = m.result(1)
             with m.low.loop(0, inner, sequential=True) as (row, _):
-                with m.low.loop(0, m.b.index("minimum", row, m.columns)) as (column, _):
+                with m.low.loop(0, m.b.least(row, m.columns)) as (column, _):
                     m.store(upper, m.at(row, m.columns, column), zero(x.operands[0].array_shape))
                 with m.low.loop(row, m.columns) as (column, _):
                     m.store(upper, m.at(row, m.columns, column), m.load(copy, m.at(column, m.rows, row)))

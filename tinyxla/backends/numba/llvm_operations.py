@@ -117,7 +117,9 @@ _FLOAT: Mapping[str, Callable[..., Any]] = {
     "log-plus-one": elementary.log1p,
     "logistic": elementary.logistic,
     "maximum": _maximum,
+    "maximum-of-numbers": lambda x, y: x.intrinsic("maximum", y, flags="nnan nsz "),
     "minimum": _minimum,
+    "minimum-of-numbers": lambda x, y: x.intrinsic("minimum", y, flags="nnan nsz "),
     "multiply": _multiply,
     "negate": operator.neg,
     "power": elementary.pow,
@@ -254,12 +256,14 @@ NARROW_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
 # What is one to three instructions is written where it is used, all else is a function.
 INLINE = frozenset(
     "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"
-    " minimum multiply negate not or real round-nearest-even select sqrt subtract xor copy".split()
+    " maximum-of-numbers minimum minimum-of-numbers multiply negate not or real round-nearest-even select sqrt"
+    " subtract xor copy".split()
 )
 
 # The results of these are operands or small integers, which a 16-bit float holds as they are.
 _EXACT = frozenset(
-    "abs ceil clamp floor imag maximum minimum negate real round-nearest-afz round-nearest-even sign".split()
+    "abs ceil clamp floor imag maximum maximum-of-numbers minimum minimum-of-numbers negate real round-nearest-afz"
+    " round-nearest-even sign".split()
 )
 
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from tinyxla.backends.numba.extrema import with_nan_apart
 from tinyxla.backends.numba.llvm_operations import (
     BYTES,
     INDEX,
@@ -246,10 +247,11 @@ class _Printer:
             elif isinstance(statement, Call):
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
                 self._call(routine_name(statement.routine), [f"ptr {address}" for address in addresses])
-            elif self._leaves_out(statement):
-                self._usual_loop(statement)
             else:
-                self._loop(statement)
+                before, loop, after = with_nan_apart(statement, self.kernel.first)
+                self._block(before)
+                (self._usual_loop if self._leaves_out(loop) else self._loop)(loop)
+                self._block(after)
 
     def _operand(self, operand: Operand) -> Any:
         if isinstance(operand, Value):
@@ -519,7 +521,9 @@ class _Printer:
             group = self._describe("distinct !{}")
             self.parallel = f", !llvm.access.group {group}"
             facts.append(self._describe(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
-        if loop.sequential or not innermost:
+        if self.in_rest:  # for so many bytes, masks are more work
+            rolled = widest_of(loop) > 1
+        elif loop.sequential or not innermost:
             rolled = count is None or count >= _VECTOR
         else:  # it is written out before vectors are made
             few = 0 if loop.in_vectors else _PAIRS if _has_pairs(loop) else _UNROLLED

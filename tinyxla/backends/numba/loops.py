@@ -11,6 +11,7 @@ block.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 
 INDEX = "s64"
 TOGETHER = 64  # iterations of which vectors leave no rest
+PARTED = 3 * TOGETHER  # iterations of which a rest is better left to a loop of its own than all of them masked
 LONG = 512  # from this count on, a loop gains little when its end is known, or from masks in all its iterations
 MANY = 1 << 14  # iterations that are many more than their rest
 SCALARS = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
@@ -116,11 +118,11 @@ class Loop:
     has_rest: bool = False
 
 
-def leaves_rest(x: Loop) -> bool:
+def leaves_rest(x: Loop, least: int = PARTED) -> bool:
     """Whether several vectors at once leave iterations of a loop that would take long one by one."""
     if x.sequential or x.again is not None or any(isinstance(y, (Loop, Multiply, Call)) for y in x.body):
         return False
-    return x.start == 0 and isinstance(x.stop, int) and LONG <= x.stop < MANY and bool(x.stop % TOGETHER)
+    return x.start == 0 and isinstance(x.stop, int) and least <= x.stop < MANY and bool(x.stop % TOGETHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,49 @@ class Builder:
             self._bounds[found.name] = _INTERVALS[op](a, b)
         return found
 
+    def sum(self, *terms: Index) -> Index:
+        return functools.reduce(lambda x, y: self.index("add", x, y), terms)
+
+    def times(self, *factors: Index) -> Index:
+        return functools.reduce(lambda x, y: self.index("multiply", x, y), factors)
+
+    def minus(self, x: Index, y: Index) -> Index:
+        return self.index("subtract", x, y)
+
+    def least(self, x: Index, y: Index) -> Index:
+        return self.index("minimum", x, y)
+
+    def most(self, x: Index, y: Index) -> Index:
+        return self.index("maximum", x, y)
+
+    def up(self, size: Index, length: Index) -> Index:
+        """How many pieces of some length there are."""
+        return self.index("divide", self.sum(size, self.minus(length, 1)), length)
+
+    def piece(self, piece: Index, length: Index, whole: Index) -> tuple[Index, Index]:
+        """From where to where a piece of some length is in the whole."""
+        start = self.times(piece, length)
+        return start, self.least(self.sum(start, length), whole)
+
+    def split(self, index: Index, *sizes: Index) -> list[Index]:
+        """The coordinates of an index in a space whose inner sizes are these."""
+        found: list[Index] = []
+        for size in reversed(sizes):
+            found.append(self.index("remainder", index, size))
+            index = self.index("divide", index, size)
+        return [index, *reversed(found)]
+
+    def compare(self, direction: str, x: Index | Operand, y: Index | Operand) -> Value:
+        """A comparison of two numbers of a type, such as indices."""
+        x, y = operand_of(x), operand_of(y)
+        kind = _COMPARISONS[x.type[0]]
+        return self.compute("compare", "pred", x, y, direction=direction, compare_type=kind)
+
+    def choose(self, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
+        """One of two values of a type, such as indices: as many iterations if the condition holds, say, else none."""
+        yes, no = operand_of(yes), operand_of(no)
+        return self.compute("select", yes.type, condition, yes, no)
+
     def bounds(self, index: Index) -> tuple[int, int] | None:
         """The least and the greatest that an index can be, as far as is known."""
         return (index, index) if isinstance(index, int) else self._bounds.get(index.name)
@@ -304,6 +349,7 @@ _FOLD = {
 }
 
 _DIVISIONS = ("divide", "remainder")
+_COMPARISONS = {"s": "SIGNED", "u": "UNSIGNED", "f": "FLOAT", "b": "FLOAT", "c": "FLOAT"}  # by how types begin
 _Interval = tuple[int, int]
 _INTERVALS: dict[str, Callable[[_Interval, _Interval], _Interval]] = {
     "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),

@@ -38,7 +38,7 @@ from tinyxla.shapes import Shape, element_type
 
 _REASSOCIATED = ("add", "multiply")
 LANES = 64  # elements of a row that are reduced side by side
-ROWS = 4  # short ones, of which lanes take an element each at once
+ROWS = (8, 6, 5, 7, 4, 3, 4)  # short ones, of which lanes take an element each at once
 FEW_LANES = 8  # that are combined one after the other
 
 
@@ -90,11 +90,12 @@ class Lowering:
 
     # --- memory
 
-    def buffer(self, x: Storage, written: bool = False) -> Buffer:
+    def buffer(self, x: Storage, written: bool = False, type: str = "") -> Buffer:
+        """Where an array is, whose elements a kernel may take for those of another type of as many bits."""
         found = self._buffers.get(x)
         if found is None:
             shape = x.shape if isinstance(x, Partial) else x.array_shape
-            found = self._buffers[x] = self.builder.argument(shape.element_type.name, written)
+            found = self._buffers[x] = self.builder.argument(type or shape.element_type.name, written)
             self.arguments.append(x)
         return found
 
@@ -111,7 +112,7 @@ class Lowering:
                 break
         for size, c in zip(reversed(sizes), reversed(coordinates), strict=True):
             if size != 1:
-                place = b.index("add", b.index("multiply", c, stride), place)
+                place = b.sum(b.times(c, stride), place)
             stride *= size
         return place
 
@@ -165,22 +166,28 @@ class Lowering:
         return [c.result for c in loop.carried]
 
     def nest_by_several(
-        self, bounds: Sequence[tuple[Index, Index]], count: int, body: Callable[[Sequence[Coordinates]], None]
+        self,
+        bounds: Sequence[tuple[Index, Index]],
+        counts: Sequence[int],
+        body: Callable[[Sequence[Coordinates]], None],
     ) -> None:
-        """Loops in one another; `body` gets the indices of so many neighbours at once, and of those that are left."""
+        """Loops in one another; `body` gets the indices of several neighbours at once, and of those that are left: so
+        many as the first of `counts` that leaves none, or else the last."""
         if not bounds:
             return body([()])
         b = self.builder
         *outer, (start, stop) = bounds
+        size = b.index("subtract", stop, start)
+        count = next((k for k in counts if isinstance(size, int) and size % k == 0), counts[-1])
 
         def inner(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             rest = start
             if count > 1:
-                whole = b.index("divide", b.index("subtract", stop, start), count)
+                whole = b.index("divide", size, count)
                 with self.loop(0, whole, sequential=True) as (k, _):
-                    first = b.index("add", start, b.index("multiply", k, count))
-                    body([(*indices, b.index("add", first, more)) for more in range(count)])
-                rest = b.index("add", start, b.index("multiply", whole, count))
+                    first = b.sum(start, b.times(k, count))
+                    body([(*indices, b.sum(first, more)) for more in range(count)])
+                rest = b.sum(start, b.times(whole, count))
             if rest != stop:
                 with self.loop(rest, stop, sequential=True) as (k, _):
                     body([(*indices, k)])
@@ -211,7 +218,7 @@ class Lowering:
         def lanes(places: Sequence[Coordinates], first: Index, count: Index) -> None:
             with self.loop(0, count) as (lane, loop):
                 loop.in_vectors = True
-                index = b.index("add", first, lane)
+                index = b.sum(first, lane)
                 if isinstance(index, Value):
                     self.sums[index.name] = (first, lane)
 
@@ -223,24 +230,24 @@ class Lowering:
                 update(lane, joined)
 
         def blocks(places: Sequence[Coordinates]) -> None:
-            count = b.index("subtract", stop, start)
+            count = b.minus(stop, start)
             whole = b.index("divide", count, width)
             with self.loop(0, whole) as (block, _):
-                lanes(places, b.index("add", start, b.index("multiply", block, width)), width)
+                lanes(places, b.sum(start, b.times(block, width)), width)
             rest = b.index("remainder", count, width)
             if rest != 0:
-                lanes(places, b.index("add", start, b.index("multiply", whole, width)), rest)
+                lanes(places, b.sum(start, b.times(whole, width)), rest)
 
         with self.loop(0, width) as (lane, _):
             update(lane, lambda _: neutral)
         # A short row does not fill vectors, and what is masked is not read back as quickly as it was written.
-        self.nest_by_several(outer, 1 if width == LANES else ROWS, blocks)
+        self.nest_by_several(outer, [1] if width == LANES else ROWS, blocks)
         halvings = (LANES // FEW_LANES).bit_length() - 1 if width == LANES else 0
         with self.loop(0, halvings, [Literal(INDEX, LANES)], True) as (_, halves):
             half = b.index("divide", halves.carried[0].inside, 2)
             halves.carried[0].updated = operand_of(half)
             with self.loop(0, half) as (lane, _):
-                other = b.index("add", lane, half)
+                other = b.sum(lane, half)
                 update(lane, lambda values: combine(values, [b.load(row, other) for row in rows]))
         return self.nest(
             [(0, FEW_LANES if halvings else width)],
@@ -441,17 +448,14 @@ def _transpose(low: Lowering, x: Instruction, coordinates: Coordinates) -> Opera
 def _reverse(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     place = list(coordinates)
     for d in x.attributes.dimensions:
-        place[d] = low.builder.index("subtract", x.array_shape.dimensions[d] - 1, place[d])
+        place[d] = low.builder.minus(x.array_shape.dimensions[d] - 1, place[d])
     return low.value(x.operands[0], tuple(place))
 
 
 def _slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     b = low.builder
     starts, _, strides = x.attributes
-    place = [
-        b.index("add", b.index("multiply", c, stride), start)
-        for c, start, stride in zip(coordinates, starts, strides, strict=True)
-    ]
+    place = [b.sum(b.times(c, stride), start) for c, start, stride in zip(coordinates, starts, strides, strict=True)]
     return low.value(x.operands[0], tuple(place))
 
 
@@ -480,13 +484,13 @@ def _within(low: Lowering, index: Index, size: int) -> Operand | None:
     found: Operand | None = None
     for is_certain, limit, direction in ((least >= 0, 0, "GE"), (greatest < size, size, "LT")):
         if not is_certain:
-            inside = compare(low, direction, index, limit)
+            inside = low.builder.compare(direction, index, limit)
             found = inside if found is None else low.builder.compute("and", "pred", found, inside)
     return found
 
 
 def clamped(low: Lowering, index: Index, size: int) -> Index:
-    return low.builder.index("minimum", low.builder.index("maximum", index, 0), size - 1)
+    return low.builder.least(low.builder.most(index, 0), size - 1)
 
 
 def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -503,14 +507,14 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
         if (low_edge, high_edge, interior) == (0, 0, 0):
             place.append(c)
             continue
-        index = b.index("subtract", c, low_edge)
+        index = b.minus(c, low_edge)
         if interior:
             # made positive first, since the remainder of what is negative has its sign
             step = interior + 1
-            shifted = b.index("add", index, step * (-(-max(low_edge, 0) // step)))
+            shifted = b.sum(index, step * (-(-max(low_edge, 0) // step)))
             rest = b.index("remainder", shifted, step)
-            inside.append(compare(low, "EQ", rest, 0))
-            index = b.index("subtract", b.index("divide", shifted, step), -(-max(low_edge, 0) // step))
+            inside.append(low.builder.compare("EQ", rest, 0))
+            index = b.minus(b.index("divide", shifted, step), -(-max(low_edge, 0) // step))
         certain = low_edge <= 0 and high_edge <= 0 and not interior
         within = None if certain else _within(low, index, size)
         if within == Literal("pred", False):
@@ -538,18 +542,18 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
         starts.append(starts[-1] + o.array_shape.dimensions[d])
     least, greatest = b.bounds(index) or (0, starts[-1])
     pieces = range(bisect_right(starts[:-1], max(least, 0)) - 1, bisect_right(starts[:-1], greatest))
-    locals_ = {k: b.index("subtract", index, starts[k]) for k in pieces}
+    locals_ = {k: b.minus(index, starts[k]) for k in pieces}
     chosen = of_one_array([operands[k] for k in pieces], d)
     if chosen is not None and not any(
         low.in_memory(operands[k]) for k in pieces
     ):  # such as a roll: another index rather than another element
         source, firsts, others = chosen
-        places = [b.index("add", locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
+        places = [b.sum(locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
         place = _choose(low, index, [starts[k + 1] for k in pieces], [operand_of(p) for p in places], INDEX)
         assert not isinstance(place, Literal) or isinstance(place.value, int)
         along = place.value if isinstance(place, Literal) else place
         b.bound(along, 0, source.array_shape.dimensions[d] - 1)
-        rest = [b.index("add", c, start) for c, start in zip(coordinates, others, strict=True)]
+        rest = [b.sum(c, start) for c, start in zip(coordinates, others, strict=True)]
         return low.value(source, (*rest[:d], along, *rest[d + 1 :]))
     elements: list[Operand] = []
     for k in pieces:
@@ -562,7 +566,7 @@ def _choose(low: Lowering, index: Index, ends: Sequence[int], values: Sequence[O
     """The first of the values before whose end the index is."""
     found = values[-1]
     for end, value in zip(reversed(ends[:-1]), reversed(values[:-1]), strict=True):
-        found = low.builder.compute("select", type, compare(low, "LT", index, end), value, found)
+        found = low.builder.compute("select", type, low.builder.compare("LT", index, end), value, found)
     return found
 
 
@@ -591,7 +595,7 @@ def _dynamic_slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> O
     operand, *starts = x.operands
     sizes = zip(operand.array_shape.dimensions, x.attributes.dynamic_slice_sizes, strict=True)
     first = [start_index(low, start, (), size - part) for start, (size, part) in zip(starts, sizes, strict=True)]
-    return low.value(operand, tuple(low.builder.index("add", f, c) for f, c in zip(first, coordinates, strict=True)))
+    return low.value(operand, tuple(low.builder.sum(f, c) for f, c in zip(first, coordinates, strict=True)))
 
 
 def _gather(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -608,7 +612,7 @@ def _gather(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     for d, c in a.pairs():
         place[d] = batch[c]
     for d, c in zip(a.window(len(sizes)), inner, strict=True):
-        place[d] = low.builder.index("add", place[d], c)
+        place[d] = low.builder.sum(place[d], c)
     return low.value(operand, tuple(place))
 
 
@@ -647,7 +651,7 @@ def _while(low: Lowering, x: Instruction, coordinates: Coordinates) -> list[Oper
     initial = [low.value(o, ()) for o in x.operands]
     condition, body = x.attributes.condition, x.attributes.body
     (first,) = low.apply(condition, initial)
-    with low.loop(0, if_(low, first, UNBOUNDED), initial, sequential=True) as (_, loop):
+    with low.loop(0, low.builder.choose(first, UNBOUNDED), initial, sequential=True) as (_, loop):
         updated = low.apply(body, [c.inside for c in loop.carried])
         for slot, value in zip(loop.carried, updated, strict=True):
             slot.updated = value
@@ -660,37 +664,23 @@ def _conditional(low: Lowering, x: Instruction, coordinates: Coordinates) -> lis
     branches = x.attributes.branch_computations
     found: list[Operand] = [zero(o.array_shape) for o in branches[0].outputs]
     for number, branch in enumerate(branches):
-        with low.loop(0, if_(low, is_chosen(low, index, number, len(branches)), 1), found, sequential=True) as (
-            _,
-            loop,
-        ):
+        count = low.builder.choose(is_chosen(low, index, number, len(branches)), 1)
+        with low.loop(0, count, found, sequential=True) as (_, loop):
             for slot, value in zip(loop.carried, low.apply(branch, operands), strict=True):
                 slot.updated = value
         found = [c.result for c in loop.carried]
     return found
 
 
-def if_(low: Lowering, condition: Operand, yes: Index | Operand, no: Index | Operand = 0) -> Value:
-    """One index or the other: as many iterations if the condition holds, say, else none."""
-    return low.builder.compute("select", INDEX, condition, operand_of(yes), operand_of(no))
-
-
-def compare(low: Lowering, direction: str, x: Index | Operand, y: Index | Operand, kind: str = "SIGNED") -> Operand:
-    """A comparison of two numbers, such as indices."""
-    return low.builder.compute("compare", "pred", operand_of(x), operand_of(y), direction=direction, compare_type=kind)
-
-
 def is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand:
     """Whether a conditional takes the branch: of what is out of range the last one."""
-    compute = low.builder.compute
+    b = low.builder
     if index.type == "pred":
-        return index if number == 0 else compute("not", "pred", index)
-    kind = {"compare_type": "SIGNED"}
+        return index if number == 0 else b.compute("not", "pred", index)
     if number < count - 1:
-        return compute("compare", "pred", index, Literal(index.type, number), direction="EQ", **kind)
-    low_end = compute("compare", "pred", index, Literal(index.type, 0), direction="LT", **kind)
-    high_end = compute("compare", "pred", index, Literal(index.type, number), direction="GE", **kind)
-    return compute("or", "pred", low_end, high_end)
+        return b.compare("EQ", index, Literal(index.type, number))
+    below = b.compare("LT", index, Literal(index.type, 0))
+    return b.compute("or", "pred", below, b.compare("GE", index, Literal(index.type, number)))
 
 
 _STRUCTURED: dict[str, Callable[[Lowering, Instruction, Coordinates], list[Operand]]] = {

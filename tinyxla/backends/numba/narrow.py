@@ -40,7 +40,7 @@ def convert(low: Lowering, value: Operand, source: ElementType, target: ElementT
     bits = compute("bitcast-convert", "u32", compute("convert", "f32", value))
     upper = compute("shift-right-logical", "u32", bits, Literal("u32", 16))
     rest = compute("and", "u32", bits, Literal("u32", 0xFFFF))
-    some = compute("compare", "pred", rest, Literal("u32", 0), direction="NE", compare_type="UNSIGNED")
+    some = low.builder.compare("NE", rest, Literal("u32", 0))
     place = compute("or", "u32", upper, compute("convert", "u32", some))
     return low.load(_bytes(target), (compute("convert", INDEX, place),))
 

@@ -34,6 +34,7 @@ from tinyxla.backends.numba import half_precision
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
+from tinyxla.backends.numba.llvm_text import written_out
 from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.threads import get_num_threads
 from tinyxla_kernels import elementary
@@ -42,9 +43,8 @@ _SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": 
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _MANY = 16  # values that a loop carries
 _Passes = Literal["driver", "routine", "in order", "loops", "all"]  # what is compiled, or how much is tried
-_EMITTERS = tuple(
-    f"{name}.py" for name in "loops canonical llvm_operations llvm_printer llvm_scalar native vector_functions".split()
-)
+_MODULES = "extrema loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
+_EMITTERS = tuple(f"{name}.py" for name in _MODULES.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _is_driver(statements: Sequence[Statement]) -> bool:
 
 
 def compile_llvm(text: str, names: Sequence[str], is_final: bool = False) -> dict[str, int]:
-    """The addresses of the functions `names` that the LLVM module `text` defines.
+    """The addresses of the functions `names` that the LLVM module `text`, in `llvm_text`'s shorthand, defines.
 
     Its code is kept on disk: the text must not contain addresses of this process. What it calls must be a function of
     the process (the C library's, say), else `UnsupportedKernel` names what is missing.
@@ -186,19 +186,8 @@ def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_s
 
 
 def _module(text: str, names: Sequence[str], is_final: bool, symbol: str = "") -> _Work:
-    key = _key(text, *names, *["final"] * is_final)
-    return _Work(key, names, lambda: text, _new_engine, "routine" if is_final else "loops", symbol)
-
-
-def loaded_words(address: str, names: Sequence[str], pointers: str = "", prefix: str = "") -> str:
-    """LLVM instructions that load words of a table at an address as values of these names: 64-bit integers, or pointers
-    (as which names separated by spaces are)."""
-    lines: list[str] = []
-    for k, name in enumerate(names):
-        lines.append(f"  %{prefix}{name}_word = getelementptr i64, ptr %{address}, i64 {k}")
-        kind = "ptr" if name in pointers.split() else "i64"
-        lines.append(f"  %{prefix}{name} = load {kind}, ptr %{prefix}{name}_word")
-    return "\n".join(lines)
+    key = _key(_emission_version(), text, *names, *["final"] * is_final)
+    return _Work(key, names, lambda: written_out(text), _new_engine, "routine" if is_final else "loops", symbol)
 
 
 def provide_function(name: str, address: int) -> None:

@@ -99,16 +99,13 @@ define void @routine(ptr %to, ptr %from, ptr %numbers) nounwind {
 $numbers
   %row0 = add i64 %row, 0
 $axes
-  %target = mul i64 %row, %whole
-  %start = getelementptr i8, ptr %to, i64 %target
+  %start = getelementptr i8, ptr %to, i64 (mul i64 %row, %whole)
   br i1 %in$axis, label %inside, label %outside
 inside:
   call void @llvm.memset.p0.i64(ptr %start, i8 0, i64 %before, i1 false)
   %begin = getelementptr i8, ptr %start, i64 %before
-  %source = getelementptr i8, ptr %from, i64 %place$axis
-  call void @llvm.memcpy.p0.p0.i64(ptr %begin, ptr %source, i64 %copied, i1 false)
-  %end = getelementptr i8, ptr %begin, i64 %copied
-  call void @llvm.memset.p0.i64(ptr %end, i8 0, i64 %after, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %begin, ptr %from[i8 %place$axis], i64 %copied, i1 false)
+  call void @llvm.memset.p0.i64(ptr %begin[i8 %copied], i8 0, i64 %after, i1 false)
   ret void
 outside:
   call void @llvm.memset.p0.i64(ptr %start, i8 0, i64 %whole, i1 false)

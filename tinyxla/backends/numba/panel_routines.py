@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from string import Template
 
 from tinyxla.backends.numba.llvm_printer import routine_name
-from tinyxla.backends.numba.native import has_feature, loaded_words, provide_llvm, vector_bytes
+from tinyxla.backends.numba.llvm_text import loaded_words
+from tinyxla.backends.numba.native import has_feature, provide_llvm, vector_bytes
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
@@ -169,26 +170,19 @@ line:
   %first = mul i64 %i, $lines
   %place = mul i64 %first, %row
   %source = getelementptr $memory, ptr %from, i64 %place
-  %second = add i64 %first, 1
-  %is_there = icmp slt i64 %second, %terms
-  %following = add i64 %place, %row
-  %other = getelementptr $memory, ptr %from, i64 %following
-  %end = select i1 %is_there, i64 %steps, i64 0
-  %in = mul i64 %i, %pitch
-  %target = getelementptr $word, ptr %to, i64 %in
+  %other = getelementptr $memory, ptr %from, i64 (add i64 %place, %row)
+  %end = select i1 (icmp slt i64 (add i64 %first, 1), %terms), i64 %steps, i64 0
+  %target = getelementptr $word, ptr %to, i64 (mul i64 %i, %pitch)
   br label %vector
 vector:
   %j = phi i64 [ 0, %line ], [ %j_next, %vector ]
 $loads
-  %into = getelementptr $word, ptr %target, i64 %j
-  store <$lanes x $word> $found, ptr %into, align $bytes
+  store <$lanes x $word> $found, ptr %target[$word %j], align $bytes
   %j_next = add nsw i64 %j, $lanes
-  %j_more = icmp slt i64 %j_next, %steps
-  br i1 %j_more, label %vector, label %line_end
+  br i1 (icmp slt i64 %j_next, %steps), label %vector, label %line_end
 line_end:
   %i_next = add nsw i64 %i, 1
-  %i_more = icmp slt i64 %i_next, %rows
-  br i1 %i_more, label %line, label %done
+  br i1 (icmp slt i64 %i_next, %rows), label %line, label %done
 done:
   ret void
 }
@@ -245,29 +239,23 @@ $numbers
   %last = sub i64 %rows, 1
 $starts
   %whole = and i64 $complete, -$height
-  %any = icmp sgt i64 %whole, 0
-  br i1 %any, label %square, label %rest
+  br i1 (icmp sgt i64 %whole, 0), label %square, label %rest
 square:
   %p = phi i64 [ 0, %entry ], [ %next, %square ]
   %term = mul i64 %p, $step
-  %place = mul i64 %p, %pitch
-  %to0 = getelementptr $word, ptr %to, i64 %place
+  %to0 = getelementptr $word, ptr %to, i64 (mul i64 %p, %pitch)
 $square
   %next = add nsw i64 %p, $height
-  %more = icmp slt i64 %next, %whole
-  br i1 %more, label %square, label %rest
+  br i1 (icmp slt i64 %next, %whole), label %square, label %rest
 rest:
-  %left = icmp slt i64 %whole, %steps
-  br i1 %left, label %step, label %done
+  br i1 (icmp slt i64 %whole, %steps), label %step, label %done
 step:
   %q = phi i64 [ %whole, %rest ], [ %following, %step ]
   %from_term = mul i64 %q, $step
-  %line = mul i64 %q, %pitch
-  %into = getelementptr $word, ptr %to, i64 %line
+  %into = getelementptr $word, ptr %to, i64 (mul i64 %q, %pitch)
 $elements
   %following = add nsw i64 %q, 1
-  %another = icmp slt i64 %following, %steps
-  br i1 %another, label %step, label %done
+  br i1 (icmp slt i64 %following, %steps), label %step, label %done
 done:
   ret void
 }

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tinyxla.backends.numba import panel_routines as routines
 from tinyxla.backends.numba.axes import grain
 from tinyxla.backends.numba.gathered import NUMBERS, provide_product
-from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Literal, Value
+from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Value, operand_of
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
 from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, arithmetic, tile_rows
 from tinyxla.backends.numba.products import MatrixProduct, product_of
@@ -57,34 +57,10 @@ class Numbers(Builder):
         self.kernel.numbers = [Value(INDEX, number) for number in names.split()]
         self.number = dict(zip(names.split(), self.kernel.numbers, strict=True))
 
-    def sum(self, *terms: Index) -> Index:
-        return functools.reduce(lambda x, y: self.index("add", x, y), terms)
-
-    def times(self, *factors: Index) -> Index:
-        return functools.reduce(lambda x, y: self.index("multiply", x, y), factors)
-
-    def split(self, index: Index, *sizes: Index) -> list[Index]:
-        """The coordinates of an index in a space whose inner sizes are these."""
-        found: list[Index] = []
-        for size in reversed(sizes):
-            found.append(self.index("remainder", index, size))
-            index = self.index("divide", index, size)
-        return [index, *reversed(found)]
-
-    def piece(self, piece: Index, length: Index, whole: Index) -> tuple[Index, Index]:
-        """From where to where a piece of some length is in the whole."""
-        start = self.times(piece, length)
-        return start, self.index("minimum", self.sum(start, length), whole)
-
-    def up(self, size: Index, length: Index) -> Index:
-        """How many pieces of some length there are."""
-        return self.index("divide", self.sum(size, self.index("subtract", length, 1)), length)
-
     def list(self, into: Buffer, count: Index, apart: Index) -> None:
         """Places that lie equally far apart."""
         with self.loop(0, count, sequential=True) as (k, _):
-            place = self.times(k, apart)
-            self.store(into, k, place if isinstance(place, Value) else Literal(INDEX, place))
+            self.store(into, k, operand_of(self.times(k, apart)))
 
 
 class Panel(NamedTuple):
@@ -99,7 +75,7 @@ class Panel(NamedTuple):
 def give(b: Builder, sizes: Buffer, names: Sequence[str], **values: Index) -> None:
     """Put numbers where a routine reads them."""
     for name, value in values.items():
-        b.store(sizes, names.index(name), value if isinstance(value, Value) else Literal(INDEX, value))
+        b.store(sizes, names.index(name), operand_of(value))
 
 
 Place = tuple[Buffer, Index]

@@ -42,6 +42,11 @@ class Matrices:
     column: int
     by_rows: bool  # whether rows are contiguous; if not, columns are
 
+    @property
+    def distance(self) -> int:
+        """Between rows, or columns."""
+        return self.row if self.by_rows else self.column
+
 
 @dataclass(frozen=True)
 class MatrixProduct:
@@ -109,6 +114,10 @@ def product_step(x: Instruction, repeats: int) -> MatmulStep:
         transpose_a=not p.left.by_rows,
         transpose_b=not p.right.by_rows,
         steps=(p.left.batch, p.right.batch, p.m * p.n),
-        leading=(*(o.row if o.by_rows else o.column for o in (p.left, p.right)), max(p.n, 1)),
+        leading=(
+            p.left.row if p.left.by_rows else p.left.column,
+            p.right.row if p.right.by_rows else p.right.column,
+            p.n,
+        ),
         repeats=repeats,
     )

@@ -30,14 +30,10 @@ from tinyxla.backends.numba.loops import (
 _INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
 _CONSTRUCTORS = {
     "pred": "np.bool_",
-    **{f"s{bits}": f"np.int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"np.uint{bits}" for bits in (8, 16, 32, 64)},
-    "f16": "np.float16",
+    **{type: f"np.{'int' if type[0] == 's' else 'uint'}{bits}" for type, bits in _INTEGERS.items()},
+    **{f"f{bits}": f"np.float{bits}" for bits in (16, 32, 64)},
+    **{f"c{bits}": f"np.complex{bits}" for bits in (64, 128)},
     "bf16": "ml_dtypes.bfloat16",
-    "f32": "np.float32",
-    "f64": "np.float64",
-    "c64": "np.complex64",
-    "c128": "np.complex128",
 }
 _NARROW = ("f16", "bf16")
 
@@ -49,31 +45,28 @@ def print_python(kernel: Kernel, name: str | None = None) -> str:
 
 # A row is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is their width, other names are attributes.
 
+_ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}"}
+
 _FLOAT: Mapping[str, str] = {
+    **_ARITHMETIC,
+    **{name: f"np.{name}({{0}})" for name in "cbrt ceil cosh floor log sinh sqrt tan tanh".split()},
     "abs": "abs({0})",
-    "add": "{0} + {1}",
     "atan2": "np.arctan2({0}, {1})",
-    "cbrt": "np.cbrt({0})",
-    "ceil": "np.ceil({0})",
     "chain-divide": "chain({0}, {1}, {0} / {1})",
     "chain-multiply": "chain({0}, {1}, {0} * {1}, {either})",
     "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
-    "cosh": "np.cosh({0})",
     "cosine": "np.cos({0})",
     "divide": "{0} / {1}",
     "erf": "erf({0})",
     "erf-inv": "erf_inv({0})",
     "exponential": "np.exp({0})",
     "exponential-minus-one": "np.expm1({0})",
-    "floor": "np.floor({0})",
     "imag": "0",
     "is-finite": "np.isfinite({0})",
-    "log": "np.log({0})",
     "log-plus-one": "np.log1p({0})",
     "logistic": "logistic({0})",
     "maximum": "np.maximum({0}, {1})",
     "minimum": "np.minimum({0}, {1})",
-    "multiply": "{0} * {1}",
     "negate": "-{0}",
     "power": "np.power({0}, {1})",
     "real": "{0}",
@@ -84,27 +77,30 @@ _FLOAT: Mapping[str, str] = {
     "rsqrt": "1 / np.sqrt({0})",
     "sign": "np.copysign(np.sign({0}), {0})",
     "sine": "np.sin({0})",
-    "sinh": "np.sinh({0})",
-    "sqrt": "np.sqrt({0})",
-    "subtract": "{0} - {1}",
-    "tan": "np.tan({0})",
-    "tanh": "np.tanh({0})",
 }
 
+_COMPLEX: Mapping[str, str] = {
+    **_FLOAT,
+    "imag": "{0}.imag",
+    "logistic": "1 / (1 + np.exp(-{0}))",
+    "real": "{0}.real",
+    "sign": "complex_sign({0})",
+}
+
+_BITWISE: Mapping[str, str] = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}
+
 _INTEGER: Mapping[str, str] = {
+    **_ARITHMETIC,
+    **_BITWISE,
     "abs": "abs({0})",
-    "add": "{0} + {1}",
-    "and": "{0} & {1}",
     "clamp": "min(max({1}, {0}), {2})",
     "count-leading-zeros": "{bits} - unsigned({0}, {bits}).bit_length()",
     "divide": "divide({0}, {1})",
     "imag": "0",
     "maximum": "max({0}, {1})",
     "minimum": "min({0}, {1})",
-    "multiply": "{0} * {1}",
     "negate": "-{0}",
     "not": "~{0}",
-    "or": "{0} | {1}",
     "popcnt": "unsigned({0}, {bits}).bit_count()",
     "power": "power({0}, {1})",
     "real": "{0}",
@@ -113,59 +109,19 @@ _INTEGER: Mapping[str, str] = {
     "shift-right-arithmetic": "shift_right_arithmetic({0}, {1}, {bits})",
     "shift-right-logical": "shift_right_logical({0}, {1}, {bits})",
     "sign": "np.sign({0})",
-    "subtract": "{0} - {1}",
-    "xor": "{0} ^ {1}",
 }
 
 _PRED: Mapping[str, str] = {
+    **_BITWISE,
     "add": "{0} | {1}",
-    "and": "{0} & {1}",
     "clamp": "({1} | {0}) & {2}",
     "maximum": "{0} | {1}",
     "minimum": "{0} & {1}",
     "multiply": "{0} & {1}",
     "not": "not {0}",
-    "or": "{0} | {1}",
-    "xor": "{0} ^ {1}",
 }
 
-_COMPLEX: Mapping[str, str] = {
-    "abs": "abs({0})",
-    "add": "{0} + {1}",
-    "chain-divide": "chain({0}, {1}, {0} / {1})",
-    "chain-multiply": "chain({0}, {1}, {0} * {1}, {either})",
-    "cosh": "np.cosh({0})",
-    "cosine": "np.cos({0})",
-    "divide": "{0} / {1}",
-    "exponential": "np.exp({0})",
-    "exponential-minus-one": "np.expm1({0})",
-    "imag": "{0}.imag",
-    "log": "np.log({0})",
-    "log-plus-one": "np.log1p({0})",
-    "logistic": "1 / (1 + np.exp(-{0}))",
-    "multiply": "{0} * {1}",
-    "negate": "-{0}",
-    "power": "np.power({0}, {1})",
-    "real": "{0}.real",
-    "rsqrt": "1 / np.sqrt({0})",
-    "sign": "complex_sign({0})",
-    "sine": "np.sin({0})",
-    "sinh": "np.sinh({0})",
-    "sqrt": "np.sqrt({0})",
-    "subtract": "{0} - {1}",
-    "tan": "np.tan({0})",
-    "tanh": "np.tanh({0})",
-}
-
-_INDEX: Mapping[str, str] = {
-    "add": "{0} + {1}",
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
-    "divide": "{0} // {1}",
-    "remainder": "{0} % {1}",
-    "minimum": "min({0}, {1})",
-    "maximum": "max({0}, {1})",
-}
+_INDEX: Mapping[str, str] = {**_INTEGER, "divide": "{0} // {1}", "remainder": "{0} % {1}"}
 
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 
@@ -300,7 +256,7 @@ class _Printer:
     def source(self, name: str) -> str:
         kernel = self.kernel
         for buffer in kernel.scratch:
-            self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_constructor(buffer.type)})")
+            self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_CONSTRUCTORS[buffer.type]})")
         self._block(kernel.body, "    ")
         parameters = [x.name for x in (*kernel.arguments, *self.given)]
         function = "\n".join([f"def {name}({', '.join(parameters)}):", *(self.lines or ["    pass"])])
@@ -380,9 +336,9 @@ class _Printer:
         if op == "select":
             return f"{operands[1]} if {operands[0]} else {operands[2]}"
         if op == "complex":
-            return f"{_constructor(result)}(complex({operands[0]}, {operands[1]}))"
+            return f"{_CONSTRUCTORS[result]}(complex({operands[0]}, {operands[1]}))"
         if op == "bitcast-convert":
-            return f"{operands[0]}.view({_constructor(result)})"
+            return f"{operands[0]}.view({_CONSTRUCTORS[result]})"
         if op == "convert":
             return _conversion(operands[0], type, result)
         if type in _NARROW:
@@ -394,7 +350,7 @@ class _Printer:
         exact = type in ("f32", "f64", "c64", "c128") and op not in ("imag", "real")
         if exact or (result == "pred" and op != "not"):
             return expression
-        return f"{_constructor(result)}({expression})"
+        return f"{_CONSTRUCTORS[result]}({expression})"
 
 
 def _table(type: str) -> Mapping[str, str]:
@@ -417,23 +373,19 @@ def _conversion(operand: str, source: str, target: str) -> str:
     if target == "pred":
         return f"{operand} != 0"
     if target in _INTEGERS and source in _INTEGERS:
-        return f"{operand}.astype({_constructor(target)})"
+        return f"{operand}.astype({_CONSTRUCTORS[target]})"
     if target in _INTEGERS and source != "pred":
         bits = _INTEGERS[target]
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
-        return f"{_constructor(target)}(saturated({operand}, {low}, {high}))"
+        return f"{_CONSTRUCTORS[target]}(saturated({operand}, {low}, {high}))"
     if target == "bf16" and source != "f32":
         operand = f"np.float32({operand})"
-    return f"{_constructor(target)}({operand})"
-
-
-def _constructor(type: str) -> str:
-    return _CONSTRUCTORS[type]
+    return f"{_CONSTRUCTORS[target]}({operand})"
 
 
 def _literal(literal: Literal) -> str:
     value: Any = literal.value
-    constructor = _constructor(literal.type)
+    constructor = _CONSTRUCTORS[literal.type]
     if literal.type in ("c64", "c128"):
         return f"{constructor}(complex({_float(value.real)}, {_float(value.imag)}))"
     if literal.type == "pred":

@@ -58,25 +58,18 @@ _SOURCE = Template("""
 define i64 @$POLL() {
 entry:
   %thread = call i64 @PyThread_get_thread_ident()
-  %main = load i64, ptr @main
-  %is_main = icmp eq i64 %thread, %main
-  br i1 %is_main, label %on_main, label %quiet
+  br i1 (icmp eq i64 %thread, (load i64, ptr @main)), label %on_main, label %quiet
 on_main:
-  %ended = load i64, ptr @ended
-  %is_ended = icmp ne i64 %ended, 0
-  br i1 %is_ended, label %end, label %timed
+  br i1 (icmp ne i64 (load i64, ptr @ended), 0), label %end, label %timed
 timed:
   %now = call i64 @time(ptr null)
-  %before = load i64, ptr @second
-  %passed = icmp ne i64 %now, %before
-  br i1 %passed, label %handle, label %quiet
+  br i1 (icmp ne i64 %now, (load i64, ptr @second)), label %handle, label %quiet
 handle:
   store i64 %now, ptr @second
   %state = call i32 @PyGILState_Ensure()
   %status = call i32 @PyErr_CheckSignals()
   call void @PyGILState_Release(i32 %state)
-  %raised = icmp ne i32 %status, 0
-  br i1 %raised, label %raise, label %quiet
+  br i1 (icmp ne i32 %status, 0), label %raise, label %quiet
 raise:
   store i64 1, ptr @ended
   br label %end
@@ -91,8 +84,7 @@ define void @launch(ptr %schedule, ptr %slots, ptr %pool) {
   call void @run(ptr %schedule, ptr %slots, ptr %pool)
   call void @PyEval_RestoreThread(ptr %state)
   %error = call ptr @PyErr_Occurred()
-  %none = icmp eq ptr %error, null
-  br i1 %none, label %done, label %raised
+  br i1 (icmp eq ptr %error, null), label %done, label %raised
 raised:
   store i64 0, ptr @ended
   br label %done
@@ -103,27 +95,18 @@ done:
 define void @call(ptr %template, ptr %arrays) {  ; the list's arrays have their data's address after the object's header
 entry:
   %schedule = load ptr, ptr %template
-  %pool_at = getelementptr i64, ptr %template, i64 1
-  %count_at = getelementptr i64, ptr %template, i64 2
-  %size_at = getelementptr i64, ptr %template, i64 3
-  %words_at = getelementptr i64, ptr %template, i64 4
-  %pool = load ptr, ptr %pool_at
-  %count = load i64, ptr %count_at
-  %size = load i64, ptr %size_at
+  %pool = load ptr, ptr %template[1]
+  %count = load i64, ptr %template[2]
+  %size = load i64, ptr %template[3]
   %slots = alloca i64, i64 %size, align 8
-  %bytes = shl i64 %size, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %slots, ptr %words_at, i64 %bytes, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %slots, ptr %template[4], i64 (shl i64 %size, 3), i1 false)
   br label %next
 next:
   %number = phi i64 [ 0, %entry ], [ %one_more, %fill ]
-  %complete = icmp sge i64 %number, %count
-  br i1 %complete, label %run, label %fill
+  br i1 (icmp sge i64 %number, %count), label %run, label %fill
 fill:
   %array = call ptr @PyList_GetItem(ptr %arrays, i64 %number)
-  %data_at = getelementptr i8, ptr %array, i64 $HEADER
-  %data = load i64, ptr %data_at
-  %slot_at = getelementptr i64, ptr %slots, i64 %number
-  store i64 %data, ptr %slot_at
+  store i64 (load i64, ptr %array[i8 $HEADER]), ptr %slots[%number]
   %one_more = add i64 %number, 1
   br label %next
 run:
@@ -145,67 +128,40 @@ declare void @Py_DecRef(ptr)
 
 define void @run(ptr %schedule, ptr %slots, ptr %pool) {
 entry:
-  %most_arguments = load i64, ptr %schedule
-  %table = alloca i64, i64 %most_arguments, align 8
+  %table = alloca i64, i64 (load i64, ptr %schedule), align 8
   %first_step = getelementptr i64, ptr %schedule, i64 1
   br label %next
 next:
   %step = phi ptr [ %first_step, %entry ], [ %after_kernel, %kernel ], [ %after_kernel, %called ],
     [ %target, %jump ], [ %chosen, %jump_unless ], [ %selected, %switch ], [ %counted, %count ],
-    [ %after_set, %set ], [ %after_move, %move ], [ %after_add, %add ], [ %after_host, %host_done ],
-    [ %after_check, %check ], [ %after_mark, %marked ]
-  %opcode = load i64, ptr %step
-  %at1 = getelementptr i64, ptr %step, i64 1
-  %at2 = getelementptr i64, ptr %step, i64 2
-  %at3 = getelementptr i64, ptr %step, i64 3
-  %at4 = getelementptr i64, ptr %step, i64 4
-  switch i64 %opcode, label %end [
-    i64 $KERNEL, label %kernel
-    i64 $JUMP, label %jump
-    i64 $JUMP_UNLESS, label %jump_unless
-    i64 $SWITCH, label %switch
-    i64 $COUNT, label %count
-    i64 $SET, label %set
-    i64 $MOVE, label %move
-    i64 $ADD, label %add
-    i64 $HOST, label %host
-    i64 $CHECK, label %check
-    i64 $MARK, label %mark
+    [ %after, %set ], [ %after, %move ], [ %after, %add ], [ %after, %host_done ], [ %after_check, %check ],
+    [ %after, %marked ]
+  %after = getelementptr i64, ptr %step, i64 3  ; where a step has two operands
+  switch i64 (load i64, ptr %step), label %end [
+$CASES
   ]
 
 kernel:  ; address, extent, grain, number of slots, number of constants, the slots, the constants
-  %at5 = getelementptr i64, ptr %step, i64 5
-  %at6 = getelementptr i64, ptr %step, i64 6
-  %extent = load i64, ptr %at2
-  %slot_count = load i64, ptr %at4
-  %constant_count = load i64, ptr %at5
-  %constants_at = getelementptr i64, ptr %at6, i64 %slot_count
+  %extent = load i64, ptr %step[2]
+  %slot_count = load i64, ptr %step[4]
+  %constant_count = load i64, ptr %step[5]
+  %slots_at = getelementptr i64, ptr %step, i64 6
+  %constants_at = getelementptr i64, ptr %slots_at, i64 %slot_count
   %after_kernel = getelementptr i64, ptr %constants_at, i64 %constant_count
-  %nothing = icmp sle i64 %extent, 0
-  br i1 %nothing, label %next, label %gather
+  br i1 (icmp sle i64 %extent, 0), label %next, label %gather
 gather:
   %gathered = phi i64 [ 0, %kernel ], [ %one_more, %copy ]
-  %complete = icmp sge i64 %gathered, %slot_count
-  br i1 %complete, label %append, label %copy
+  br i1 (icmp sge i64 %gathered, %slot_count), label %append, label %copy
 copy:
-  %slot_at = getelementptr i64, ptr %at6, i64 %gathered
-  %slot = load i64, ptr %slot_at
-  %word_at = getelementptr i64, ptr %slots, i64 %slot
-  %word = load i64, ptr %word_at
-  %entry_at = getelementptr i64, ptr %table, i64 %gathered
-  store i64 %word, ptr %entry_at
+  store i64 (load i64, ptr %slots[(load i64, ptr %slots_at[%gathered])]), ptr %table[%gathered]
   %one_more = add i64 %gathered, 1
   br label %gather
 append:
-  %free_at = getelementptr i64, ptr %table, i64 %slot_count
   %constant_bytes = shl i64 %constant_count, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %free_at, ptr %constants_at, i64 %constant_bytes, i1 false)
-  %address = load ptr, ptr %at1
-  %grain = load i64, ptr %at3
-  %never_split = icmp eq i64 %grain, 0
-  %one_chunk = icmp sle i64 %extent, %grain
-  %whole = or i1 %never_split, %one_chunk
-  br i1 %whole, label %at_once, label %split
+  call void @llvm.memcpy.p0.p0.i64(ptr %table[%slot_count], ptr %constants_at, i64 %constant_bytes, i1 false)
+  %address = load ptr, ptr %step[1]
+  %grain = load i64, ptr %step[3]
+  br i1 (or i1 (icmp eq i64 %grain, 0), (icmp sle i64 %extent, %grain)), label %at_once, label %split
 at_once:
   call void %address(ptr %table, i64 0, i64 %extent)
   br label %called
@@ -216,127 +172,76 @@ called:
   br label %next
 
 jump:  ; distance
-  %distance = load i64, ptr %at1
-  %target = getelementptr i64, ptr %step, i64 %distance
+  %target = getelementptr i64, ptr %step, i64 (load i64, ptr %step[1])
   br label %next
 
 jump_unless:  ; slot of the address of a pred, distance
-  %pred_slot = load i64, ptr %at1
-  %pred_word_at = getelementptr i64, ptr %slots, i64 %pred_slot
-  %pred_at = load ptr, ptr %pred_word_at
-  %pred = load i8, ptr %pred_at
-  %is_false = icmp eq i8 %pred, 0
-  %unless_distance = load i64, ptr %at2
-  %moved = select i1 %is_false, i64 %unless_distance, i64 3
+  %pred = load i8, ptr (load ptr, ptr %slots[(load i64, ptr %step[1])])
+  %moved = select i1 (icmp eq i8 %pred, 0), i64 (load i64, ptr %step[2]), i64 3
   %chosen = getelementptr i64, ptr %step, i64 %moved
   br label %next
 
 switch:  ; slot of the address of an s32, number of cases, their distances; what is out of range takes the last
-  %index_slot = load i64, ptr %at1
-  %index_word_at = getelementptr i64, ptr %slots, i64 %index_slot
-  %index_at = load ptr, ptr %index_word_at
-  %short_index = load i32, ptr %index_at
-  %index = zext i32 %short_index to i64
-  %cases = load i64, ptr %at2
-  %last_case = sub i64 %cases, 1
-  %case = call i64 @llvm.smin.i64(i64 %index, i64 %last_case)
-  %case_at = getelementptr i64, ptr %at3, i64 %case
-  %case_distance = load i64, ptr %case_at
-  %selected = getelementptr i64, ptr %step, i64 %case_distance
+  %short_index = load i32, ptr (load ptr, ptr %slots[(load i64, ptr %step[1])])
+  %case = call i64 @llvm.smin.i64(i64 (zext i32 %short_index to i64), i64 (sub i64 (load i64, ptr %step[2]), 1))
+  %selected = getelementptr i64, ptr %step, i64 (load i64, ptr %after[%case])
   br label %next
 
 count:  ; slot of a counter, distance: count down, jump while it is positive
-  %counter_slot = load i64, ptr %at1
-  %counter_at = getelementptr i64, ptr %slots, i64 %counter_slot
-  %counter = load i64, ptr %counter_at
-  %lower = sub i64 %counter, 1
+  %counter_at = getelementptr i64, ptr %slots, i64 (load i64, ptr %step[1])
+  %lower = sub i64 (load i64, ptr %counter_at), 1
   store i64 %lower, ptr %counter_at
-  %again = icmp sgt i64 %lower, 0
-  %count_distance = load i64, ptr %at2
-  %count_moved = select i1 %again, i64 %count_distance, i64 3
+  %count_moved = select i1 (icmp sgt i64 %lower, 0), i64 (load i64, ptr %step[2]), i64 3
   %counted = getelementptr i64, ptr %step, i64 %count_moved
   br label %next
 
 set:  ; slot, constant
-  %set_slot = load i64, ptr %at1
-  %constant = load i64, ptr %at2
-  %set_at = getelementptr i64, ptr %slots, i64 %set_slot
-  store i64 %constant, ptr %set_at
-  %after_set = getelementptr i64, ptr %step, i64 3
+  store i64 (load i64, ptr %step[2]), ptr %slots[(load i64, ptr %step[1])]
   br label %next
 
 move:  ; destination slot, source slot
-  %to_slot = load i64, ptr %at1
-  %from_slot = load i64, ptr %at2
-  %from_at = getelementptr i64, ptr %slots, i64 %from_slot
-  %carried = load i64, ptr %from_at
-  %to_at = getelementptr i64, ptr %slots, i64 %to_slot
-  store i64 %carried, ptr %to_at
-  %after_move = getelementptr i64, ptr %step, i64 3
+  store i64 (load i64, ptr %slots[(load i64, ptr %step[2])]), ptr %slots[(load i64, ptr %step[1])]
   br label %next
 
 add:  ; slot, constant
-  %sum_slot = load i64, ptr %at1
-  %addend = load i64, ptr %at2
-  %sum_at = getelementptr i64, ptr %slots, i64 %sum_slot
-  %old_sum = load i64, ptr %sum_at
-  %sum = add i64 %old_sum, %addend
-  store i64 %sum, ptr %sum_at
-  %after_add = getelementptr i64, ptr %step, i64 3
+  %sum_at = getelementptr i64, ptr %slots, i64 (load i64, ptr %step[1])
+  store i64 (add i64 (load i64, ptr %sum_at), (load i64, ptr %step[2])), ptr %sum_at
   br label %next
 
 check:  ; has a signal come that ends the run?
   %after_check = getelementptr i64, ptr %step, i64 1
   %checked = call i64 @$POLL()
-  %stopped = icmp ne i64 %checked, 0
-  br i1 %stopped, label %end, label %next
+  br i1 (icmp ne i64 %checked, 0), label %end, label %next
 
 mark:  ; slot of the address of a record, word of a pair in it: count, and add the time since the mark before; while
        ; there is room for events, note one. A record begins with that time, the free word and the last word for events
-  %record_slot = load i64, ptr %at1
-  %pair = load i64, ptr %at2
-  %after_mark = getelementptr i64, ptr %step, i64 3
-  %record_word_at = getelementptr i64, ptr %slots, i64 %record_slot
-  %record = load ptr, ptr %record_word_at
+  %pair = load i64, ptr %step[2]
+  %record = load ptr, ptr %slots[(load i64, ptr %step[1])]
   %count_at = getelementptr i64, ptr %record, i64 %pair
-  %total_at = getelementptr i64, ptr %count_at, i64 1
-  %free_word_at = getelementptr i64, ptr %record, i64 1
-  %last_word_at = getelementptr i64, ptr %record, i64 2
   %now = call i64 @now()
-  %previous = load i64, ptr %record
-  %elapsed = sub i64 %now, %previous
+  %elapsed = sub i64 %now, (load i64, ptr %record)
   store i64 %now, ptr %record
-  %old_count = load i64, ptr %count_at
-  %new_count = add i64 %old_count, 1
-  store i64 %new_count, ptr %count_at
-  %old_total = load i64, ptr %total_at
-  %new_total = add i64 %old_total, %elapsed
-  store i64 %new_total, ptr %total_at
-  %free_word = load i64, ptr %free_word_at
-  %last_word = load i64, ptr %last_word_at
-  %has_room = icmp slt i64 %free_word, %last_word
-  br i1 %has_room, label %note, label %marked
+  store i64 (add i64 (load i64, ptr %count_at), 1), ptr %count_at
+  store i64 (add i64 (load i64, ptr %count_at[1]), %elapsed), ptr %count_at[1]
+  %free_word = load i64, ptr %record[1]
+  br i1 (icmp slt i64 %free_word, (load i64, ptr %record[2])), label %note, label %marked
 note:
   %event_at = getelementptr i64, ptr %record, i64 %free_word
-  %event_time_at = getelementptr i64, ptr %event_at, i64 1
   store i64 %pair, ptr %event_at
-  store i64 %now, ptr %event_time_at
-  %next_word = add i64 %free_word, 2
-  store i64 %next_word, ptr %free_word_at
+  store i64 %now, ptr %event_at[1]
+  store i64 (add i64 %free_word, 2), ptr %record[1]
   br label %marked
 marked:
   br label %next
 
 host:  ; a Python function, number: call it with this and the address of the slots; an exception ends the run
-  %callable = load ptr, ptr %at1
-  %host_number = load i64, ptr %at2
+  %callable = load ptr, ptr %step[1]
+  %host_number = load i64, ptr %step[2]
   %slots_address = ptrtoint ptr %slots to i64
-  %after_host = getelementptr i64, ptr %step, i64 3
   %state = call i32 @PyGILState_Ensure()
   %given = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %callable, ptr @two_integers, i64 %host_number,
     i64 %slots_address)
-  %failed = icmp eq ptr %given, null
-  br i1 %failed, label %host_failed, label %host_done
+  br i1 (icmp eq ptr %given, null), label %host_failed, label %host_done
 host_done:
   call void @Py_DecRef(ptr %given)
   call void @PyGILState_Release(i32 %state)
@@ -355,11 +260,8 @@ define internal i64 @now() {  ; in nanoseconds
   %read = alloca { i64, i64 }, align 8
   store { i64, i64 } zeroinitializer, ptr %read  ; the nanoseconds may be of 32 bits
   call i32 @tinyxla_clock($ARGUMENTS)
-  %seconds = load i64, ptr %read
-  %rest_at = getelementptr { i64, i64 }, ptr %read, i64 0, i32 1
-  %rest = load i64, ptr %rest_at
-  %whole = mul i64 %seconds, 1000000000
-  %time = add i64 %whole, %rest
+  %whole = mul i64 (load i64, ptr %read), 1000000000
+  %time = add i64 %whole, (load i64, ptr (getelementptr { i64, i64 }, ptr %read, i64 0, i32 1))
   ret i64 %time
 }
 
@@ -368,9 +270,12 @@ declare i32 @tinyxla_clock($PARAMETERS)
 
 
 def _source() -> str:
-    names = {opcode.name: int(opcode) for opcode in Opcode}
     return thread_pool.source() + _SOURCE.substitute(
-        names, HEADER=object.__basicsize__, POLL=POLL, PARAMETERS=clock.PARAMETERS, ARGUMENTS=clock.ARGUMENTS
+        CASES="\n".join(f"    i64 {opcode}, label %{opcode.name.lower()}" for opcode in Opcode),
+        HEADER=object.__basicsize__,
+        POLL=POLL,
+        PARAMETERS=clock.PARAMETERS,
+        ARGUMENTS=clock.ARGUMENTS,
     )
 
 

@@ -29,49 +29,39 @@ define void @scan(ptr %from, ptr %to, ptr %end, ptr %carry) {
 entry:
   %start = ptrtoint ptr %to to i64
   %stop = ptrtoint ptr %end to i64
-  %bytes = sub i64 %stop, %start
-  %count = sdiv exact i64 %bytes, $each
+  %count = sdiv exact i64 (sub i64 %stop, %start), $each
   %whole = and i64 %count, -$n
-  %before = load $type, ptr %carry
   %empty = load $vector, ptr @neutral
-  %one = insertelement $vector poison, $type %before, i32 0
+  %one = insertelement $vector poison, $type (load $type, ptr %carry), i32 0
   %all = shufflevector $vector %one, $vector poison, <$n x i32> zeroinitializer
-  %some = icmp ne i64 %whole, 0
-  br i1 %some, label %vectors, label %rest
+  br i1 (icmp ne i64 %whole, 0), label %vectors, label %rest
 vectors:
   %k = phi i64 [ 0, %entry ], [ %next, %vectors ]
   %known = phi $vector [ %all, %entry ], [ %after, %vectors ]
   %next = add i64 %k, $n
   %place = $place
   %source = getelementptr $type, ptr %from, i64 %place
-  %target = getelementptr $type, ptr %to, i64 %place
-  %soon = getelementptr i8, ptr %source, i64 $ahead
-  call void @llvm.prefetch.p0(ptr %soon, i32 0, i32 2, i32 1)
+  call void @llvm.prefetch.p0(ptr %source[i8 $ahead], i32 0, i32 2, i32 1)
   %v0 = load $vector, ptr %source, align $each
 $steps
   $result
-  store $vector %result, ptr %target, align $each
+  store $vector %result, ptr %to[$type %place], align $each
   %total = shufflevector $vector %v$log, $vector poison, <$n x i32> <$last>
   $after
-  %more = icmp ult i64 %next, %whole
-  br i1 %more, label %vectors, label %rest
+  br i1 (icmp ult i64 %next, %whole), label %vectors, label %rest
 rest:
   %past = phi $vector [ %all, %entry ], [ %after, %vectors ]
   %reached = extractelement $vector %past, i32 0
-  %few = icmp ult i64 %whole, %count
-  br i1 %few, label %element, label %done
+  br i1 (icmp ult i64 %whole, %count), label %element, label %done
 element:
   %i = phi i64 [ %whole, %rest ], [ %following, %element ]
   %so_far = phi $type [ %reached, %rest ], [ %found, %element ]
   %following = add i64 %i, 1
   %at = $at
-  %read = getelementptr $type, ptr %from, i64 %at
-  %written = getelementptr $type, ptr %to, i64 %at
-  %x = load $type, ptr %read
+  %x = load $type, ptr %from[$type %at]
   $found
-  store $type %found, ptr %written
-  %again = icmp ult i64 %following, %count
-  br i1 %again, label %element, label %done
+  store $type %found, ptr %to[$type %at]
+  br i1 (icmp ult i64 %following, %count), label %element, label %done
 done:
   %end_value = phi $type [ %reached, %rest ], [ %found, %element ]
   store $type %end_value, ptr %carry

@@ -17,7 +17,7 @@ from tinyxla.backends.numba import scan_routines
 from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.folds import Fold, Line, load, select, store
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Partial, Storage, compare, if_
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Partial, Storage
 from tinyxla.compiler.fusion import is_costly
 from tinyxla.compiler.windows import LANES
 from tinyxla.ops import reduction
@@ -126,7 +126,7 @@ class _Scan:
         found = self.join(before, elements)
         if not self.puts_first:
             return found
-        first = compare(self.low, "EQ", row, 0)
+        first = self.low.builder.compare("EQ", row, 0)
         return [select(self.low, first, x, y) for x, y in zip(elements, found, strict=True)]
 
     def through_rest(self, values: Sequence[Operand], line: Index, p: Index, column: Index) -> list[Operand]:
@@ -140,7 +140,8 @@ class _Scan:
 
         if not self.rest:
             return list(values)
-        count = self.rest if self.pieces == 1 else if_(self.low, compare(self.low, "EQ", p, 0), self.rest)
+        b = self.low.builder
+        count = self.rest if self.pieces == 1 else b.choose(b.compare("EQ", p, 0), self.rest)
         return self.low.nest([(0, count)], values, visit, sequential=True)
 
     def hand(self, routine: str, line: Index, p: Index, block: Index) -> None:
@@ -173,7 +174,7 @@ class _Scan:
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
             starts = [low.value(o, ()) for o in self.fold.x.operands[len(self.fold.x.operands) // 2 :]]
             with low.loop(0, blocks) as (k, _):
-                is_first = b.compute("convert", "s64", compare(low, "LT", k, self.columns))
+                is_first = b.compute("convert", "s64", b.compare("LT", k, self.columns))
                 for known in self.known:
                     store(low, known, (self.line.outer, blocks), (line, k), is_first)
             with low.loop(0, self.line.inner) as (j, _):
@@ -188,7 +189,9 @@ def lower_scan(fold: Fold, line: Line, targets: list[Storage], backward: bool) -
         return _by_routine(fold, line, targets[0], str(op), backward)
     costly = any(map(is_costly, fold.computation.instructions))
     in_vectors = costly or 2 < line.inner <= WRITTEN_OUT or line.inner >= LANES
-    return (_in_vectors if in_vectors else _in_registers)(fold, line, targets, backward)
+    if in_vectors:
+        return _Vectors(fold, line, targets, backward).kernels()
+    return _in_registers(fold, line, targets, backward)
 
 
 def _by_routine(fold: Fold, line: Line, target: Storage, op: str, backward: bool) -> list[LoweredKernel]:
@@ -309,112 +312,137 @@ def _starts_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: In
     return [v for k in range(len(runs)) for j in range(inner) for v in values[j * per + k]]
 
 
-def _in_vectors(fold: Fold, line: Line, targets: list[Storage], backward: bool) -> list[LoweredKernel]:
-    """Runs side by side in vectors: columns, or, where there are none, many lines or parts of a line."""
-    inner, n = line.inner, line.along.size
-    wide = inner > 1
-    whole = backward and not fold.is_commutative
-    split = not (wide or whole) and line.outer < LANES and n >= LANES * LANES
-    width = LANES
-    if wide:
-        bytes_each = sum(o.array_shape.dtype.itemsize for o in fold.x.operands[: len(targets)])
-        for_threads = min(ROW, -(-inner * line.outer // FEW_LINES)) // LANES * LANES
-        least = max(NARROWEST, WIDE // bytes_each if fold.is_large else for_threads)
-        width = min(inner, least)
-    few = split or (wide and not whole and line.outer * -(-inner // width) < FEW_LINES)
-    scan = _Scan(fold, line, targets, backward, few, LANES if split else 1, width if wide else 1)
-    low, b = scan.low, scan.low.builder
-    rows = [b.scratch(o.array_shape.element_type.name, width) for o in fold.x.operands[: len(targets)]]
-    direct = not (wide and fold.is_large)
-    reads_back = direct and inner > LANES and not scan.puts_first  # the row before: shorter ones stay in registers
-    height = 0 if direct else 1 if scan.columns > 1 else max(1, ROW // width)  # rows of which results are put together
-    results = [] if direct else rows if height == 1 else [b.scratch(row.type, height * width) for row in rows]
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        block: Index = 0
-        o, p, first, length, here = index, 0, 0, n, width
-        if wide:
-            o, p, block = low.split_index(index, (line.outer, scan.pieces, scan.columns))
-            here = b.index("minimum", b.index("subtract", inner, b.index("multiply", block, width)), width)
-        elif split:
-            o, p = low.split_index(index, (line.outer, scan.pieces))
+class _Vectors(_Scan):
+    """Runs side by side in vectors: columns, or, where there are none, many lines or parts of a line. Of a block of
+    these, `length` rows from `first` on are gone through, `here` elements at once."""
+
+    def __init__(self, fold: Fold, line: Line, targets: list[Storage], backward: bool) -> None:
+        inner, n, arrays = line.inner, line.along.size, fold.x.operands[: len(targets)]
+        self.wide = inner > 1
+        whole = backward and not fold.is_commutative
+        self.split = not (self.wide or whole) and line.outer < LANES and n >= LANES * LANES
+        self.width = LANES
+        if self.wide:
+            for_threads = min(ROW, -(-inner * line.outer // FEW_LINES)) // LANES * LANES
+            bytes_each = sum(o.array_shape.dtype.itemsize for o in arrays)
+            self.width = min(inner, max(NARROWEST, WIDE // bytes_each if fold.is_large else for_threads))
+        few = self.split or (self.wide and not whole and line.outer * -(-inner // self.width) < FEW_LINES)
+        parts = LANES if self.split else 1
+        super().__init__(fold, line, targets, backward, few, parts, self.width if self.wide else 1)
+        self.direct = not (self.wide and fold.is_large)
+        # the row before is read back from the results: shorter ones stay in registers
+        self.reads_back = self.direct and inner > LANES and not self.puts_first
+        several = self.columns == 1 and not self.direct  # rows of which results are put together
+        self.height = max(1, ROW // self.width) if several else int(not self.direct)
+        b = self.low.builder
+        self.row = [b.scratch(o.array_shape.element_type.name, self.width) for o in arrays]
+        self.results = [b.scratch(x.type, self.height * self.width) for x in self.row] if self.height > 1 else self.row
+        self.o: Index = 0
+        self.p: Index = 0
+        self.block: Index = 0
+        self.first: Index = 0
+        self.length: Index = n
+        self.here: Index = self.width
+
+    def kernels(self) -> list[LoweredKernel]:
+        with self.low.loop(self.low.builder.kernel.first, self.low.builder.kernel.last) as (index, _):
+            self._enter(index)
+            folded = self.split or self.pieces > 1
+            with self.low.loop(0, self.here) as (j, _):
+                self._put(j, self.load(self._place(j, 0)[1]) if folded else self.starts)
+            if folded:
+                self._fold()
+            self.by_blocks(self.length, self.height, [], self._several)
+        units = self.line.outer if self.wide or self.split else -(-self.line.outer // LANES)
+        work = self.line.along.size // self.pieces * self.width
+        return self.finished(units * self.pieces * self.columns, work)
+
+    def _enter(self, index: Index) -> None:
+        b, line = self.low.builder, self.line
+        if self.wide:
+            self.o, self.p, self.block = self.low.split_index(index, (line.outer, self.pieces, self.columns))
+            begin = b.index("multiply", self.block, self.width)
+            self.here = b.index("minimum", b.index("subtract", line.inner, begin), self.width)
+        elif self.split:
+            self.o, self.p = self.low.split_index(index, (line.outer, self.pieces))
         else:
-            o = b.index("multiply", index, LANES)
-            here = b.index("minimum", b.index("subtract", line.outer, o), LANES)
-        if wide or split:
-            first, length = scan.piece(p)
+            self.o = b.index("multiply", index, LANES)
+            self.here = b.index("minimum", b.index("subtract", line.outer, self.o), LANES)
+        if self.wide or self.split:
+            self.first, self.length = self.piece(self.p)
 
-        def place(j: Index, t: Index) -> tuple[Index, Index]:
-            """The row, and the place in memory."""
-            row = b.index("add", first, t)
-            if wide:
-                return row, scan.element(o, row, column(j))
-            if split:
-                row = b.index("add", row, b.index("multiply", j, length))
-                return row, scan.element(o, row, 0)
-            return row, scan.element(b.index("add", o, j), row, 0)
+    def _place(self, j: Index, t: Index) -> tuple[Index, Index]:
+        """The row, and the place in memory."""
+        b = self.low.builder
+        row = b.index("add", self.first, t)
+        if self.wide:
+            return row, self.element(self.o, row, self._column(j))
+        if self.split:
+            row = b.index("add", row, b.index("multiply", j, self.length))
+            return row, self.element(self.o, row, 0)
+        return row, self.element(b.index("add", self.o, j), row, 0)
 
-        def column(j: Index) -> Index:
-            return b.index("add", b.index("multiply", block, width), j)
+    def _column(self, j: Index) -> Index:
+        b = self.low.builder
+        return b.index("add", b.index("multiply", self.block, self.width), j)
 
-        def values(j: Index) -> list[Operand]:
-            return [b.load(row, j) for row in rows]
+    def _values(self, j: Index) -> list[Operand]:
+        return [self.low.builder.load(x, j) for x in self.row]
 
-        def put(j: Index, new: Sequence[Operand]) -> None:
-            for row, value in zip(rows, new, strict=True):
-                b.store(row, j, value)
+    def _put(self, j: Index, new: Sequence[Operand]) -> None:
+        for x, value in zip(self.row, new, strict=True):
+            self.low.builder.store(x, j, value)
 
-        folded = split or scan.pieces > 1
-        with low.loop(0, here) as (j, _):
-            put(j, scan.load(place(j, 0)[1]) if folded else scan.starts)
-        if folded:
-            with low.loop(1, length, sequential=True) as (t, _), low.loop(0, here) as (j, _):
-                put(j, scan.join(values(j), scan.load(place(j, t)[1])))
-            scan.hand("wait", o, p, block)
-            after = b.index("add", p, 1)
-            if split:
-                before = scan.through_rest(scan.received(o, p, 0), o, p, 0)
+    def _fold(self) -> None:
+        """What comes before each run, in the place of what it holds together."""
+        low, o, p = self.low, self.o, self.p
+        with low.loop(1, self.length, sequential=True) as (t, _), low.loop(0, self.here) as (j, _):
+            self._put(j, self.join(self._values(j), self.load(self._place(j, t)[1])))
+        self.hand("wait", o, p, self.block)
+        after = low.builder.index("add", p, 1)
+        if self.split:
+            before = self.through_rest(self.received(o, p, 0), o, p, 0)
 
-                def one(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-                    total = values(indices[0])
-                    put(indices[0], carried)
-                    return scan.join(carried, total)
+            def one(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
+                total = self._values(indices[0])
+                self._put(indices[0], carried)
+                return self.join(carried, total)
 
-                scan.send(o, after, 0, low.nest([(0, LANES)], before, one, sequential=True))
+            self.send(o, after, 0, low.nest([(0, LANES)], before, one, sequential=True))
+        else:
+            with low.loop(0, self.here) as (j, _):
+                before = self.received(o, p, self._column(j))
+                self.send(o, after, self._column(j), self.join(before, self._values(j)))
+                self._put(j, before)
+        self.hand("announce", o, after, self.block)
+
+    def _several(self, begin: Index, count: Index, carried: list[Operand]) -> list[Operand]:
+        """Some rows one after the other."""
+        b = self.low.builder
+        if self.reads_back:
+            self._step(begin, count, 0)
+        with self.low.loop(int(self.reads_back), count, sequential=True) as (t, _):
+            self._step(begin, count, t)
+        if not self.direct:
+            most = b.index("multiply", count, self.width) if self.columns == 1 else self.here
+            self.put_away(self.o, b.index("add", self.first, begin), count, self._column(0), most, self.results)
+        return carried
+
+    def _step(self, begin: Index, count: Index, t: Index) -> None:
+        b = self.low.builder
+        with self.low.loop(0, self.here) as (j, _):
+            number, at = self._place(j, b.index("add", begin, t))
+            if self.reads_back and t != 0:
+                last = self._place(j, b.index("subtract", t, 1))[1]
+                before: list[Operand] = [b.load(self.low.buffer(target, True), last) for target in self.targets]
             else:
-                with low.loop(0, here) as (j, _):
-                    before = scan.received(o, p, column(j))
-                    scan.send(o, after, column(j), scan.join(before, values(j)))
-                    put(j, before)
-            scan.hand("announce", o, after, block)
-
-        def row(begin: Index, count: Index, t: Index) -> None:
-            with low.loop(0, here) as (j, _):
-                number, at = place(j, b.index("add", begin, t))
-                if reads_back and t != 0:
-                    last = place(j, b.index("subtract", t, 1))[1]
-                    before: list[Operand] = [b.load(low.buffer(target, True), last) for target in targets]
-                else:
-                    before = values(j)
-                new = scan.step(before, number, at)
-                if not reads_back:
-                    put(j, new)
-                if direct:
-                    scan.store(at, new)
-                elif height > 1:
-                    at = b.index("subtract", b.index("subtract", count, 1), t) if backward else t
-                    for buffer, value in zip(results, new, strict=True):
-                        b.store(buffer, b.index("add", b.index("multiply", at, width), j), value)
-
-        def several(begin: Index, count: Index, carried: list[Operand]) -> list[Operand]:
-            if reads_back:
-                row(begin, count, 0)
-            with low.loop(int(reads_back), count, sequential=True) as (t, _):
-                row(begin, count, t)
-            if not direct:
-                most = b.index("multiply", count, width) if scan.columns == 1 else here
-                scan.put_away(o, b.index("add", first, begin), count, column(0), most, results)
-            return carried
-
-        scan.by_blocks(length, height, [], several)
-    units = line.outer if wide or split else -(-line.outer // LANES)
-    return scan.finished(units * scan.pieces * scan.columns, n // scan.pieces * width)
+                before = self._values(j)
+            new = self.step(before, number, at)
+            if not self.reads_back:
+                self._put(j, new)
+            if self.direct:
+                self.store(at, new)
+            elif self.height > 1:
+                at = b.index("subtract", b.index("subtract", count, 1), t) if self.backward else t
+                for buffer, value in zip(self.results, new, strict=True):
+                    b.store(buffer, b.index("add", b.index("multiply", at, self.width), j), value)

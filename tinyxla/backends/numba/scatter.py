@@ -20,8 +20,6 @@ from tinyxla.backends.numba.lowering import (
     Partial,
     Storage,
     Users,
-    compare,
-    if_,
     start_index,
 )
 from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, results_of, supported
@@ -177,7 +175,7 @@ class _Scatter:
             place[d], fits = place_inside(low, low.value(self.indices, vector), sizes[d] - extent)
             if not k:
                 for direction, end in zip(("GE", "LT"), own, strict=False):
-                    fits = b.compute("and", "pred", fits, compare(low, direction, place[d], end))
+                    fits = b.compute("and", "pred", fits, b.compare(direction, place[d], end))
             inside = fits if inside is None else b.compute("and", "pred", inside, fits)
         for d, c in self.a.pairs():
             place[d] = coordinates[c]
@@ -195,7 +193,7 @@ class _Scatter:
                 b.store(low.buffer(target, True), where, value)
             return []
 
-        with low.loop(0, 1 if inside is None else if_(low, inside, 1), sequential=True):
+        with low.loop(0, 1 if inside is None else b.choose(inside, 1), sequential=True):
             low.nest(bounds, [], update, in_vectors=tuple(self.parts[-1:]) > (SHORT_WINDOW,))
 
 
@@ -259,7 +257,7 @@ def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Opera
     if last < 0:
         return place, Literal("pred", False)
     unsigned = b.compute("convert", "u64", place)  # where what is negative is beyond all others
-    return place, b.compute("compare", "pred", unsigned, Literal("u64", last), direction="LE", compare_type="UNSIGNED")
+    return place, b.compare("LE", unsigned, Literal("u64", last))
 
 
 def _targets(x: Instruction, plan: Plan, users: Users) -> tuple[list[Storage], list[LoweredKernel]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand
+from tinyxla.backends.numba.loops import Buffer, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import (
     UNBOUNDED,
     Coordinates,
@@ -25,7 +25,6 @@ from tinyxla.backends.numba.lowering import (
     Storage,
     Users,
     clamped,
-    if_,
     is_chosen,
     start_index,
     zero,
@@ -205,11 +204,11 @@ class Elements(Lowering):
 
     def _is_at(self, coordinates: Coordinates, place: Sequence[int], condition: Operand | None = None) -> Operand:
         """Whether coordinates, those that are not known, are this place; and the condition holds."""
-        compute = self.builder.compute
+        b = self.builder
         for c, here in zip(coordinates, place, strict=True):
             if not isinstance(c, int):
-                same = compute("compare", "pred", c, Literal(INDEX, here), direction="EQ", compare_type="SIGNED")
-                condition = same if condition is None else compute("and", "pred", condition, same)
+                same = b.compare("EQ", c, here)
+                condition = same if condition is None else b.compute("and", "pred", condition, same)
         return Literal("pred", True) if condition is None else condition
 
     def chosen(self, condition: Operand, x: Held, y: Held) -> Held:
@@ -355,7 +354,9 @@ def _while(low: Elements, x: Instruction) -> list[Held]:
 
     count: int | None = x.attributes.known_trip_count
     is_short = count is not None and count * body.work <= MOST_UNPOLLED
-    stop = count if count is not None and is_short else if_(low, only(low.run(condition, operands)), UNBOUNDED)
+    stop = (
+        count if count is not None and is_short else low.builder.choose(only(low.run(condition, operands)), UNBOUNDED)
+    )
     with low.loop(0, stop, carried(operands), sequential=True) as (_, loop):
         updated = low.run(body, arrays(c.inside for c in loop.carried))
         for slot, value in zip(loop.carried, carried(updated), strict=True):
@@ -379,7 +380,7 @@ def _conditional(low: Elements, x: Instruction) -> list[Held]:
     made = [y for y, begin in zip(outputs, branches[0].begins, strict=True) if begin is None]
     values: list[Operand] = [zero(y.array_shape) for y in made for _ in range(y.array_shape.size)]
     for number, branch in enumerate(branches):
-        stop = if_(low, is_chosen(low, only([index]), number, len(branches)), 1)
+        stop = low.builder.choose(is_chosen(low, only([index]), number, len(branches)), 1)
         with low.loop(0, stop, values, sequential=True) as (_, loop):
             elements = [e for held in low.run(branch, operands) if not isinstance(held, InMemory) for e in held]
             for slot, value in zip(loop.carried, elements, strict=True):

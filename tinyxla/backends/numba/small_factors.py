@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from tinyxla.backends.numba import panel_routines as routines
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, operand_of
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Storage
 from tinyxla.backends.numba.native import vector_bytes
 from tinyxla.backends.numba.panels import give
@@ -59,8 +59,8 @@ class _Lanes:
     def kernel(self, work: int, body: Callable[[], None]) -> list[LoweredKernel]:
         """`work` is that of a matrix."""
         with self.low.loop(self.b.kernel.first, self.b.kernel.last) as (index, _):
-            self.first = self.b.index("multiply", index, self.width)
-            self.count = self.b.index("minimum", self.b.index("subtract", self.batch, self.first), self.width)
+            self.first = self.b.times(index, self.width)
+            self.count = self.b.least(self.b.minus(self.batch, self.first), self.width)
             body()
         return [finished(self.low, -(-self.batch // self.width), 2 * work, [self.x])]
 
@@ -74,31 +74,31 @@ class _Lanes:
     def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
         """Of as many as are turned at once: the first, and how many are left."""
         b, height = self.b, routines.tile_rows()
-        count = b.index("divide", b.index("add", size, height - 1), height)
+        count = b.index("divide", b.sum(size, height - 1), height)
         with self.low.loop(0, count, sequential=True) as (group, _):
-            start = b.index("multiply", group, height)
-            yield start, b.index("subtract", size, start)
+            start = b.times(group, height)
+            yield start, b.minus(size, start)
 
     def read(self, x: Storage, size: int, written: bool = False) -> Buffer:
         """So many elements of each matrix, as lanes; `written` says that they are in a result's memory."""
         b, source = self.b, self.low.buffer(x, written)
         lanes = b.scratch(source.type, size * self.width)
         with self._groups(self.count) as (lane, left):
-            place = b.index("multiply", b.index("add", self.first, lane), size)
+            place = b.times(b.sum(self.first, lane), size)
             self._turn((lanes, lane), (source, place), steps=size, row=size, rows=left, pitch=self.width)
         return lanes
 
     def write(self, lanes: Buffer, x: Storage, size: int) -> None:
         b, target, height = self.b, self.low.buffer(x, True), routines.tile_rows()
         whole = size // height * height
-        begin = b.index("multiply", self.first, size)
+        begin = b.times(self.first, size)
         with self._groups(whole) as (element, left):
-            source = lanes, b.index("multiply", element, self.width)
-            to = target, b.index("add", begin, element)
+            source = lanes, b.times(element, self.width)
+            to = target, b.sum(begin, element)
             self._turn(to, source, steps=self.count, row=self.width, rows=left, pitch=size)
         with self.low.loop(0, self.count) as (lane, _), self.low.loop(whole, size) as (element, _):
-            value = b.load(lanes, b.index("add", b.index("multiply", element, self.width), lane))
-            b.store(target, b.index("add", begin, b.index("add", b.index("multiply", lane, size), element)), value)
+            value = b.load(lanes, b.sum(b.times(element, self.width), lane))
+            b.store(target, b.sum(begin, b.sum(b.times(lane, size), element)), value)
 
     # --- arithmetic
 
@@ -115,7 +115,7 @@ class _Lanes:
             yield self.load
 
     def place(self, element: Index) -> Index:
-        return self.b.index("add", self.b.index("multiply", element, self.width), self._lane)
+        return self.b.sum(self.b.times(element, self.width), self._lane)
 
     def load(self, lanes: Buffer, element: Index) -> Operand:
         return self.b.load(lanes, self.place(element))
@@ -126,18 +126,11 @@ class _Lanes:
     def compute(self, op: str, *operands: Operand) -> Operand:
         return self.b.compute(op, self.kind, *operands)
 
-    def compare(self, direction: str, x: Operand, y: Operand) -> Operand:
-        how = "FLOAT" if x.type == self.kind else "SIGNED"
-        return self.b.compute("compare", "pred", x, y, direction=direction, compare_type=how)
-
-    def choose(self, condition: Operand, x: Operand, y: Operand) -> Operand:
-        return self.b.compute("select", x.type, condition, x, y)
-
     def literal(self, value: float) -> Literal:
         return Literal(self.kind, value)
 
     def at(self, row: Index, pitch: int, column: Index) -> Index:
-        return self.b.index("add", self.b.index("multiply", row, pitch), column)
+        return self.b.sum(self.b.times(row, pitch), column)
 
     def subtract_product(self, lanes: Buffer, element: Index, x: Operand, y: Operand) -> None:
         product = self.compute("multiply", x, y)
@@ -156,10 +149,11 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
         a = m.read(x, n * n, written=True)
         inverse = m.b.scratch(m.kind, m.width)
         with m.each(0, n) as j:
-            after = m.b.index("add", j, 1)
+            after = m.b.sum(j, 1)
             with m.lanes() as load:
                 pivot = load(a, at(j, j))
-                root = m.choose(m.compare("GT", pivot, m.literal(0.0)), m.compute("sqrt", pivot), m.literal(math.nan))
+                is_positive = m.b.compare("GT", pivot, m.literal(0.0))
+                root = m.b.choose(is_positive, m.compute("sqrt", pivot), m.literal(math.nan))
                 m.store(a, at(j, j), root)
                 m.store(inverse, 0, m.compute("divide", m.literal(1.0), root))
             with m.each(after, n) as i, m.lanes() as load:
@@ -168,8 +162,8 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
                 m.subtract_product(a, at(i, k), load(a, at(i, j)), load(a, at(k, j)))
         with m.each(0, n * n - 1) as element, m.lanes() as load:  # NaN has come to the last one, if there was any
             last = load(a, n * n - 1)
-            failed = m.compare("NE", last, last)
-            m.store(a, element, m.choose(failed, m.literal(math.nan), load(a, element)))
+            failed = m.b.compare("NE", last, last)
+            m.store(a, element, m.b.choose(failed, m.literal(math.nan), load(a, element)))
         with m.each(0, n) as i, m.each(0, i) as j, m.lanes():
             m.store(a, at(j, i), m.literal(0.0))
         m.write(a, x, n * n)
@@ -185,41 +179,41 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
 
     def exchange(lanes: Buffer, hit: Operand, i: Index, k: Index) -> None:
         one, other = m.load(lanes, i), m.load(lanes, k)
-        m.store(lanes, i, m.choose(hit, other, one))
-        m.store(lanes, k, m.choose(hit, one, other))
+        m.store(lanes, i, m.b.choose(hit, other, one))
+        m.store(lanes, k, m.b.choose(hit, one, other))
 
     def body() -> None:
         a = m.read(x.operands[0], rows * columns)
         largest, where = m.b.scratch(m.kind, m.width), m.b.scratch("s32", m.width)
         pivots, order = m.b.scratch("s32", steps * m.width), m.b.scratch("s32", rows * m.width)
         with m.each(0, rows) as i, m.lanes():
-            m.store(order, i, m.b.compute("convert", "s32", _index(i)))
+            m.store(order, i, m.b.compute("convert", "s32", operand_of(i)))
         with m.each(0, steps) as k:
-            number = m.b.compute("convert", "s32", _index(k))
-            after = m.b.index("add", k, 1)
+            number = m.b.compute("convert", "s32", operand_of(k))
+            after = m.b.sum(k, 1)
             with m.lanes() as load:
                 m.store(largest, 0, m.compute("abs", load(a, m.at(k, columns, k))))
                 m.store(where, 0, number)
             with m.each(after, rows) as i:
-                row = m.b.compute("convert", "s32", _index(i))
+                row = m.b.compute("convert", "s32", operand_of(i))
                 with m.lanes() as load:
                     size = m.compute("abs", load(a, m.at(i, columns, k)))
-                    better = m.compare("GT", size, load(largest, 0))
-                    m.store(where, 0, m.choose(better, row, load(where, 0)))
-                    m.store(largest, 0, m.choose(better, size, load(largest, 0)))
+                    better = m.b.compare("GT", size, load(largest, 0))
+                    m.store(where, 0, m.b.choose(better, row, load(where, 0)))
+                    m.store(largest, 0, m.b.choose(better, size, load(largest, 0)))
             with m.lanes() as load:
                 m.store(pivots, k, load(where, 0))
             with m.each(after, rows) as i:
-                row = m.b.compute("convert", "s32", _index(i))
+                row = m.b.compute("convert", "s32", operand_of(i))
                 with m.lanes() as load:
-                    exchange(order, m.compare("EQ", load(where, 0), row), i, k)
+                    exchange(order, m.b.compare("EQ", load(where, 0), row), i, k)
                 with m.each(0, columns) as j, m.lanes() as load:
-                    exchange(a, m.compare("EQ", load(where, 0), row), m.at(i, columns, j), m.at(k, columns, j))
+                    exchange(a, m.b.compare("EQ", load(where, 0), row), m.at(i, columns, j), m.at(k, columns, j))
             with m.each(after, rows) as i:
                 with m.lanes() as load:
                     pivot, value = load(a, m.at(k, columns, k)), load(a, m.at(i, columns, k))
-                    is_zero = m.compare("EQ", pivot, m.literal(0.0))
-                    m.store(a, m.at(i, columns, k), m.choose(is_zero, value, m.compute("divide", value, pivot)))
+                    is_zero = m.b.compare("EQ", pivot, m.literal(0.0))
+                    m.store(a, m.at(i, columns, k), m.b.choose(is_zero, value, m.compute("divide", value, pivot)))
                 with m.each(after, columns) as j, m.lanes() as load:
                     factors = load(a, m.at(i, columns, k)), load(a, m.at(k, columns, j))
                     m.subtract_product(a, m.at(i, columns, j), *factors)
@@ -247,7 +241,7 @@ def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:
         return m.at(i, columns, side) if options.left_side else m.at(side, columns, i)
 
     def number(step: Index) -> Index:
-        return step if forward else m.b.index("subtract", n - 1, step)
+        return step if forward else m.b.minus(n - 1, step)
 
     def body() -> None:
         a, b = m.read(x.operands[0], n * n), m.read(x, rows * columns, written=True)
@@ -264,7 +258,3 @@ def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:
         m.write(b, x, rows * columns)
 
     return m.kernel(n * n * sides, body)
-
-
-def _index(index: Index) -> Operand:
-    return Literal(INDEX, index) if isinstance(index, int) else index

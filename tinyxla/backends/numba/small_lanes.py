@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tinyxla.backends.numba import small_arrays
 from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.loops import Buffer, Carried, Index, Literal, Operand
-from tinyxla.backends.numba.lowering import UNBOUNDED, LoweredKernel, Users, if_
+from tinyxla.backends.numba.lowering import UNBOUNDED, LoweredKernel, Users
 from tinyxla.backends.numba.small_arrays import TYPICAL_STEPS, Elements, Held, InMemory, insides, only, places_of
 from tinyxla.compiler.fusion import Plan, results_of
 from tinyxla.compiler.passes import small_lane
@@ -133,12 +133,12 @@ class _Strips:
             some.updated = b.compute("or", "s32", some.inside, b.compute("convert", "s32", goes_on))
 
         def any_of(some: Carried) -> Operand:
-            return b.compute("compare", "pred", some.result, none, direction="NE", compare_type="SIGNED")
+            return b.compare("NE", some.result, none)
 
         with low.loop(0, count, [none]) as (j, inner):
             values = self._first(b.index("add", start, j))
             go_on(j, values, only(low.run(self.condition, values)), inner.carried[0])
-        with low.loop(0, if_(low, any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
+        with low.loop(0, b.choose(any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
             with low.loop(0, count, [none]) as (j, inner):
                 values = self._carried(b.index("add", start, j), j)
                 goes_on = b.load(running, j)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tinyxla.backends.numba import digits, networks, short_lines
 from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, compare
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users
 from tinyxla.compiler.fusion import Plan, is_of_scalars
 from tinyxla.compiler.sorts import is_side_by_side
 from tinyxla.hlo import Computation, Instruction
@@ -151,7 +151,7 @@ class _MergeSort:
         index = [b.index("add", start, k) for k in range(size)]
         last = b.index("subtract", end, 1)
         values = [self.source.load(low, line, i if whole else b.index("minimum", i, last)) for i in index]
-        inside = [None if whole else compare(low, "LT", i, end) for i in index]
+        inside = [None if whole else b.compare("LT", i, end) for i in index]
         for turn in range(size):
             for k in range(turn % 2, size - 1, 2):
                 swap = self._before(low, values[k + 1], values[k])
@@ -167,7 +167,7 @@ class _MergeSort:
             if present is None:
                 to.store(low, line, i, values[k])
                 continue
-            with low.loop(0, b.compute("select", INDEX, present, Literal(INDEX, 1), Literal(INDEX, 0))):
+            with low.loop(0, b.choose(present, 1)):
                 to.store(low, line, i, values[k])
 
     def _back_and_forth(self, low: Lowering, times: int, line: Index, begin: Index, end: Index) -> None:
@@ -219,10 +219,10 @@ class _MergeSort:
                 i, j = at_left.inside, at_right.inside
                 left = self._here.load(low, line, b.index("minimum", i, b.index("subtract", left_end, 1)))
                 right = self._here.load(low, line, b.index("minimum", j, b.index("subtract", right_end, 1)))
-                sooner = b.compute("and", "pred", compare(low, "LT", j, right_end), self._before(low, right, left))
-                from_right = b.compute("or", "pred", sooner, b.compute("not", "pred", compare(low, "LT", i, left_end)))
+                sooner = b.compute("and", "pred", b.compare("LT", j, right_end), self._before(low, right, left))
+                from_right = b.compute("or", "pred", sooner, b.compute("not", "pred", b.compare("LT", i, left_end)))
                 to.store(low, line, b.index("add", start, step), _choose(low, from_right, right, left))
-                moved = b.compute("select", INDEX, from_right, Literal(INDEX, 1), Literal(INDEX, 0))
+                moved = b.choose(from_right, 1)
                 at_left.updated = operand_of(b.index("add", i, b.index("subtract", 1, moved)))
                 at_right.updated = operand_of(b.index("add", j, moved))
 

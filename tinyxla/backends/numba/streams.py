@@ -85,29 +85,21 @@ entry:
   %start = ptrtoint ptr %to to i64
   %stop = ptrtoint ptr %end to i64
   %bytes = sub i64 %stop, %start
-  %odd = sub i64 0, %start
-  %before = and i64 %odd, 63
-  %head = call i64 @llvm.smin.i64(i64 %before, i64 %bytes)
+  %head = call i64 @llvm.smin.i64(i64 (and i64 (sub i64 0, %start), 63), i64 %bytes)
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %head, i1 false)
-  %rest = sub i64 %bytes, %head
-  %whole = and i64 %rest, -64
+  %whole = and i64 (sub i64 %bytes, %head), -64
   %lines = add i64 %head, %whole
-  %some = icmp ne i64 %whole, 0
-  br i1 %some, label %line, label %tail
+  br i1 (icmp ne i64 %whole, 0), label %line, label %tail
 line:
   %k = phi i64 [ %head, %entry ], [ %next, %line ]
-  %source = getelementptr i8, ptr %from, i64 %k
-  %target = getelementptr i8, ptr %to, i64 %k
-  %values = load <16 x i32>, ptr %source, align 1
-  store <16 x i32> %values, ptr %target, align 64, !nontemporal !0$requests
+  %values = load <16 x i32>, ptr %from[i8 %k], align 1
+  store <16 x i32> %values, ptr %to[i8 %k], align 64, !nontemporal !0$requests
   %next = add i64 %k, 64
-  %more = icmp ult i64 %next, %lines
-  br i1 %more, label %line, label %tail
+  br i1 (icmp ult i64 %next, %lines), label %line, label %tail
 tail:
-  %last_source = getelementptr i8, ptr %from, i64 %lines
   %last_target = getelementptr i8, ptr %to, i64 %lines
   %left = sub i64 %bytes, %lines
-  call void @llvm.memcpy.p0.p0.i64(ptr %last_target, ptr %last_source, i64 %left, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %last_target, ptr %from[i8 %lines], i64 %left, i1 false)
   ret void
 }
 

@@ -91,8 +91,7 @@ loop:
   %left = phi i64 [ %count, %entry ], [ %fewer, %loop ]
   call void @pause()
   %fewer = sub i64 %left, 1
-  %more = icmp sgt i64 %fewer, 0
-  br i1 %more, label %loop, label %done
+  br i1 (icmp sgt i64 %fewer, 0), label %loop, label %done
 done:
   ret void
 }
@@ -104,12 +103,9 @@ entry:
 look:
   %left = phi i64 [ %pauses, %entry ], [ %fewer, %relax ], [ 0, %yield ]
   %value = load atomic i64, ptr %word acquire, align 8
-  %zero = icmp eq i64 %value, 0
-  %ready = icmp eq i1 %zero, %is_zero
-  br i1 %ready, label %done, label %unready
+  br i1 (icmp eq i1 (icmp eq i64 %value, 0), %is_zero), label %done, label %unready
 unready:
-  %tired = icmp sle i64 %left, 0
-  br i1 %tired, label %yield, label %relax
+  br i1 (icmp sle i64 %left, 0), label %yield, label %relax
 relax:
   call void @pause()
   %fewer = sub i64 %left, 1
@@ -135,44 +131,32 @@ define void @announce(ptr %word, ptr %made) {
 declare i32 @tinyxla_yield()
 
 define internal i64 @futex(ptr %pool, ptr %word, i64 %operation, i64 %value) noinline {
-  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
-  %syscall = load ptr, ptr %syscall_at
-  %number_at = getelementptr i64, ptr %pool, i64 $FUTEX
-  %number = load i64, ptr %number_at
+  %syscall = load ptr, ptr %pool[$SYSCALL]
+  %number = load i64, ptr %pool[$FUTEX]
   %result = call i64 (i64, ...) %syscall(i64 %number, ptr %word, i64 %operation, i64 %value, ptr null)
   ret i64 %result
 }
 
 define internal void @wake(ptr %pool, i64 %count) noinline {
-  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
-  %syscall = load i64, ptr %syscall_at
-  %has_futex = icmp ne i64 %syscall, 0
-  br i1 %has_futex, label %native, label %portable
+  br i1 (icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0), label %native, label %portable
 native:
   %own = call i64 @processor(ptr %pool)
-  %place_at = getelementptr i64, ptr %pool, i64 $WAKERS_PROCESSOR
-  store atomic i64 %own, ptr %place_at monotonic, align 8
-  %generation_at = getelementptr i8, ptr %pool, i64 $GENERATION_BYTE
-  call i64 @futex(ptr %pool, ptr %generation_at, i64 $FUTEX_WAKE, i64 %count)
+  store atomic i64 %own, ptr %pool[$WAKERS_PROCESSOR] monotonic, align 8
+  call i64 @futex(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 $FUTEX_WAKE, i64 %count)
   ret void
 portable:
-  %waker_at = getelementptr i64, ptr %pool, i64 $WAKER
-  %waker = load ptr, ptr %waker_at
-  call void %waker()
+  call void (load ptr, ptr %pool[$WAKER])()
   ret void
 }
 
 ; The processor that this thread runs on; -1 where nobody can say.
 define internal i64 @processor(ptr %pool) {
 entry:
-  %function_at = getelementptr i64, ptr %pool, i64 $PROCESSOR
-  %function = load ptr, ptr %function_at
-  %known = icmp ne ptr %function, null
-  br i1 %known, label %ask, label %unknown
+  %function = load ptr, ptr %pool[$PROCESSOR]
+  br i1 (icmp ne ptr %function, null), label %ask, label %unknown
 ask:
   %short = call i32 %function()
-  %own = sext i32 %short to i64
-  ret i64 %own
+  ret i64 (sext i32 %short to i64)
 unknown:
   ret i64 -1
 }
@@ -182,27 +166,15 @@ unknown:
 define internal void @part(ptr %pool) noinline {
 entry:
   %own = call i64 @processor(ptr %pool)
-  %place_at = getelementptr i64, ptr %pool, i64 $WAKERS_PROCESSOR
-  %wakers = load atomic i64, ptr %place_at monotonic, align 8
-  %same = icmp eq i64 %own, %wakers
-  %listed = icmp ult i64 %own, $MOST_PROCESSORS
-  %leave = and i1 %same, %listed
-  br i1 %leave, label %move, label %done
+  %wakers = load atomic i64, ptr %pool[$WAKERS_PROCESSOR] monotonic, align 8
+  br i1 (and i1 (icmp eq i64 %own, %wakers), (icmp ult i64 %own, $MOST_PROCESSORS)), label %move, label %done
 move:
   %others = alloca i8, i64 $SET_BYTES, align 8
-  %allowed_at = getelementptr i64, ptr %pool, i64 $ALLOWED
-  %allowed = load ptr, ptr %allowed_at
-  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr %allowed, i64 $SET_BYTES, i1 false)
-  %word = lshr i64 %own, 6
-  %bit = and i64 %own, 63
-  %word_at = getelementptr i64, ptr %others, i64 %word
-  %members = load i64, ptr %word_at
-  %one = shl i64 1, %bit
-  %gone = xor i64 %one, -1
-  %left = and i64 %members, %gone
-  store i64 %left, ptr %word_at
-  %move_at = getelementptr i64, ptr %pool, i64 $MOVE
-  %set_affinity = load ptr, ptr %move_at
+  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr (load ptr, ptr %pool[$ALLOWED]), i64 $SET_BYTES, i1 false)
+  %word_at = getelementptr i64, ptr %others, i64 (lshr i64 %own, 6)
+  %gone = xor i64 (shl i64 1, (and i64 %own, 63)), -1
+  store i64 (and i64 (load i64, ptr %word_at), %gone), ptr %word_at
+  %set_affinity = load ptr, ptr %pool[$MOVE]
   call i32 %set_affinity(i32 0, i64 $SET_BYTES, ptr %others)  ; refuses an empty set, which is as well
   br label %done
 done:
@@ -211,17 +183,12 @@ done:
 
 ; Change the number of workers that take part; whoever sleeps looks at it again.
 define void @set_helpers(ptr %pool, i64 %helpers) {
-  %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
-  store atomic i64 %helpers, ptr %helpers_at seq_cst, align 8
-  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
-  atomicrmw add ptr %ticket_at, i64 $ONE_GENERATION seq_cst  ; a worker on its way to sleep finds a changed word
-  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
-  %syscall = load i64, ptr %syscall_at
-  %has_futex = icmp ne i64 %syscall, 0
-  br i1 %has_futex, label %native, label %done
+  store atomic i64 %helpers, ptr %pool[$HELPERS] seq_cst, align 8
+  atomicrmw add ptr %pool[$TICKET], i64 $ONE_GENERATION seq_cst  ; a worker on its way to sleep finds a changed word
+  br i1 (icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0), label %native, label %done
 native:
   call void @wake(ptr %pool, i64 $EVERYBODY)
-  call i64 @futex(ptr %pool, ptr %helpers_at, i64 $FUTEX_WAKE, i64 $EVERYBODY)
+  call i64 @futex(ptr %pool, ptr %pool[$HELPERS], i64 $FUTEX_WAKE, i64 $EVERYBODY)
   br label %done
 done:
   ret void
@@ -230,37 +197,23 @@ done:
 ; Take and run chunks of the current job until none is left.
 define internal void @take_chunks(ptr %pool) {
 entry:
-  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
-  %pending_at = getelementptr i64, ptr %pool, i64 $PENDING
-  %kernel_at = getelementptr i64, ptr %pool, i64 $KERNEL
-  %table_at = getelementptr i64, ptr %pool, i64 $TABLE
-  %extent_at = getelementptr i64, ptr %pool, i64 $EXTENT
-  %grain_at = getelementptr i64, ptr %pool, i64 $GRAIN
-  %chunks_at = getelementptr i64, ptr %pool, i64 $CHUNKS
   br label %look
 look:
-  %ticket = load atomic i64, ptr %ticket_at acquire, align 8
+  %ticket = load atomic i64, ptr %pool[$TICKET] acquire, align 8
   %untaken = and i64 %ticket, $UNTAKEN
-  %empty = icmp eq i64 %untaken, 0
-  br i1 %empty, label %done, label %take
+  br i1 (icmp eq i64 %untaken, 0), label %done, label %take
 take:
-  %lowered = sub i64 %ticket, 1
-  %exchange = cmpxchg ptr %ticket_at, i64 %ticket, i64 %lowered acq_rel acquire
+  %exchange = cmpxchg ptr %pool[$TICKET], i64 %ticket, i64 (sub i64 %ticket, 1) acq_rel acquire
   %taken = extractvalue { i64, i1 } %exchange, 1
   br i1 %taken, label %execute, label %look
 execute:
-  %kernel = load ptr, ptr %kernel_at
-  %table = load ptr, ptr %table_at
-  %extent = load i64, ptr %extent_at
-  %grain = load i64, ptr %grain_at
-  %chunks = load i64, ptr %chunks_at
-  %chunk = sub i64 %chunks, %untaken
-  %first = mul i64 %chunk, %grain
-  %left = sub i64 %extent, %first
-  %size = call i64 @llvm.smin.i64(i64 %left, i64 %grain)
-  %last = add i64 %first, %size
-  call void %kernel(ptr %table, i64 %first, i64 %last)
-  atomicrmw sub ptr %pending_at, i64 1 release
+  %kernel = load ptr, ptr %pool[$KERNEL]
+  %table = load ptr, ptr %pool[$TABLE]
+  %grain = load i64, ptr %pool[$GRAIN]
+  %first = mul i64 (sub i64 (load i64, ptr %pool[$CHUNKS]), %untaken), %grain
+  %size = call i64 @llvm.smin.i64(i64 (sub i64 (load i64, ptr %pool[$EXTENT]), %first), i64 %grain)
+  call void %kernel(ptr %table, i64 %first, i64 (add i64 %first, %size))
+  atomicrmw sub ptr %pool[$PENDING], i64 1 release
   br label %look
 done:
   ret void
@@ -271,56 +224,40 @@ done:
 define i64 @work(ptr %pool, i64 %index, i64 %slept) {
 entry:
   %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
-  %spin_at = getelementptr i64, ptr %pool, i64 $SPIN
-  %syscall_at = getelementptr i64, ptr %pool, i64 $SYSCALL
-  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
-  %sleeping_at = getelementptr i64, ptr %pool, i64 $SLEEPING
-  %generation_at = getelementptr i8, ptr %pool, i64 $GENERATION_BYTE
-  %syscall = load i64, ptr %syscall_at
-  %has_futex = icmp ne i64 %syscall, 0
-  %was_asleep = icmp eq i64 %slept, $ASLEEP
-  br i1 %was_asleep, label %awake, label %top
+  %has_futex = icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0
+  br i1 (icmp eq i64 %slept, $ASLEEP), label %awake, label %top
 awake:
-  atomicrmw sub ptr %sleeping_at, i64 1 seq_cst
+  atomicrmw sub ptr %pool[$SLEEPING], i64 1 seq_cst
   br label %top
 top:
   %helpers = load atomic i64, ptr %helpers_at seq_cst, align 8
-  %closed = icmp slt i64 %helpers, 0
-  br i1 %closed, label %stopped, label %open
+  br i1 (icmp slt i64 %helpers, 0), label %stopped, label %open
 open:
-  %takes_part = icmp slt i64 %index, %helpers
-  br i1 %takes_part, label %serve, label %bench
+  br i1 (icmp slt i64 %index, %helpers), label %serve, label %bench
 serve:
   call void @take_chunks(ptr %pool)
-  %pauses = load i64, ptr %spin_at
+  %pauses = load i64, ptr %pool[$SPIN]
   br label %spin
 spin:
   %left = phi i64 [ %pauses, %serve ], [ %fewer, %rest ]
-  %ticket = load atomic i64, ptr %ticket_at acquire, align 8
-  %untaken = and i64 %ticket, $UNTAKEN
-  %work = icmp ne i64 %untaken, 0
-  br i1 %work, label %top, label %idle
+  %ticket = load atomic i64, ptr %pool[$TICKET] acquire, align 8
+  br i1 (icmp ne i64 (and i64 %ticket, $UNTAKEN), 0), label %top, label %idle
 idle:
-  %tired = icmp sle i64 %left, 0
-  br i1 %tired, label %sleep, label %rest
+  br i1 (icmp sle i64 %left, 0), label %sleep, label %rest
 rest:
   call void @pause()
   %fewer = sub i64 %left, 1
   br label %spin
 sleep:
-  atomicrmw add ptr %sleeping_at, i64 1 seq_cst
-  %ticket_now = load atomic i64, ptr %ticket_at seq_cst, align 8
+  atomicrmw add ptr %pool[$SLEEPING], i64 1 seq_cst
+  %ticket_now = load atomic i64, ptr %pool[$TICKET] seq_cst, align 8
   %helpers_now = load atomic i64, ptr %helpers_at seq_cst, align 8
-  %untaken_now = and i64 %ticket_now, $UNTAKEN
-  %work_now = icmp ne i64 %untaken_now, 0
-  %changed = icmp ne i64 %helpers_now, %helpers
-  %stay = or i1 %work_now, %changed
+  %stay = or i1 (icmp ne i64 (and i64 %ticket_now, $UNTAKEN), 0), (icmp ne i64 %helpers_now, %helpers)
   br i1 %stay, label %awake, label %rest_long
 rest_long:
   br i1 %has_futex, label %native_sleep, label %leave
 native_sleep:
-  %generation = lshr i64 %ticket_now, 32
-  call i64 @futex(ptr %pool, ptr %generation_at, i64 $FUTEX_WAIT, i64 %generation)
+  call i64 @futex(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 $FUTEX_WAIT, i64 (lshr i64 %ticket_now, 32))
   call void @part(ptr %pool)
   br label %awake
 leave:
@@ -328,8 +265,7 @@ leave:
 bench:
   br i1 %has_futex, label %native_bench, label %leave_bench
 native_bench:
-  %count_at = getelementptr i8, ptr %helpers_at, i64 $LOW_BYTE
-  call i64 @futex(ptr %pool, ptr %count_at, i64 $FUTEX_WAIT, i64 %helpers)
+  call i64 @futex(ptr %pool, ptr %helpers_at[i8 $LOW_BYTE], i64 $FUTEX_WAIT, i64 %helpers)
   br label %top
 leave_bench:
   ret i64 $BENCHED
@@ -340,73 +276,48 @@ stopped:
 ; Run a kernel over [0, extent) in chunks cut at multiples of the grain, on this thread and the pool's.
 define void @run_split(ptr %pool, ptr %kernel, ptr %table, i64 %extent, i64 %grain) {
 entry:
-  %lock_at = getelementptr i64, ptr %pool, i64 $LOCK
-  %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
-  %starter_at = getelementptr i64, ptr %pool, i64 $STARTER
-  %ticket_at = getelementptr i64, ptr %pool, i64 $TICKET
-  %pending_at = getelementptr i64, ptr %pool, i64 $PENDING
-  %sleeping_at = getelementptr i64, ptr %pool, i64 $SLEEPING
-  %kernel_at = getelementptr i64, ptr %pool, i64 $KERNEL
-  %table_at = getelementptr i64, ptr %pool, i64 $TABLE
-  %extent_at = getelementptr i64, ptr %pool, i64 $EXTENT
-  %grain_at = getelementptr i64, ptr %pool, i64 $GRAIN
-  %chunks_at = getelementptr i64, ptr %pool, i64 $CHUNKS
-  %before_last = sub i64 %extent, 1
-  %full = udiv i64 %before_last, %grain
-  %chunks = add i64 %full, 1
-  %countable = icmp ule i64 %chunks, $UNTAKEN
-  %helpers = load atomic i64, ptr %helpers_at monotonic, align 8
-  %has_helpers = icmp sgt i64 %helpers, 0
-  %parallel = and i1 %countable, %has_helpers
-  br i1 %parallel, label %prepare, label %alone
+  %chunks = add i64 (udiv i64 (sub i64 %extent, 1), %grain), 1
+  %helpers = load atomic i64, ptr %pool[$HELPERS] monotonic, align 8
+  br i1 (and i1 (icmp ule i64 %chunks, $UNTAKEN), (icmp sgt i64 %helpers, 0)), label %prepare, label %alone
 prepare:
-  %starter = load atomic ptr, ptr %starter_at acquire, align 8
-  %complete = icmp eq ptr %starter, null
-  br i1 %complete, label %acquire, label %start
+  %starter = load atomic ptr, ptr %pool[$STARTER] acquire, align 8
+  br i1 (icmp eq ptr %starter, null), label %acquire, label %start
 start:
   call void %starter()
   br label %acquire
 acquire:
-  %exchange = cmpxchg ptr %lock_at, i64 0, i64 1 acquire monotonic
+  %exchange = cmpxchg ptr %pool[$LOCK], i64 0, i64 1 acquire monotonic
   %acquired = extractvalue { i64, i1 } %exchange, 1
   br i1 %acquired, label %publish, label %alone
 publish:
-  store ptr %kernel, ptr %kernel_at
-  store ptr %table, ptr %table_at
-  store i64 %extent, ptr %extent_at
-  store i64 %grain, ptr %grain_at
-  store i64 %chunks, ptr %chunks_at
-  store atomic i64 %chunks, ptr %pending_at monotonic, align 8
-  %old_ticket = load atomic i64, ptr %ticket_at monotonic, align 8
-  %old_generation = and i64 %old_ticket, $GENERATION
-  %generation = add i64 %old_generation, $ONE_GENERATION
-  %ticket = or i64 %generation, %chunks
-  store atomic i64 %ticket, ptr %ticket_at seq_cst, align 8
-  %sleeping = load atomic i64, ptr %sleeping_at seq_cst, align 8
-  %all_awake = icmp sle i64 %sleeping, 0
-  br i1 %all_awake, label %take_part, label %rouse
+  store ptr %kernel, ptr %pool[$KERNEL]
+  store ptr %table, ptr %pool[$TABLE]
+  store i64 %extent, ptr %pool[$EXTENT]
+  store i64 %grain, ptr %pool[$GRAIN]
+  store i64 %chunks, ptr %pool[$CHUNKS]
+  store atomic i64 %chunks, ptr %pool[$PENDING] monotonic, align 8
+  %old_ticket = load atomic i64, ptr %pool[$TICKET] monotonic, align 8
+  %ticket = or i64 (add i64 (and i64 %old_ticket, $GENERATION), $ONE_GENERATION), %chunks
+  store atomic i64 %ticket, ptr %pool[$TICKET] seq_cst, align 8
+  %sleeping = load atomic i64, ptr %pool[$SLEEPING] seq_cst, align 8
+  br i1 (icmp sle i64 %sleeping, 0), label %take_part, label %rouse
 rouse:
-  %useful = sub i64 %chunks, 1
-  %count = call i64 @llvm.smin.i64(i64 %sleeping, i64 %useful)
+  %count = call i64 @llvm.smin.i64(i64 %sleeping, i64 (sub i64 %chunks, 1))
   call void @wake(ptr %pool, i64 %count)
   br label %take_part
 take_part:
   call void @take_chunks(ptr %pool)
-  %spin_at = getelementptr i64, ptr %pool, i64 $SPIN
-  %pauses = load i64, ptr %spin_at
-  call void @wait_until(ptr %pending_at, i1 true, i64 %pauses)
-  store atomic i64 0, ptr %lock_at release, align 8
+  call void @wait_until(ptr %pool[$PENDING], i1 true, i64 (load i64, ptr %pool[$SPIN]))
+  store atomic i64 0, ptr %pool[$LOCK] release, align 8
   ret void
 alone:
   br label %chunk
 chunk:
   %first = phi i64 [ 0, %alone ], [ %last, %chunk ]
-  %rest = sub i64 %extent, %first
-  %size = call i64 @llvm.smin.i64(i64 %rest, i64 %grain)
+  %size = call i64 @llvm.smin.i64(i64 (sub i64 %extent, %first), i64 %grain)
   %last = add i64 %first, %size
   call void %kernel(ptr %table, i64 %first, i64 %last)
-  %more = icmp slt i64 %last, %extent
-  br i1 %more, label %chunk, label %done
+  br i1 (icmp slt i64 %last, %extent), label %chunk, label %done
 done:
   ret void
 }

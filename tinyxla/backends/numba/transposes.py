@@ -75,8 +75,7 @@ line:
   call void @llvm.prefetch.p0(ptr %at, i32 0, i32 2, i32 1)
   %next = getelementptr i8, ptr %at, i64 64
   %here = ptrtoint ptr %next to i64
-  %more = icmp ult i64 %here, %end
-  br i1 %more, label %line, label %done
+  br i1 (icmp ult i64 %here, %end), label %line, label %done
 done:
   ret void
 }

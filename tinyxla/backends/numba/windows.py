@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.folds import STILL, Dimension, Fold, Line, load, select, store
 from tinyxla.backends.numba.loops import Index, Literal, Operand
-from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Storage, Users, compare, zero
+from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Storage, Users, zero
 from tinyxla.backends.numba.scans import lower_scan
 from tinyxla.compiler.fusion import Plan, buffer_of, is_of_scalars, supported
 from tinyxla.compiler.windows import LANES, in_rows, is_large
@@ -60,7 +60,7 @@ def _counts(dimensions: Sequence[Dimension]) -> list[int]:
 def _ceiling(low: Lowering, value: Index, step: int) -> Index:
     """value / step, rounded up, and at least 0."""
     b = low.builder
-    return b.index("divide", b.index("maximum", b.index("add", value, step - 1), 0), step)
+    return b.index("divide", b.most(b.sum(value, step - 1), 0), step)
 
 
 # --- windows that are gone through ------------------------------------------------------------------------------------
@@ -74,25 +74,25 @@ def _elements(low: Lowering, d: Dimension, o: Index, is_inside: bool = False, ag
     b, w, apart = low.builder, d.window, d.window.base_dilation
     if w == STILL:
         return [(o, None)]
-    first = b.index("subtract", b.index("multiply", o, w.stride), w.padding_low)
+    first = b.minus(b.times(o, w.stride), w.padding_low)
     if is_inside or d.is_inside:
-        return [(b.index("add", first, k * w.window_dilation), None) for k in range(w.size)]
+        return [(b.sum(first, k * w.window_dilation), None) for k in range(w.size)]
     if again and d.is_touched:
-        places = (b.index("maximum", b.index("add", first, k), 0) for k in range(w.size))
-        return [(b.index("minimum", place, d.size - 1), None) for place in places]
+        places = (b.most(b.sum(first, k), 0) for k in range(w.size))
+        return [(b.least(place, d.size - 1), None) for place in places]
     before = -(-max(w.padding_low, 0) // apart)  # elements by which indices are moved, so that none is negative
-    moved = b.index("add", first, before * apart)
+    moved = b.sum(first, before * apart)
     found: _Elements = []
     for k in range(d.places if w.window_dilation == 1 else w.size):
         if w.window_dilation == 1:
-            index = b.index("add", b.index("divide", b.index("add", moved, apart - 1), apart), k)
-            there = compare(low, "LT", b.index("multiply", index, apart), b.index("add", moved, w.size))
+            index = b.sum(b.index("divide", b.sum(moved, apart - 1), apart), k)
+            there = b.compare("LT", b.times(index, apart), b.sum(moved, w.size))
         else:
-            place = b.index("add", moved, k * w.window_dilation)
-            index, there = b.index("divide", place, apart), compare(low, "EQ", b.index("remainder", place, apart), 0)
+            place = b.sum(moved, k * w.window_dilation)
+            index, there = b.index("divide", place, apart), b.compare("EQ", b.index("remainder", place, apart), 0)
         for limit, direction in ((before, "GE"), (before + d.size, "LT")):
-            there = b.compute("and", "pred", there, compare(low, direction, index, limit))
-        index = b.index("minimum", b.index("subtract", b.index("maximum", index, before), before), d.size - 1)
+            there = b.compute("and", "pred", there, b.compare(direction, index, limit))
+        index = b.least(b.minus(b.most(index, before), before), d.size - 1)
         found.append((index, there))
     return found
 
@@ -120,8 +120,8 @@ def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> 
         low_edge = min(max(0, -(-w.padding_low // w.stride)), high_edge)
         high_edge = max(low_edge, min(reach // w.stride + 1, high_edge))
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin = b.index("multiply", b.index("remainder", index, blocks), ROW)
-        end = b.index("minimum", b.index("add", begin, ROW), last.positions) if blocks > 1 else last.positions
+        begin = b.times(b.index("remainder", index, blocks), ROW)
+        end = b.least(b.sum(begin, ROW), last.positions) if blocks > 1 else last.positions
         result = low.split_index(b.index("divide", index, blocks), _counts(outer))
         around = [_elements(low, d, o, again=again) for d, o in zip(outer, result, strict=True)]
         initial = low.initial(fold.x)
@@ -146,12 +146,12 @@ def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> 
                     store(low, target, counts, (*result, o), value)
 
         if low_edge < high_edge:
-            results(b.index("maximum", begin, low_edge), b.index("minimum", end, high_edge), True)
+            results(b.most(begin, low_edge), b.least(end, high_edge), True)
         if low_edge > 0 or high_edge < last.positions:
             with low.loop(0, 2, sequential=True) as (side, _):
-                first, second = b.index("minimum", end, low_edge), b.index("maximum", begin, high_edge)
-                start = b.index("add", begin, b.index("multiply", side, b.index("subtract", second, begin)))
-                stop = b.index("add", first, b.index("multiply", side, b.index("subtract", end, first)))
+                first, second = b.least(end, low_edge), b.most(begin, high_edge)
+                start = b.sum(begin, b.times(side, b.minus(second, begin)))
+                stop = b.sum(first, b.times(side, b.minus(end, first)))
                 results(start, stop, False)
     work = width * math.prod(d.places for d in dimensions)
     return finished(low, math.prod(_counts(outer)) * blocks, work, roots)
@@ -181,37 +181,37 @@ def _blocked(fold: Fold, line: Line, targets: list[Storage]) -> LoweredKernel:
     (neutral,) = low.neutral(fold.x)
 
     def scratch_at(row: Index, j: Index) -> Index:
-        return b.index("add", b.index("multiply", row, width), j)
+        return b.sum(b.times(row, width), j)
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         outer, block, column = low.split_index(index, (line.outer, blocks, columns))
-        left, first = b.index("multiply", column, width), b.index("multiply", block, w.size)
-        wide = b.index("minimum", b.index("subtract", line.inner, left), width)
+        left, first = b.times(column, width), b.times(block, w.size)
+        wide = b.least(b.minus(line.inner, left), width)
 
         def element(row: Index, j: Index) -> Operand:
             """Of the elements from the block's first on."""
-            place = b.index("subtract", b.index("add", first, row), w.padding_low)
-            inside = b.compute("and", "pred", compare(low, "GE", place, 0), compare(low, "LT", place, n))
-            place = b.index("minimum", b.index("maximum", place, 0), n - 1)
-            value = load(low, fold.arrays[0], line.sizes, (outer, place, b.index("add", left, j)))
+            place = b.minus(b.sum(first, row), w.padding_low)
+            inside = b.compute("and", "pred", b.compare("GE", place, 0), b.compare("LT", place, n))
+            place = b.least(b.most(place, 0), n - 1)
+            value = load(low, fold.arrays[0], line.sizes, (outer, place, b.sum(left, j)))
             return select(low, inside, value, neutral)
 
         with low.loop(0, wide) as (j, _):
             b.store(ends, scratch_at(w.size, j), neutral)
             b.store(beginnings, j, neutral)
         with low.loop(0, w.size, sequential=True) as (k, _), low.loop(0, wide) as (j, _):
-            row = b.index("subtract", w.size - 1, k)
-            before = b.load(ends, scratch_at(b.index("add", row, 1), j))
+            row = b.minus(w.size - 1, k)
+            before = b.load(ends, scratch_at(b.sum(row, 1), j))
             b.store(ends, scratch_at(row, j), *fold.apply(low, [element(row, j)], [before]))
-            before, value = b.load(beginnings, scratch_at(k, j)), element(b.index("add", k, w.size), j)
-            b.store(beginnings, scratch_at(b.index("add", k, 1), j), *fold.apply(low, [before], [value]))
+            before, value = b.load(beginnings, scratch_at(k, j)), element(b.sum(k, w.size), j)
+            b.store(beginnings, scratch_at(b.sum(k, 1), j), *fold.apply(low, [before], [value]))
         start = _ceiling(low, first, w.stride)
-        stop = b.index("minimum", _ceiling(low, b.index("add", first, w.size), w.stride), count)
+        stop = b.least(_ceiling(low, b.sum(first, w.size), w.stride), count)
         with low.loop(start, stop, sequential=True) as (o, _), low.loop(0, wide) as (j, _):
-            at = scratch_at(b.index("subtract", b.index("multiply", o, w.stride), first), j)
+            at = scratch_at(b.minus(b.times(o, w.stride), first), j)
             found = fold.apply(low, [b.load(ends, at)], [b.load(beginnings, at)])
             found = fold.apply(low, low.initial(fold.x), found)
-            store(low, targets[0], line.counts, (outer, o, b.index("add", left, j)), found[0])
+            store(low, targets[0], line.counts, (outer, o, b.sum(left, j)), found[0])
     return finished(low, line.outer * blocks * columns, 3 * w.size * width, [fold.x])
 
 
@@ -268,7 +268,7 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         for k, places in enumerate(itertools.product(*elements)):
             element = load(low, operand, sizes, [i for i, _ in places])
             better = b.compute("not", "pred", low.apply(x.attributes.select, [best, element])[0])
-            is_first = b.compute("compare", "pred", found, none, direction="EQ", compare_type="SIGNED")
+            is_first = b.compare("EQ", found, none)
             take = _together(low, places, *([b.compute("or", "pred", is_first, better)] if k else []))
             best = element if take is None else select(low, take, element, best)
             found = Literal("s32", k) if take is None else select(low, take, Literal("s32", k), found)
@@ -278,7 +278,7 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         """What comes to the k-th element of a window."""
         old = initial if is_tiled else load(low, x, sizes, place)
         (new,) = low.apply(x.attributes.scatter, [old, load(low, source, counts, result)])
-        hit = b.compute("compare", "pred", chosen, Literal("s32", k), direction="EQ", compare_type="SIGNED")
+        hit = b.compare("EQ", chosen, Literal("s32", k))
         store(low, x, sizes, place, select(low, hit, new, old))
 
     def line(result: Coordinates) -> None:
@@ -292,26 +292,26 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
                     put(k, chosen, tuple(i for i, _ in places), (*result, o))
             return
         with low.loop(0, -(-last.positions // width), sequential=True) as (block, _):
-            begin = b.index("multiply", block, width)
-            end = b.index("minimum", b.index("add", begin, width), last.positions)
+            begin = b.times(block, width)
+            end = b.least(b.sum(begin, width), last.positions)
             with low.loop(begin, end) as (o, _):
-                b.store(row, b.index("subtract", o, begin), chosen_at([*around, _elements(low, last, o)]))
+                b.store(row, b.minus(o, begin), chosen_at([*around, _elements(low, last, o)]))
             w = last.window
             for k, (places, inner) in enumerate(itertools.product(itertools.product(*around), range(w.size))):
                 before = w.padding_low - inner
                 start, stop = max(0, -(-before // w.stride)), max(0, (last.size - 1 + before) // w.stride + 1)
-                with low.loop(b.index("maximum", begin, start), b.index("minimum", end, stop)) as (o, _):
-                    at = b.index("subtract", b.index("multiply", o, w.stride), before)
-                    chosen = b.load(row, b.index("subtract", o, begin))
+                with low.loop(b.most(begin, start), b.least(end, stop)) as (o, _):
+                    at = b.minus(b.times(o, w.stride), before)
+                    chosen = b.load(row, b.minus(o, begin))
                     put(k, chosen, (*(i for i, _ in places), at), (*result, o))
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         initial = low.value(x.operands[2], ())
         head, inside = low.split_index(index, counts[:apart]), math.prod(sizes[apart:])
         if not is_tiled:
-            first = b.index("multiply", low.linear(counts[:apart], head), inside)
+            first = b.times(low.linear(counts[:apart], head), inside)
             with low.loop(0, inside) as (i, _):
-                store(low, x, [shape.size], [b.index("add", first, i)], initial)
+                store(low, x, [shape.size], [b.sum(first, i)], initial)
         bounds: list[tuple[Index, Index]] = [(0, n) for n in counts[apart:-1]]
         low.nest(bounds, (), lambda more, _: line((*head, *more)) or (), sequential=True)
     work = math.prod(counts[apart:]) * math.prod(d.places for d in dimensions) * 4
