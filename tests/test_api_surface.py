@@ -31,6 +31,7 @@ MODULES = (
     "typing",
     "stages",
     "lax.linalg",
+    "scipy.cluster.vq",
     "scipy.fft",
     "scipy.integrate",
     "scipy.interpolate",
@@ -81,7 +82,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "numpy": {
         **dict.fromkeys("float6_e2m3fn float6_e3m2fn int1 uint1".split(), NO_SUCH_TYPE),
         **dict.fromkeys("ComplexWarning character flexible object_".split(), "names of NumPy's that no array has"),
-        **dict.fromkeys("frompyfunc ufunc place i0".split(), NOT_YET),
+        **dict.fromkeys("frompyfunc ufunc i0".split(), NOT_YET),
     },
     "profiler": {
         **dict.fromkeys("ProfileData ProfileEvent ProfileOptions ProfilePlane register_subprocess".split(), INTERNAL),
@@ -104,12 +105,10 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
     },
     "scipy.linalg": dict.fromkeys(
-        "circulant companion convolution_matrix dft eigh_tridiagonal expm_frechet fiedler fiedler_companion funm "
-        "hadamard hankel helmert hessenberg hilbert invhilbert invpascal leslie pascal qr_multiply rsf2csf "
-        "schur solve_sylvester".split(),
+        "convolution_matrix eigh_tridiagonal expm_frechet fiedler fiedler_companion funm helmert hessenberg invhilbert "
+        "invpascal qr_multiply rsf2csf schur solve_sylvester".split(),
         NOT_YET,
     ),
-    "scipy.signal": dict.fromkeys("csd istft stft welch".split(), NOT_YET),
     "scipy.special": dict.fromkeys(
         "bernoulli bessel_jn comb dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 loggamma owens_t sici spence "
         "sph_harm_y wofz".split(),

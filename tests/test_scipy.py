@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import scipy.cluster.vq
+import scipy.linalg
 import scipy.signal
 import scipy.special
 import scipy.stats
@@ -14,7 +16,7 @@ import scipy.stats
 import tinyxla as tx
 from tinyxla import image
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
-from tinyxla.scipy import linalg, signal, special, stats
+from tinyxla.scipy import cluster, linalg, signal, special, stats
 
 REAL = np.linspace(-3, 4, 29).astype(np.float32)
 WHOLE = np.arange(-2, 8)
@@ -170,6 +172,88 @@ def test_detrend_and_matrices() -> None:
             np.testing.assert_allclose(mine, theirs, atol=1e-4)
 
 
+SEGMENTS: list[dict[str, Any]] = [
+    {"nperseg": 64},
+    {"nperseg": 50, "noverlap": 10, "window": "hamming", "fs": 10.0},
+    {"nperseg": 64, "nfft": 100, "window": "blackman"},
+    {"nperseg": 32, "return_onesided": False, "window": ("kaiser", 3.0)},
+    {"nperseg": 31, "window": np.hanning(31)},
+]
+
+
+@pytest.mark.parametrize("given", SEGMENTS, ids=str)
+def test_spectra(given: dict[str, Any]) -> None:
+    x, y = np.random.default_rng(4).normal(size=(2, 3, 300))
+
+    def agree(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert mine.shape == theirs.shape
+            np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=1e-4)
+
+    for more in ({}, {"boundary": None, "padded": False}, {"boundary": "even", "detrend": "linear"}):
+        agree(signal.stft(x, **given, **more), scipy.signal.stft(x, **given, **more))
+    agree(
+        signal.stft(x.T, axis=0, boundary="constant", **given),
+        scipy.signal.stft(x.T, axis=0, boundary="constant", **given),
+    )
+    back = {n: v for n, v in given.items() if n != "return_onesided"} | {
+        "input_onesided": given.get("return_onesided", True)
+    }
+    transforms = np.asarray(signal.stft(x, **given)[2])
+    agree(signal.istft(transforms[0], **back), scipy.signal.istft(transforms[0], **back))
+    found = signal.istft(np.swapaxes(transforms, -1, -2), time_axis=1, freq_axis=2, **back)
+    agree(found[1:], scipy.signal.istft(transforms, **back)[1:])
+    for more in ({}, {"scaling": "spectrum", "average": "median"}, {"detrend": False}, {"detrend": "linear"}):
+        agree(signal.welch(x, **given, **more), scipy.signal.welch(x, **given, **more))
+        agree(signal.csd(x, y, **given, **more), scipy.signal.csd(x, y, **given, **more))
+    agree(signal.csd(x.T, y.T[:280], axis=0, **given), scipy.signal.csd(x.T, y.T[:280], axis=0, **given))
+
+
+def test_spectra_of_whole_signals_and_their_derivatives() -> None:
+    x = np.random.default_rng(5).normal(size=300).astype(np.float32)
+    for mine, theirs in zip(signal.welch(x), jax.scipy.signal.welch(x), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    found = tx.jit(tx.grad(lambda x: signal.istft(signal.stft(x, nperseg=64)[2], nperseg=64)[1][40]))(x)
+    np.testing.assert_allclose(found, np.eye(300)[40], atol=1e-5)  # back and forth is the identity
+
+
+def test_special_matrices() -> None:
+    x = np.random.default_rng(6).normal(size=5)
+    for name, args in (
+        ("circulant", (x,)),
+        ("hankel", (x,)),
+        ("hankel", (x, x[1:4])),
+        ("companion", (x,)),
+        ("leslie", (x, x[1:])),
+        ("hilbert", (4,)),
+        ("hadamard", (8,)),
+        ("dft", (6,)),
+        ("dft", (6, "n")),
+        ("dft", (6, "sqrtn")),
+        *(("pascal", (5, kind)) for kind in ("symmetric", "lower", "upper")),
+    ):
+        np.testing.assert_allclose(getattr(linalg, name)(*args), getattr(scipy.linalg, name)(*args), atol=1e-5)
+    many = np.stack([x, x + 1])
+    for name, args in (("circulant", (many,)), ("companion", (many,)), ("leslie", (many, many[:, 1:]))):
+        found = getattr(linalg, name)(*args)
+        np.testing.assert_allclose(found[1], getattr(linalg, name)(*(a[1] for a in args)), atol=1e-5)
+    with pytest.raises(ArgumentError, match="power of two"):
+        linalg.hadamard(6)
+    with pytest.raises(ShapeError, match="two coefficients"):
+        linalg.companion(np.ones(1))
+    with pytest.raises(ShapeError, match="one longer"):
+        linalg.leslie(np.ones(3), np.ones(3))
+
+
+def test_nearest_codes() -> None:
+    x = np.random.default_rng(7).normal(size=(20, 3))
+    for rows, codes in ((x, x[:4] + 0.1), (x[:, 0], x[:3, 1])):
+        for mine, theirs in zip(cluster.vq.vq(rows, codes), scipy.cluster.vq.vq(rows, codes), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    with pytest.raises(ShapeError, match="one length"):
+        cluster.vq.vq(x, x[:, :2])
+
+
 @pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5"])
 def test_resize(method: str) -> None:
     x = np.random.default_rng(3).normal(size=(7, 9, 3)).astype(np.float32)
@@ -185,6 +269,12 @@ def test_resize(method: str) -> None:
 
 
 def test_mistakes() -> None:
+    with pytest.raises(ArgumentError, match="window must be"):
+        signal.stft(np.ones(9), window="gauss", nperseg=4)
+    with pytest.raises(ArgumentError, match="noverlap < nperseg"):
+        signal.welch(np.ones(9), nperseg=4, noverlap=4)
+    with pytest.raises(ArgumentError, match="scaling must be"):
+        signal.csd(np.ones(9), np.ones(9), scaling="power")
     with pytest.raises(ArgumentError, match="missing a required argument: 'a'"):
         stats.gamma.logpdf(1.0)
     with pytest.raises(ShapeError, match=r"cov must be of shape \(\.\.\., 2, 2\)"):

@@ -2,6 +2,7 @@
 
 from tinyxla.numpy.protocols import set_functions
 from tinyxla.scipy import (
+    cluster as cluster,
     fft as fft,
     integrate as integrate,
     interpolate as interpolate,

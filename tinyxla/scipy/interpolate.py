@@ -53,6 +53,8 @@ class RegularGridInterpolator:
         """The values at points: an array whose last dimension are coordinates, or one array for each of these."""
         d = len(self.grid)
         x = tnp.stack(tnp.broadcast_arrays(*xi), -1) if isinstance(xi, tuple) else inexact_array(xi, "xi")
+        if x.ndim == 1 and d in (1, x.size):  # coordinates of points on a line, or of one point
+            x = x.reshape(-1, d)
         if x.shape[-1:] != (d,):
             raise ShapeError(f"RegularGridInterpolator: points must have {d} coordinates, but got shape {x.shape}.")
         nearest = _method(method or self.method) == "nearest"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,13 @@ from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
 from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import array_of, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, promoted
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import default_float
 
-ArrayLike = Any
 _TRANSPOSES = {0: "NO_TRANSPOSE", 1: "TRANSPOSE", 2: "ADJOINT", "N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
 
 
@@ -276,6 +277,115 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     diagonals = tnp.concatenate([tnp.flip(row[..., 1:], -1), column], -1)
     n, m = column.shape[-1], row.shape[-1]
     return diagonals[..., np.arange(n)[:, None] - np.arange(m) + (m - 1)]
+
+
+def circulant(c: ArrayLike) -> Array:
+    """Matrices whose columns are the vectors along the last axis, turned by one place more from column to column.
+
+    >>> circulant(np.array([1.0, 2.0]))
+    Array([[1., 2.],
+           [2., 1.]], dtype=float32)
+    """
+    x = tnp.atleast_1d(array_of(c, "scipy.linalg.circulant"))
+    n = x.shape[-1]
+    return x[..., (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)]
+
+
+def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
+    """Matrices with the first column c and the last row r (without its first element; zeros, if None), equal along the
+    diagonals from the upper right to the lower left. Vectors are those along the last axis.
+
+    >>> hankel(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
+    Array([[1., 2.],
+           [2., 3.]], dtype=float32)
+    """
+    (column, row), _ = promoted("scipy.linalg.hankel", c, tnp.zeros_like(c) if r is None else r)
+    column, row = tnp.atleast_1d(column), tnp.atleast_1d(row)
+    diagonals = tnp.concatenate([column, row[..., 1:]], -1)
+    return diagonals[..., np.arange(column.shape[-1])[:, None] + np.arange(row.shape[-1])]
+
+
+def companion(a: ArrayLike) -> Array:
+    """The companion matrix of polynomials, their coefficients from the highest degree on along the last axis.
+
+    >>> companion(np.array([2.0, 4.0, 6.0]))
+    Array([[-2., -3.],
+           [ 1.,  0.]], dtype=float32)
+    """
+    (x,), _ = promoted("scipy.linalg.companion", a, to_inexact=True)
+    n = x.shape[-1] - 1 if x.ndim else 0
+    if n < 1:
+        raise ShapeError(f"scipy.linalg.companion: takes at least two coefficients, but got {Shape.of(x)}.")
+    below = tnp.broadcast_to(tnp.eye(n - 1, n, dtype=x.dtype), (*x.shape[:-1], n - 1, n))
+    return tnp.concatenate([(-x[..., 1:] / x[..., :1])[..., None, :], below], -2)
+
+
+def leslie(f: ArrayLike, s: ArrayLike) -> Array:
+    """The matrix of a population's step: the first row f (fertility), and s (survival) under the diagonal.
+
+    >>> leslie(np.array([1.0, 2.0]), np.array([0.5]))
+    Array([[1. , 2. ],
+           [0.5, 0. ]], dtype=float32)
+    """
+    (first, under), _ = promoted("scipy.linalg.leslie", f, s)
+    if not first.ndim or not under.ndim or first.shape[-1] != under.shape[-1] + 1:
+        raise ShapeError(f"scipy.linalg.leslie: f must be one longer than s, but got {first.shape} and {under.shape}.")
+    n = first.shape[-1]
+    below = under[..., None] * tnp.eye(n - 1, n, dtype=under.dtype)
+    return tnp.concatenate([tnp.broadcast_to(first[..., None, :], (*below.shape[:-2], 1, n)), below], -2)
+
+
+def hilbert(n: int) -> Array:
+    """The matrix with 1 / (i + j + 1) in row i and column j.
+
+    >>> hilbert(2).round(4)
+    Array([[1.    , 0.5   ],
+           [0.5   , 0.3333]], dtype=float32)
+    """
+    return tnp.asarray(1 / (np.arange(n)[:, None] + np.arange(n) + 1), default_float())
+
+
+def hadamard(n: int, dtype: Any = int) -> Array:
+    """Sylvester's matrix of 1 and -1 with orthogonal rows; n must be a power of two.
+
+    >>> hadamard(2)
+    Array([[ 1,  1],
+           [ 1, -1]], dtype=int32)
+    """
+    if n < 1 or n & (n - 1):
+        raise ArgumentError(f"scipy.linalg.hadamard: n must be a power of two, but got {n}.")
+    odd = np.bitwise_count(np.arange(n)[:, None] & np.arange(n)) % 2
+    return tnp.asarray(1 - 2 * odd.astype(np.int8)).astype(dtype)
+
+
+def dft(n: int, scale: str | None = None, dtype: Any = None) -> Array:
+    """The matrix of Fourier's transform of n elements, divided by "sqrtn" or "n" if `scale` says so.
+
+    >>> dft(2).real
+    Array([[ 1.,  1.],
+           [ 1., -1.]], dtype=float32)
+    """
+    divisors = {None: 1.0, "sqrtn": np.sqrt(n), "n": n}
+    if scale not in divisors:
+        raise ArgumentError(f"scipy.linalg.dft: scale must be None, 'sqrtn' or 'n', but got {scale!r}.")
+    turns = np.arange(n)[:, None] * np.arange(n) % max(n, 1) / max(n, 1)
+    found = np.exp(-2j * np.pi * turns) / divisors[scale]
+    return tnp.asarray(found, np.result_type(default_float(), np.complex64) if dtype is None else dtype)
+
+
+def pascal(n: int, kind: str = "symmetric") -> Array:
+    """The numbers of Pascal's triangle: (i + j over i) ("symmetric"), (i over j) ("lower"), or (j over i) ("upper").
+
+    >>> pascal(3, "lower")
+    Array([[1., 0., 0.],
+           [1., 1., 0.],
+           [1., 2., 1.]], dtype=float32)
+    """
+    lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], float).reshape(n, n)
+    kinds = {"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}
+    if kind not in kinds:
+        raise ArgumentError(f"scipy.linalg.pascal: kind must be one of {list(kinds)}, but got {kind!r}.")
+    return tnp.asarray(kinds[kind], default_float())
 
 
 def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:

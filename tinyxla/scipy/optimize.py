@@ -28,6 +28,27 @@ class OptimizeResults(NamedTuple):
     nit: Any
 
 
+def _length(function: Callable[..., Any], place: tuple[Any, Any, Any], along: Any, most: Any) -> tuple[Any, ...]:
+    """A step's length that goes down enough and far enough from a place with this value and gradient, after how many
+    trials, whether there is one, and the value and gradient there."""
+    x, value, gradient = place
+    slope = tnp.vdot(gradient, along)
+
+    def halve(s: Any) -> Any:
+        t, low, high, k, *_ = s
+        new, gradient = function(x + t * along)
+        too_far = ~(new <= value + 1e-4 * t * slope)
+        too_near = ~too_far & (tnp.vdot(gradient, along) < 0.9 * slope)
+        low, high = tnp.where(too_near, t, low), tnp.where(too_far, t, high)
+        longer = tnp.where(tnp.isinf(high), 2 * t, (low + high) / 2)
+        found = ~(too_far | too_near)
+        return tnp.where(found, t, longer), low, high, k + 1, found, new, gradient
+
+    none = (tnp.zeros_like(value), tnp.full_like(value, tnp.inf), 0, False, value, tnp.zeros_like(x))
+    found = lax.while_loop(lambda s: ~s[4] & (s[3] < most), halve, (tnp.ones_like(value), *none))
+    return found[0], *found[3:]
+
+
 def minimize(
     fun: Callable[..., Any],
     x0: Any,
@@ -69,28 +90,10 @@ def minimize(
     limit = 200 * x.size if given["maxiter"] is None else given["maxiter"]
     function = value_and_grad(lambda x: fun(x, *args))
 
-    def length(x: Any, value: Any, slope: Any, along: Any) -> Any:
-        """A step's length that goes down enough and far enough, with what is there, and whether there is one."""
-
-        def halve(s: Any) -> Any:
-            t, low, high, k, *_ = s
-            new, gradient = function(x + t * along)
-            too_far = ~(new <= value + 1e-4 * t * slope)
-            too_near = ~too_far & (tnp.vdot(gradient, along) < 0.9 * slope)
-            low, high = tnp.where(too_near, t, low), tnp.where(too_far, t, high)
-            longer = tnp.where(tnp.isinf(high), 2 * t, (low + high) / 2)
-            found = ~(too_far | too_near)
-            return tnp.where(found, t, longer), low, high, k + 1, found, new, gradient
-
-        none = (tnp.zeros_like(value), tnp.full_like(value, tnp.inf), 0, False, value, tnp.zeros_like(x))
-        start = (tnp.ones_like(value), *none)
-        found = lax.while_loop(lambda s: ~s[4] & (s[3] < given["line_search_maxiter"]), halve, start)
-        return found[0], *found[3:]
-
     def step(s: Any) -> Any:
         x, value, gradient, inverse, count, k, _ = s
         along = -(inverse @ gradient)
-        t, tries, found, new, changed = length(x, value, tnp.vdot(gradient, along), along)
+        t, tries, found, new, changed = _length(function, (x, value, gradient), along, given["line_search_maxiter"])
         moved, turned = t * along, changed - gradient
         product = tnp.vdot(moved, turned)
         rho = tnp.where(product > 0, 1 / tnp.where(product > 0, product, 1), 0)

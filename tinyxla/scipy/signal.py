@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import promoted
+from tinyxla.numpy.arguments import ArrayLike, promoted
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
-
-ArrayLike = Any
 
 
 def _pair(what: str, a: ArrayLike, b: ArrayLike, rank: int | None = None) -> tuple[Array, Array]:
@@ -172,3 +170,237 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
         slope = tnp.sum(part * weights, -1, keepdims=True)
         parts.append(part - tnp.mean(part, -1, keepdims=True) - slope * tnp.asarray(steps, x.dtype))
     return tnp.moveaxis(tnp.concatenate(parts, -1), -1, axis)
+
+
+# --- spectra by short segments ----------------------------------------------------------------------------------------
+
+_WINDOWS = {
+    "hann": np.hanning,
+    "hanning": np.hanning,
+    "hamming": np.hamming,
+    "blackman": np.blackman,
+    "bartlett": np.bartlett,
+    "boxcar": np.ones,
+}
+_BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect"}
+
+
+class _Segments(NamedTuple):
+    """How a signal is cut into segments that overlap, and what each of them is multiplied by."""
+
+    window: Array
+    size: int
+    step: int
+    transformed: int  # the length of a segment's transform
+
+    @staticmethod
+    def of(what: str, window: Any, size: int | None, overlap: int | None, transformed: int | None) -> _Segments:
+        name, *parameters = window if isinstance(window, tuple) else [window]
+        if not isinstance(name, str):
+            (weights,), _ = promoted(what, window, to_inexact=True)
+            size = weights.size if size is None else size
+            if weights.shape != (size,):
+                raise ShapeError(f"{what}: window must have nperseg = {size} elements, but got {Shape.of(weights)}.")
+        elif name == "kaiser" and size is not None:
+            weights = tnp.kaiser(size + 1, *parameters)[:-1]
+        elif name in _WINDOWS and size is not None:
+            weights = tnp.asarray(_WINDOWS[name](size + 1)[:-1], np.float32)
+        else:
+            raise ArgumentError(f"{what}: window must be an array, ('kaiser', beta) or one of {list(_WINDOWS)}.")
+        overlap = size // 2 if overlap is None else overlap
+        transformed = size if transformed is None else transformed
+        if not 0 <= overlap < size <= transformed:
+            raise ArgumentError(
+                f"{what}: 0 <= noverlap < nperseg <= nfft must hold, but got {overlap}, {size} and {transformed}."
+            )
+        return _Segments(weights, size, size - overlap, transformed)
+
+    def places(self, count: int) -> np.ndarray[Any, Any]:
+        """Where the elements of the first segments are, one row for each."""
+        return np.arange(count)[:, None] * self.step + np.arange(self.size)
+
+    def transforms(self, x: Array, trend: Any, one_sided: bool) -> Array:
+        """The transforms of the segments of lines, [..., segment, frequency]."""
+        parts = x[..., self.places((x.shape[-1] - self.size) // self.step + 1)]
+        if trend:
+            parts = trend(parts) if callable(trend) else detrend(parts, type=trend)
+        return (tnp.fft.rfft if one_sided else tnp.fft.fft)(parts * self.window, self.transformed)
+
+    def frequencies(self, fs: float, one_sided: bool) -> Array:
+        return (tnp.fft.rfftfreq if one_sided else tnp.fft.fftfreq)(self.transformed, 1 / fs)
+
+
+def _scale(what: str, scaling: str, window: Array, fs: float) -> Array:
+    if scaling not in ("density", "spectrum"):
+        raise ArgumentError(f"{what}: scaling must be 'density' or 'spectrum', but got {scaling!r}.")
+    return 1 / (fs * tnp.sum(window * window)) if scaling == "density" else 1 / tnp.sum(window) ** 2
+
+
+def stft(
+    x: ArrayLike,
+    fs: float = 1.0,
+    window: Any = "hann",
+    nperseg: int = 256,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: Any = False,
+    return_onesided: bool = True,
+    boundary: str | None = "zeros",
+    padded: bool = True,
+    axis: int = -1,
+) -> tuple[Array, Array, Array]:
+    """The frequencies, the times, and the Fourier transforms of segments of a signal that overlap.
+
+    Args:
+        x: a signal along `axis`, in whose place the frequencies are; the segments are the last axis of the result.
+        fs: elements in a unit of time.
+        window: what segments are multiplied by: a name, ("kaiser", beta), or an array.
+        nperseg, noverlap, nfft: the elements of a segment, those that it shares with the next one (half of them, if
+            None), and the length to which it is filled with zeros.
+        detrend: False, or how each segment is freed of its trend, as for `detrend`, or a function.
+        return_onesided: leave out the negative frequencies, if x is real.
+        boundary: by what half a segment is put in front and behind: "zeros", "constant", "even", or None.
+        padded: fill the end with zeros, so that the segments hold all elements.
+
+    Source: documentation of `scipy.signal.stft`.
+
+    >>> stft(np.ones(8), nperseg=4)[2][:, 1].real
+    Array([ 1. , -0.5,  0. ], dtype=float32)
+    """
+    what = "scipy.signal.stft"
+    (signal,), _ = promoted(what, x, to_inexact=True)
+    signal = tnp.moveaxis(signal, axis, -1)
+    cut = _Segments.of(what, window, min(nperseg, signal.shape[-1]), noverlap, nfft)
+    sides = [(0, 0)] * (signal.ndim - 1)
+    if boundary is not None:
+        if boundary not in _BOUNDARIES:
+            raise ArgumentError(f"{what}: boundary must be None or one of {list(_BOUNDARIES)}, but got {boundary!r}.")
+        signal = tnp.pad(signal, [*sides, (cut.size // 2, cut.size // 2)], _BOUNDARIES[boundary])
+    if padded:
+        signal = tnp.pad(signal, [*sides, (0, -(signal.shape[-1] - cut.size) % cut.step)])
+    one_sided = return_onesided and signal.dtype.kind != "c"
+    found = cut.transforms(signal, detrend, one_sided) * tnp.sqrt(_scale(what, "spectrum", cut.window, fs))
+    times = (tnp.arange(found.shape[-2]) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / fs
+    return cut.frequencies(fs, one_sided), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
+
+
+def istft(
+    Zxx: ArrayLike,
+    fs: float = 1.0,
+    window: Any = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    input_onesided: bool = True,
+    boundary: bool = True,
+    time_axis: int = -1,
+    freq_axis: int = -2,
+) -> tuple[Array, Array]:
+    """The times and the signal whose `stft`, with the same arguments, Zxx is: the segments are added, and divided by
+    the sum of their windows' squares.
+
+    Source: documentation of `scipy.signal.istft`.
+
+    >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(4)
+    Array([0., 1., 2., 3., 4., 5., 6., 7.], dtype=float32)
+    """
+    what = "scipy.signal.istft"
+    (given,), _ = promoted(what, Zxx, to_inexact=True)
+    lines = tnp.moveaxis(given, (time_axis, freq_axis), (-2, -1))
+    whole = 2 * (lines.shape[-1] - 1) if input_onesided else lines.shape[-1]
+    whole += input_onesided and nperseg == whole + 1  # which has as many frequencies
+    cut = _Segments.of(what, window, whole if nperseg is None else nperseg, noverlap, whole if nfft is None else nfft)
+    back = tnp.fft.irfft if input_onesided else tnp.fft.ifft
+    parts = back(lines, cut.transformed)[..., : cut.size] * cut.window * tnp.sum(cut.window)
+    places = cut.places(parts.shape[-2])
+    size = int(places.max()) + 1
+    total = tnp.zeros((*parts.shape[:-2], size), parts.dtype).at[..., places].add(parts)
+    weight = tnp.zeros(size, cut.window.dtype).at[places].add(cut.window**2)
+    inside = slice(cut.size // 2, size - cut.size // 2) if boundary else slice(None)
+    found = (total / tnp.where(weight > 1e-10, weight, 1))[..., inside]
+    target = min(time_axis % given.ndim, freq_axis % given.ndim)
+    return tnp.arange(found.shape[-1]) / fs, tnp.moveaxis(found, -1, target)
+
+
+def csd(
+    x: ArrayLike,
+    y: ArrayLike | None,
+    fs: float = 1.0,
+    window: Any = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: Any = "constant",
+    return_onesided: bool = True,
+    scaling: str = "density",
+    axis: int = -1,
+    average: str = "mean",
+) -> tuple[Array, Array]:
+    """The frequencies, and the cross power of two signals at them: of their segments' transforms, one conjugated times
+    the other, the mean or median.
+
+    Args:
+        x, y: signals along `axis`; the shorter one is filled with zeros. None is x.
+        scaling: "density" (power for a unit of frequency) or "spectrum" (power).
+        average: "mean" or "median".
+        The others: as for `stft`; the whole signal is one segment if `nperseg` is None (SciPy takes 256 elements).
+
+    Source: documentation of `scipy.signal.csd`; B. Allen et al., "FINDCHIRP", appendix B (the median's bias).
+
+    >>> csd(np.arange(8.0), np.ones(8), nperseg=4, detrend=False)[1].real.round(2)
+    Array([10.67,  5.33,  0.  ], dtype=float32)
+    """
+    what = "scipy.signal.csd"
+    if average not in ("mean", "median"):
+        raise ArgumentError(f"{what}: average must be 'mean' or 'median', but got {average!r}.")
+    (first, second), _ = promoted(what, x, x if y is None else y, to_inexact=True)
+    first, second = tnp.moveaxis(first, axis, -1), tnp.moveaxis(second, axis, -1)
+    n = max(first.shape[-1], second.shape[-1])
+    cut = _Segments.of(what, window, _size(window, nperseg, n), noverlap, nfft)
+    one_sided = return_onesided and first.dtype.kind != "c"
+
+    def transforms(line: Array) -> Array:
+        filled = tnp.pad(line, [*[(0, 0)] * (line.ndim - 1), (0, n - line.shape[-1])])
+        return cut.transforms(filled, detrend, one_sided)
+
+    left = transforms(first)
+    power = tnp.abs(left) ** 2 if y is None else tnp.conj(left) * transforms(second)
+    if average == "mean":
+        found = tnp.mean(power, -2)
+    else:
+        middle = tnp.median(tnp.real(power), -2)
+        found = middle if y is None else middle + 1j * tnp.median(tnp.imag(power), -2)
+        places = np.arange(2, power.shape[-2], 2)
+        found = found / (1 + float(np.sum(1 / (places + 1) - 1 / places)))
+    found *= _scale(what, scaling, cut.window, fs)
+    if one_sided:  # each frequency stands for its negative too, but zero and the highest, if this is one alone
+        twice = np.ones(found.shape[-1], np.float32)
+        twice[1 : None if cut.transformed % 2 else -1] = 2
+        found = found * tnp.asarray(twice)
+    return cut.frequencies(fs, one_sided), tnp.moveaxis(found, -1, axis)
+
+
+def _size(window: Any, size: int | None, n: int) -> int | None:
+    named = isinstance(window, (str, tuple))
+    return min(size or n, n) if named else size
+
+
+def welch(
+    x: ArrayLike,
+    fs: float = 1.0,
+    window: Any = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: Any = "constant",
+    return_onesided: bool = True,
+    scaling: str = "density",
+    axis: int = -1,
+    average: str = "mean",
+) -> tuple[Array, Array]:
+    """The frequencies, and a signal's power at them, averaged over segments; arguments as for `csd`.
+
+    >>> welch(np.ones(8), nperseg=4, detrend=False)[1].round(2)
+    Array([2.67, 1.33, 0.  ], dtype=float32)
+    """
+    return csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)

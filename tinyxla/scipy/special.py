@@ -10,12 +10,11 @@ from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
-from tinyxla.numpy.arguments import broadcasted, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, inexact_array, promoted
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
-ArrayLike = Any
 expit = sigmoid
 
 

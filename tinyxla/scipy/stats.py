@@ -26,7 +26,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax import cummax, cummin
-from tinyxla.numpy.arguments import array_of, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, promoted
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (
     betainc,
@@ -47,7 +47,6 @@ from tinyxla.scipy.special import (
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 
-ArrayLike = Any
 Rule = Callable[..., Any]
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -73,6 +72,10 @@ class Family:
         return promoted(self.name, *bound.args, to_inexact=True)[0]
 
 
+def _mirrored(rule: Rule) -> Rule:
+    return lambda z, *shapes: rule(-z, *shapes)
+
+
 class Continuous(Family):
     """Distributions of real numbers, by the logarithm of the density of the standard variable."""
 
@@ -96,7 +99,8 @@ class Continuous(Family):
 
 
 class Cumulative(Continuous):
-    """Distributions of real numbers with a known probability to be below one, and above it."""
+    """Distributions of real numbers with a known probability to be below one, and above it; if they are `symmetric`
+    about 0, that is the probability to be below the negative."""
 
     def __init__(
         self,
@@ -108,11 +112,13 @@ class Cumulative(Continuous):
         within: Any = (-math.inf, math.inf),
         logcdf: Rule | None = None,
         logsf: Rule | None = None,
+        symmetric: bool = False,
     ) -> None:
         super().__init__(name, parameters, log_density, within)
-        self._cdf = cdf
-        self._sf = sf or (lambda z, *shapes: 1 - cdf(z, *shapes))
-        self._logcdf, self._logsf = logcdf, logsf
+        if symmetric:
+            sf, logsf = _mirrored(cdf), logcdf and _mirrored(logcdf)
+        assert sf is not None
+        self._cdf, self._sf, self._logcdf, self._logsf = cdf, sf, logcdf, logsf
 
     def _apply(self, rule: Rule, args: Any, kwargs: Any) -> Array:
         z, shapes, _ = self._standard(args, kwargs)
@@ -144,14 +150,14 @@ class Invertible(Cumulative):
         parameters: str,
         log_density: Rule,
         cdf: Rule,
-        sf: Rule,
         ppf: Rule,
         isf: Rule | None = None,
+        symmetric: bool = False,
         **rest: Any,
     ) -> None:
-        super().__init__(name, parameters, log_density, cdf, sf, **rest)
+        super().__init__(name, parameters, log_density, cdf, symmetric=symmetric, **rest)
         self._ppf = ppf
-        self._isf = isf or (lambda q, *shapes: ppf(1 - q, *shapes))
+        self._isf = isf or (lambda q, *shapes: -ppf(q, *shapes) if symmetric else ppf(1 - q, *shapes))
 
     def _quantile(self, rule: Rule, args: Any, kwargs: Any) -> Array:
         q, *shapes, loc, scale = self._arguments(args, kwargs)
@@ -257,25 +263,9 @@ def _wrapped_cauchy(z: Any, c: Any) -> Any:
     return tnp.log1p(-c * c) - _LOG_2PI - tnp.log1p(c * c - 2 * c * tnp.cos(z))
 
 
-norm = Invertible(
-    "norm",
-    "",
-    _normal,
-    cdf=ndtr,
-    sf=lambda z: ndtr(-z),
-    ppf=ndtri,
-    isf=lambda q: -ndtri(q),
-    logcdf=log_ndtr,
-    logsf=lambda z: log_ndtr(-z),
-)
+norm = Invertible("norm", "", _normal, cdf=ndtr, ppf=ndtri, logcdf=log_ndtr, symmetric=True)
 uniform = Invertible(
-    "uniform",
-    "",
-    lambda z: tnp.zeros_like(z),
-    cdf=lambda z: z,
-    sf=lambda z: 1 - z,
-    ppf=lambda q: q,
-    within=_UNIT,
+    "uniform", "", lambda z: tnp.zeros_like(z), cdf=lambda z: z, sf=lambda z: 1 - z, ppf=lambda q: q, within=_UNIT
 )
 expon = Invertible(
     "expon",
@@ -293,29 +283,25 @@ cauchy = Invertible(
     "",
     lambda z: -math.log(math.pi) - tnp.log1p(z * z),
     cdf=lambda z: tnp.arctan2(1, -z) / math.pi,
-    sf=lambda z: tnp.arctan2(1, z) / math.pi,
     ppf=_cauchy_quantile,
-    isf=lambda q: -_cauchy_quantile(q),
+    symmetric=True,
 )
 laplace = Invertible(
     "laplace",
     "",
     lambda z: -tnp.abs(z) - math.log(2),
     cdf=lambda z: tnp.where(z < 0, 0.5 * tnp.exp(z), 1 - 0.5 * tnp.exp(-z)),
-    sf=lambda z: tnp.where(z > 0, 0.5 * tnp.exp(-z), 1 - 0.5 * tnp.exp(z)),
     ppf=_laplace_quantile,
-    isf=lambda q: -_laplace_quantile(q),
+    symmetric=True,
 )
 logistic = Invertible(
     "logistic",
     "",
     lambda z: -tnp.abs(z) - 2 * tnp.log1p(tnp.exp(-tnp.abs(z))),
     cdf=expit,
-    sf=lambda z: expit(-z),
     ppf=logit,
-    isf=lambda q: -logit(q),
     logcdf=lambda z: -tnp.logaddexp(0, -z),
-    logsf=lambda z: -tnp.logaddexp(0, z),
+    symmetric=True,
 )
 gumbel_r = Invertible(
     "gumbel_r",
@@ -365,13 +351,13 @@ beta = Cumulative(
     sf=lambda z, a, b: betainc(b, a, 1 - z),
     within=_UNIT,
 )
-t = Cumulative("t", "df", _student, _below_student, lambda z, df: _below_student(-z, df))
+t = Cumulative("t", "df", _student, _below_student, symmetric=True)
 gennorm = Cumulative(
     "gennorm",
     "beta",
     lambda z, beta: tnp.log(beta / 2) - gammaln(1 / beta) - tnp.abs(z) ** beta,
     cdf=_below_generalized_normal,
-    sf=lambda z, beta: _below_generalized_normal(-z, beta),
+    symmetric=True,
 )
 truncnorm = Cumulative(
     "truncnorm",
@@ -425,10 +411,7 @@ geom = CumulativeDiscrete(
     within=(1, math.inf),
 )
 poisson = CumulativeDiscrete(
-    "poisson",
-    "mu",
-    lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
-    cdf=lambda k, mu: gammaincc(k + 1, mu),
+    "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu, cdf=lambda k, mu: gammaincc(k + 1, mu)
 )
 
 
