@@ -53,6 +53,7 @@ MODULES = {
     "tinyxla.random.selections": vars(random),
     "tinyxla.image": {},
     "tinyxla.experimental.ode": {},
+    "tinyxla.scipy.cluster.vq": {},
     "tinyxla.scipy.fft": {},
     "tinyxla.scipy.interpolate": {},
     "tinyxla.scipy.linalg": {},

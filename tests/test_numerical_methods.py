@@ -119,6 +119,11 @@ def test_grid_interpolation(method: str) -> None:
             wanted = jax.jit(theirs)(points)
             close(mine(points), wanted)
             close(mine((points[:, 0], points[:, 1])), wanted)
+            alone, wanted = mine(points[0]), theirs(points[0])
+            assert alone.shape == wanted.shape
+            close(alone, wanted)
+    line = interpolate.RegularGridInterpolator(grid[:1], A[:3, 0], method)
+    close(line(points[:5, 0]), line(points[:5, :1]))
     with pytest.raises(ArgumentError, match="method must be"):
         interpolate.RegularGridInterpolator(grid, A, "cubic")
     with pytest.raises(ShapeError, match="do not fit a grid"):

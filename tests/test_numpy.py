@@ -726,6 +726,9 @@ def test_methods() -> None:
     close(x.swapaxes(0, 1), K.swapaxes(0, 1), "swapaxes")
     close(x.take(np.array([0, 1]), axis=1), K.take([0, 1], axis=1), "take")
     close(x.repeat(2, axis=0), K.repeat(2, axis=0), "repeat")
+    close(x.compress([True, False, True], axis=1), K.compress([True, False, True], axis=1), "compress")
+    close(jnp.array([1, 0, 1]).choose([x[0, :, 0], x[1, :, 0]]), np.choose([1, 0, 1], K[:, :, 0]), "choose")
+    close(jnp.sort(x[0, 0][x[0, 0].argpartition(1)[:2]]), np.sort(K[0, 0])[:2], "argpartition")
     close(x.dot(M), K.dot(M), "dot")
     close(jnp.asarray(Z).real, Z.real, "real")
     close(jnp.asarray(Z).imag, Z.imag, "imag")
@@ -737,6 +740,9 @@ def test_methods() -> None:
     assert x.copy() is x
     assert x.device == "cpu"
     assert x.to_device("cpu") is x
+    assert x.is_ready()
+    assert x.copy_to_host_async() is None
+    assert (x.is_fully_addressable, x.is_fully_replicated, x.committed) == (True, True, True)
     assert x.__array_namespace__() is jnp
     assert f"{x[0, 0, 0]:.2f}" == f"{K[0, 0, 0]:.2f}"
     assert np.asarray(x.view(np.int32)).tolist() == K.view(np.int32).tolist()
@@ -745,6 +751,30 @@ def test_methods() -> None:
     assert [int(v) for v in jnp.arange(3).flat] == [0, 1, 2]
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(x)[0] = 1
+
+
+def test_place() -> None:
+    for mask, values in (
+        (K > 0, [9.0, 8.0]),
+        (K < 0.5, [7.0]),
+        (K > 100, [1.0, 2.0]),
+        (np.ones(24), np.arange(40, dtype=np.float32)),
+    ):
+        wanted = K.copy()
+        np.place(wanted, mask, values)
+        close(jnp.place(K, mask, jnp.array(values), inplace=False), wanted, "place")
+        close(tx.jit(lambda *given: jnp.place(*given, inplace=False))(K, mask, jnp.array(values)), wanted, "place")
+    with pytest.raises(ArgumentError, match="immutable"):
+        jnp.place(K, K > 0, 1.0, inplace=True)
+    with pytest.raises(ShapeError, match="24 elements"):
+        jnp.place(K, K[0] > 0, 1.0)
+
+
+def test_signs_of_single_numbers() -> None:
+    for value in (-1.0, -0.0, 0.0, 2.5):
+        close(jnp.signbit(value), np.signbit(np.float32(value)), "signbit")
+        close(jnp.copysign(3.0, value), np.copysign(np.float32(3), np.float32(value)), "copysign")
+        close(jnp.nextafter(value, 1.0), np.nextafter(np.float32(value), np.float32(1)), "nextafter")
 
 
 def test_text() -> None:

@@ -115,7 +115,7 @@ def planted(**rules: Any) -> Op:
         "shape": lambda x, y: elementwise.mul.shape(x, y),
         "evaluate": lambda x, y: x * y,
         "derivative": partials,
-        "batch": lambda size, operands, axes: elementwise.batch_elementwise(op)(size, operands, axes),
+        "batch": lambda size, operands, axes: elementwise.batch_elementwise(op, size, operands, axes),
         "samples": _samples,
     }
     op = Op("planted", **(right | rules))
@@ -239,7 +239,7 @@ def linear_op(transpose: Callable[..., Any]) -> Op:
         shape=lambda x, y: x,
         evaluate=lambda x, y: 3 * x - 2 * y,
         derivative=Linear(transpose),
-        batch=lambda size, operands, axes: elementwise.batch_elementwise(ops["planted"])(size, operands, axes),
+        batch=lambda size, operands, axes: elementwise.batch_elementwise(ops["planted"], size, operands, axes),
         samples=samples,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.functions import argument_names, arrays_of, check_callable
+from tinyxla.api.functions import Function, argument_names, arrays_of, check_callable
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type
@@ -20,7 +20,6 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import as_array, checked_scalar, default_dtype
 
-Function = Callable[..., Any]
 NumPyArray = np.ndarray[Any, Any]
 
 
@@ -167,12 +166,7 @@ def pure_callback(
 
 
 def io_callback(
-    callback: Function,
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
-    ordered: bool = False,
-    **kwargs: Any,
+    callback: Function, result_shape_dtypes: Any, *args: Any, sharding: Any = None, ordered: bool = False, **kwargs: Any
 ) -> Any:
     """The result of a Python function that has side effects, also inside compiled functions.
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from tinyxla.ahead_of_time import Lowered, Traced
 from tinyxla.api.functions import (
+    Function,
     ShapeDtypeStruct,
     argument_names,
     as_integers,
@@ -40,8 +41,6 @@ from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed
-
-Function = Callable[..., Any]
 
 
 class Program:

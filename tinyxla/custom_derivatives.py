@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.functions import ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
+from tinyxla.api.functions import Function, ShapeDtypeStruct, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
@@ -25,8 +25,6 @@ from tinyxla.tracing.promotion import float0
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
-
-Function = Callable[..., Any]
 
 
 class SymbolicZero:
@@ -68,6 +66,8 @@ class CustomFunction:
         functools.update_wrapper(self, fun)
         self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
         self.fun = fun
+        self._rules: tuple[Function, ...] = ()
+        self._symbolic = False  # whether rules are given `SymbolicZero` objects
         try:
             self._signature = inspect.signature(fun)
         except (TypeError, ValueError):
@@ -109,11 +109,7 @@ class CustomFunction:
         fixed = tuple(sorted({n % len(args) if -len(args) <= n < len(args) else n for n in self._fixed}))
         if fixed and fixed[-1] >= len(args):
             raise ArgumentError(f"{self}: nondiff_argnums has {fixed[-1]}, but the call has {len(args)} arguments.")
-        return (
-            tuple(args[n] for n in fixed),
-            tuple(x for n, x in enumerate(args) if n not in fixed),
-            fixed,
-        )
+        return (tuple(args[n] for n in fixed), tuple(x for n, x in enumerate(args) if n not in fixed), fixed)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
@@ -192,6 +188,13 @@ def _described(values: Values) -> list[ShapeDtypeStruct]:
     return [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
 
 
+def _pair(what: str, names: str, given: Any, fits: Callable[[Any], bool] = lambda pair: True) -> Any:
+    """What a rule gives, if it is a pair."""
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not fits(given):  # pyright: ignore[reportUnknownArgumentType]
+        raise DifferentiationError(f"{what} must give a pair {names}, but gives {given!r}.")
+    return given  # pyright: ignore[reportUnknownVariableType]
+
+
 def _is_zero(x: Any) -> bool:
     return x is None or isinstance(x, SymbolicZero)
 
@@ -240,17 +243,10 @@ class custom_jvp(CustomFunction):
 
     what = "custom_jvp"
 
-    def __init__(
-        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
-    ) -> None:
-        super().__init__(fun, nondiff_argnums, nondiff_argnames)
-        self._jvp: Function | None = None
-        self._symbolic = False
-
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Set the rule. With `symbolic_zeros` tangents that are zero for sure are `SymbolicZero` objects."""
         check_callable(f"{self.__name__}.defjvp", jvp)
-        self._jvp = jvp
+        self._rules = (jvp,)
         self._symbolic = symbolic_zeros
         return jvp
 
@@ -274,17 +270,17 @@ class custom_jvp(CustomFunction):
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomJvp:
         def push(values: Values, tangents: Values) -> tuple[Values, Values]:
-            if self._jvp is None:
+            if not self._rules:
                 raise DifferentiationError(f"{self} has no rule; define one with {self.__name__}.defjvp.")
             given = [_full(t, x, self._symbolic) for t, x in zip(tangents, values, strict=True)]
-            pair = self._jvp(*call.handed_on, pytrees.unflatten(call.tree, values), pytrees.unflatten(call.tree, given))
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
-                raise DifferentiationError(f"{self}: the rule must give a pair (result, tangent), but gives {pair!r}.")
-            result, tangent = pair  # pyright: ignore[reportUnknownVariableType]
+            pair = self._rules[0](
+                *call.handed_on, pytrees.unflatten(call.tree, values), pytrees.unflatten(call.tree, given)
+            )
+            result, tangent = _pair(f"{self}: the rule", "(result, tangent)", pair)
             outputs = call.outputs(result)
             return outputs, call.derivatives("the tangent", tangent, call.result_tree, outputs)
 
-        return CustomJvp(self.__name__, (call.key, self._jvp), len(leaves), call.function, push)
+        return CustomJvp(self.__name__, (call.key, self._rules), len(leaves), call.function, push)
 
 
 # --- reverse ----------------------------------------------------------------------------------------------------------
@@ -317,13 +313,6 @@ class custom_vjp(CustomFunction):
 
     what = "custom_vjp"
 
-    def __init__(
-        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
-    ) -> None:
-        super().__init__(fun, nondiff_argnums, nondiff_argnames)
-        self._rules: tuple[Function, Function] | None = None
-        self._symbolic = False
-
     def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
         """Set the rules.
 
@@ -337,21 +326,16 @@ class custom_vjp(CustomFunction):
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomVjp:
         def there(wanted: Sequence[bool], values: Values) -> tuple[Values, Values, Any]:
-            if self._rules is None:
+            if not self._rules:
                 raise DifferentiationError(f"{self} has no rules; define them with {self.__name__}.defvjp.")
             given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
             pair = self._rules[0](*call.whole(pytrees.unflatten(call.tree, given)))
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
-                raise DifferentiationError(
-                    f"{self}: the forward rule must give a pair (result, residuals), but gives {pair!r}."
-                )
-            result, residuals = pair  # pyright: ignore[reportUnknownVariableType]
+            result, residuals = _pair(f"{self}: the forward rule", "(result, residuals)", pair)
             outputs = call.outputs(result)
             kept, tree = pytrees.flatten(residuals)
             return outputs, kept, (tree, _described(outputs), _described(values))
 
         def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
-            assert self._rules is not None
             tree, outputs, values = rest
             seeds = [_full(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
             found = self._rules[1](
@@ -389,13 +373,8 @@ def custom_gradient(fun: Function) -> Function:
         return both(*args)[0]
 
     def both(*args: Any) -> Any:
-        pair = fun(*args)
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):  # pyright: ignore[reportUnknownArgumentType]
-            raise DifferentiationError(
-                f"custom_gradient of {wrapped.__name__}: the function must give a pair (result, pullback), but gives "
-                f"{pair!r}."
-            )
-        return pair  # pyright: ignore[reportUnknownVariableType]
+        what = f"custom_gradient of {wrapped.__name__}: the function"
+        return _pair(what, "(result, pullback)", fun(*args), lambda pair: callable(pair[1]))
 
     def fwd(*args: Any) -> Any:
         result, pullback = both(*args)

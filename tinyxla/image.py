@@ -10,12 +10,10 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import array_of, inexact_array, shape_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, shape_of
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
-
-ArrayLike = Any
 
 
 class ResizeMethod(enum.Enum):
@@ -65,11 +63,7 @@ _KERNELS = {
 
 
 def resize(
-    image: ArrayLike,
-    shape: Sequence[int],
-    method: str | ResizeMethod,
-    antialias: bool = True,
-    precision: Any = None,
+    image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True, precision: Any = None
 ) -> Array:
     """The array with other sizes: each new element is a weighted mean of those around its place.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tinyxla.api.derivatives import recorded_pullback
 from tinyxla.api.functions import (
+    Function,
     OfLeaves,
     ShapeDtypeStruct,
     argument_names,
@@ -27,8 +27,6 @@ from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, inexact, reverse, run, subgraph
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
-
-Function = Callable[..., Any]
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:

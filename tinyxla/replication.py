@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from tinyxla.api import vmap
-from tinyxla.api.functions import as_integers, check_callable
+from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.compilation import jit
-
-Function = Callable[..., Any]
 
 
 def pmap(

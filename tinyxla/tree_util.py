@@ -199,9 +199,13 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     ([(SequenceKey(idx=0), 1)], None)
     """
     children, metadata = flatten_one_level(tree)
-    level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE)
-    keys = [_key(accessor[0]) for accessor in level.accessors()] if tree is not None else []
+    keys = _child_keys(tree) if tree is not None else []
     return list(zip(keys, children, strict=True)), metadata
+
+
+def _child_keys(tree: Any) -> list[Any]:
+    level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE)
+    return [_key(accessor[0]) for accessor in level.accessors()]
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
@@ -289,9 +293,7 @@ def _difference(treedef: PyTreeDef, tree: Any, other: Any, path: KeyPath) -> str
         return f"At {where} the first {kind.__name__} has {len(own)} elements, the other {len(children)}."
     elif metadata != own_metadata:
         return f"At {where} the two {kind.__name__} differ in what is not a leaf: {own_metadata!r} and {metadata!r}."
-    one_level = optree.tree_structure(tree, is_leaf=lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE)
-    steps = [_key(accessor[0]) for accessor in one_level.accessors()]
-    for step, part, left, right in zip(steps, treedef.children(), own, children, strict=True):
+    for step, part, left, right in zip(_child_keys(tree), treedef.children(), own, children, strict=True):
         difference = _difference(part, left, right, (*path, step))
         if difference is not None:
             return difference

@@ -60,15 +60,10 @@ def vmap(
 
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]
-            raise PytreeError(
-                f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
-                f"and the call has {len(args)}."
-            )
-
         def name(k: int) -> str:
             return f"argument {argument_names(args, kwargs)[k]}"
 
+        _check_count(what, in_axes, args)
         leaves, treedef = pytrees.flatten((args, kwargs))
         wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
         wanted += [0] * (len(leaves) - len(wanted))
@@ -88,6 +83,14 @@ def vmap(
         return flat.result(place(k) for k in range(len(results)))
 
     return mapped
+
+
+def _check_count(what: str, in_axes: Any, args: tuple[Any, ...]) -> None:
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]
+        raise PytreeError(
+            f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
+            f"and the call has {len(args)}."
+        )
 
 
 def _axis(leaves: list[Any], k: int, axis: Any, what: str, name: Callable[[int], str]) -> int | None:

@@ -13,6 +13,8 @@ from tinyxla.errors import ShapeError
 from tinyxla.flatten_util import ravel_pytree
 from tinyxla.numpy.arguments import inexact_array
 
+Slope = Callable[[Any, Any], Any]
+
 # J. Dormand and P. Prince, "A family of embedded Runge-Kutta formulae", Journal of Computational and Applied
 # Mathematics 6 (1980): what part of the step each stage is at, and of which slopes it is made; what the last stage
 # differs by from a formula of order 4.
@@ -39,8 +41,47 @@ _MIDDLE = (
 )
 
 
+def _like(y: Any, found: Any) -> Any:
+    """What the user's function gives, which must be as many numbers."""
+    if found.shape != y.shape:
+        raise ShapeError(
+            f"experimental.ode.odeint: func must give what has the shapes of y0, {y.size} numbers, but gives "
+            f"{found.size}."
+        )
+    return found.astype(y.dtype)
+
+
 def _mix(weights: Any, slopes: list[Any]) -> Any:
     return sum(w * k for w, k in zip(weights, slopes, strict=True) if w)
+
+
+def _stages(slope: Slope, y: Any, first: Any, at: Any, h: Any) -> tuple[Any, list[Any]]:
+    """The end of a step of length h, and all slopes on the way, of which the first is known."""
+    slopes, new = [first], y
+    for place, weights in zip(_PLACES, _STAGES, strict=True):
+        new = y + h * _mix(weights, slopes)
+        slopes.append(slope(new, at + place * h))
+    return new, slopes
+
+
+def _value(line: Any, target: Any) -> Any:
+    """At a time within a step, by the polynomial with the values and slopes of its ends, and its middle."""
+    at, h, y, dy, middle, new, d_new = line
+    x = (target - at) / tnp.where(h == 0, 1, h)
+    a = 2 * (d_new - dy) - 8 * (new + y) + 16 * middle
+    b = 5 * dy - 3 * d_new + 18 * y + 14 * new - 32 * middle
+    c = d_new - 4 * dy - 11 * y - 5 * new + 16 * middle
+    return (((a * x + b) * x + c) * x + dy) * x + y
+
+
+def _first_length(slope: Slope, size: Callable[..., Any], y: Any, first: Any, at: Any) -> Any:
+    """E. Hairer, S. Norsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), section II.4."""
+    d0, d1 = size(y, y, y), size(first, y, y)
+    guess = tnp.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / tnp.where(d1 == 0, 1, d1))
+    d2 = size(slope(y + guess * first, at + guess) - first, y, y) / guess
+    most = tnp.maximum(d1, d2)
+    h = tnp.where(most <= 1e-15, tnp.maximum(1e-6, guess * 1e-3), (0.01 / tnp.maximum(most, 1e-15)) ** 0.2)
+    return lax.stop_gradient(tnp.minimum(100 * guess, h)).astype(at.dtype)
 
 
 def odeint(
@@ -79,20 +120,7 @@ def odeint(
         raise ShapeError(f"experimental.ode.odeint: t must be a vector of times, but has the shape {times.shape}.")
 
     def slope(y: Any, at: Any) -> Any:
-        found, _ = ravel_pytree(func(unravel(y), at, *args))
-        if found.shape != y.shape:
-            raise ShapeError(
-                f"experimental.ode.odeint: func must give what has the shapes of y0, {y.size} numbers, but gives "
-                f"{found.size}."
-            )
-        return found.astype(y.dtype)
-
-    def stages(y: Any, first: Any, at: Any, h: Any) -> tuple[Any, list[Any]]:
-        slopes, new = [first], y
-        for place, weights in zip(_PLACES, _STAGES, strict=True):
-            new = y + h * _mix(weights, slopes)
-            slopes.append(slope(new, at + place * h))
-        return new, slopes
+        return _like(y, ravel_pytree(func(unravel(y), at, *args))[0])
 
     def size(x: Any, y: Any, new: Any) -> Any:
         allowed = atol + rtol * tnp.maximum(tnp.abs(y), tnp.abs(new))
@@ -103,7 +131,7 @@ def odeint(
         or to the same ones with a shorter length."""
         y, first, at, h, line, k = s
         h = tnp.minimum(h, hmax)
-        new, slopes = stages(y, first, at, h)
+        new, slopes = _stages(slope, y, first, at, h)
         error = size(h * _mix(_ERROR, slopes), y, new)
         good = error <= 1
         factor = tnp.clip(0.9 * tnp.maximum(error, 1e-10) ** -0.2, 0.2, 10.0)
@@ -114,27 +142,12 @@ def odeint(
         moved = [tnp.where(good, a, b) for a, b in zip((new, slopes[-1], at + h), (y, first, at), strict=True)]
         return *moved, tnp.where(error == error, h_next, 0.2 * h), line, k + 1
 
-    def value(line: Any, target: Any) -> Any:
-        """At a time within the step, by the polynomial with the values and slopes of its ends, and its middle."""
-        at, h, y, dy, middle, new, d_new = line
-        x = (target - at) / tnp.where(h == 0, 1, h)
-        a = 2 * (d_new - dy) - 8 * (new + y) + 16 * middle
-        b = 5 * dy - 3 * d_new + 18 * y + 14 * new - 32 * middle
-        c = d_new - 4 * dy - 11 * y - 5 * new + 16 * middle
-        return (((a * x + b) * x + c) * x + dy) * x + y
-
     def advance(s: Any, target: Any) -> Any:
         done = lax.while_loop(lambda s: (s[2] < target) & (s[-1] < mxstep) & (s[3] > 0), step, (*s[:-1], 0))
-        return done, value(done[4], target)
+        return done, _value(done[4], target)
 
     first = slope(start, times[0])
-    # E. Hairer, S. Norsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), section II.4
-    d0, d1 = size(start, start, start), size(first, start, start)
-    guess = tnp.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / tnp.where(d1 == 0, 1, d1))
-    d2 = size(slope(start + guess * first, times[0] + guess) - first, start, start) / guess
-    most = tnp.maximum(d1, d2)
-    h = tnp.where(most <= 1e-15, tnp.maximum(1e-6, guess * 1e-3), (0.01 / tnp.maximum(most, 1e-15)) ** 0.2)
-    h = lax.stop_gradient(tnp.minimum(100 * guess, h)).astype(times.dtype)
+    h = _first_length(slope, size, start, first, times[0])
     none = tnp.zeros_like(start)
     line = [times[0], tnp.zeros_like(h), start, none, start, start, none]
     _, found = lax.scan(advance, (start, first, times[0], h, line, 0), times[1:])

@@ -309,13 +309,7 @@ def psum_scatter(
 
 
 def all_to_all(
-    x: Any,
-    axis_name: Any,
-    split_axis: int,
-    concat_axis: int,
-    *,
-    axis_index_groups: Groups = None,
-    tiled: bool = False,
+    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
 ) -> Any:
     """Each example hands each other one a part of its array, and puts together what it gets.
 

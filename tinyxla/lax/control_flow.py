@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, wraps
 from itertools import count
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.api import vmap
-from tinyxla.api.functions import argument_names, arrays_of, trace_tree
+from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tree
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.repeated import repeated
@@ -26,9 +26,6 @@ from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
 from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
 from tinyxla.transforms.while_reverse import allocated, at, put
-
-Function = Callable[..., Any]
-
 
 # --- functions as computations ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ import numpy as np
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_one_shape, of_one_type
 from tinyxla.numpy import transcendental
-from tinyxla.numpy.arguments import array_of, cast, integer_of, python_dtype
+from tinyxla.numpy.arguments import array_of, cast, integer_of, named, python_dtype
+from tinyxla.numpy.arithmetic import multiplied
 from tinyxla.ops import bits, elementwise, movement
 from tinyxla.ops.accuracy import ResultAccuracy
 from tinyxla.ops.op import Value
@@ -28,7 +29,7 @@ def _unary(name: str, op: Callable[..., Any], text: str) -> Unary:
     def function(x: ArrayLike) -> Array:
         return op(array_of(x, f"lax.{name}"))
 
-    return _named(function, name, text)
+    return named(function, name, text)
 
 
 @dataclass(frozen=True)
@@ -80,20 +81,14 @@ def _accurate(name: str, op: Callable[..., Any], text: str) -> Accurate:
             return op(value)
         return op(value, result_accuracy=_result_accuracy(f"lax.{name}", accuracy))
 
-    return _named(function, name, text)
+    return named(function, name, text)
 
 
 def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike) -> Array:
         return op(*matched(f"lax.{name}", x, y))
 
-    return _named(function, name, text)
-
-
-def _named(function: Any, name: str, text: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
+    return named(function, name, text)
 
 
 # --- one operation each -----------------------------------------------------------------------------------------------
@@ -137,7 +132,7 @@ def _of_inexact(name: str, function: Callable[..., Any], text: str) -> Unary:
             raise DTypeError(f"lax.{name} takes floating-point or complex numbers, but got {described([value])}.")
         return function(value)
 
-    return _named(checked, name, text)
+    return named(checked, name, text)
 
 
 acos = _of_inexact("acos", transcendental.arccos, "The inverse of the cosine.")
@@ -178,10 +173,6 @@ sub = _binary("sub", elementwise.sub, "x - y.")
 # --- powers -----------------------------------------------------------------------------------------------------------
 
 
-def _one(x: Any) -> Any:
-    return movement.full(1, x.dtype, x.shape)
-
-
 def pow_(x: ArrayLike, y: ArrayLike) -> Array:
     """x to the power y; y may be an integer where x is not.
 
@@ -202,17 +193,9 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     """
     base: Any = array_of(x, "lax.integer_pow")
     exponent = integer_of("lax.integer_pow", "y", y)
-    if exponent < 0:
-        if not element_type(base.dtype).is_inexact:
-            raise DTypeError(f"lax.integer_pow: integers have no power {y} among the integers; convert x to float.")
-        return elementwise.div(_one(base), integer_pow(base, -exponent))
-    result = None
-    while exponent:
-        if exponent & 1:
-            result = base if result is None else elementwise.mul(result, base)
-        exponent >>= 1
-        base = elementwise.mul(base, base) if exponent else base
-    return _one(base) if result is None else result
+    if exponent < 0 and not element_type(base.dtype).is_inexact:
+        raise DTypeError(f"lax.integer_pow: integers have no power {y} among the integers; convert x to float.")
+    return multiplied(base, exponent)
 
 
 def square(x: ArrayLike) -> Array:

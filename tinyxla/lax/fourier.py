@@ -38,7 +38,7 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     >>> fft(np.array([1.0, 2.0, 3.0, 4.0]), FftType.RFFT, (4,))
     Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
     """
-    name = fft_type if isinstance(fft_type, str) else FftType(fft_type).name
+    name = fft_type.upper() if isinstance(fft_type, str) else FftType(fft_type).name
     if name not in FftType.__members__:
         names = ", ".join(FftType.__members__)
         raise AttributeValueError(f"lax.fft: fft_type must be one of {names}, but got {fft_type!r}.")

@@ -18,7 +18,7 @@ from tinyxla.lax.elementwise import clamp
 from tinyxla.lax.movement import reshape, squeeze
 from tinyxla.lax.operands import ArrayLike, described, of_one_type
 from tinyxla.lax.reductions import scalar_function
-from tinyxla.numpy.arguments import array_of, cast, constant, integer_of, shape_of
+from tinyxla.numpy.arguments import array_of, cast, constant, integer_of, named, shape_of
 from tinyxla.ops import elementwise, indexing as ops, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -281,13 +281,9 @@ def gather(
     result = ops.gather(
         x,
         indices,
-        offset_dims=numbers.offset_dims,
-        collapsed_slice_dims=numbers.collapsed_slice_dims,
-        start_index_map=numbers.start_index_map,
+        **numbers._asdict(),
         index_vector_dim=indices.ndim - 1,
         slice_sizes=sizes,
-        operand_batching_dims=numbers.operand_batching_dims,
-        start_indices_batching_dims=numbers.start_indices_batching_dims,
         indices_are_sorted=bool(indices_are_sorted),
     )
     if GatherScatterMode.from_any(mode or "clip") is not GatherScatterMode.FILL_OR_DROP:
@@ -351,12 +347,8 @@ def _scatterer(name: str, to_apply: Callable[[Any], Any], text: str, is_negated:
         options = (indices_are_sorted, unique_indices, mode)
         return _scatter(what, to_apply, operand, scatter_indices, new, dimension_numbers, *options)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"The array with slices at computed places {text}. Slices that would reach outside are left out, or moved "
-        "inside if the mode is 'clip'."
-    )
-    return function
+    outside = "Slices that would reach outside are left out, or moved inside if the mode is 'clip'."
+    return named(function, name, f"The array with slices at computed places {text}. {outside}")
 
 
 def _combining(op: str) -> Callable[[Any], Any]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.numpy.arguments import broadcasted, cast, operand, type_of
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, operand, type_of
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
 
-ArrayLike = Any
 DTypeLike = Any
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TracerError
 from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described
-from tinyxla.numpy.arguments import array_of, cast, constant, operand, python_dtype
+from tinyxla.numpy.arguments import array_of, cast, constant, named, operand, python_dtype
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -115,9 +115,7 @@ def _reducer(name: str, apply: Callable[..., Any], text: str) -> Callable[[Array
         x = array_of(operand, what)
         return apply(x, _axes(what, axes, x.ndim))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{text} over the given dimensions, which go."
-    return function
+    return named(function, name, f"{text} over the given dimensions, which go.")
 
 
 reduce_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinyxla.api.functions import arrays_of, check_callable, trace_tree
+from tinyxla.api.functions import Function, arrays_of, check_callable, trace_tree
 from tinyxla.errors import ArgumentError, ConcretizationError, DifferentiationError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.elementwise import stop_gradient
@@ -24,7 +24,6 @@ from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import Implicit, Values, apply
 from tinyxla.transforms.reverse import zeros_like
 
-Function = Callable[..., Any]
 Solver = Callable[..., list[Any]]  # of leaves
 
 

@@ -22,11 +22,11 @@ from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import DTypeError
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
+from tinyxla.numpy.arguments import ArrayLike, named
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import state
 
-ArrayLike = Any
 Function = Callable[..., Any]
 Partial = Callable[..., Any]  # of the result and the operands: the derivative by one of these
 
@@ -53,10 +53,8 @@ def _special(name: str, names: str, function: Function, partials: Sequence[Parti
             raise DTypeError(f"lax.{name}: not defined for {values[0].dtype.name}; convert to a floating type.")
         return ruled(*values)
 
-    apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = text
     apply.__signature__ = signature  # type: ignore[attr-defined]
-    return apply
+    return named(apply, name, text)
 
 
 def _narrowed(function: Function) -> Function:
@@ -114,15 +112,10 @@ def _slope(name: str, number: int) -> Partial:
 
 _G = 7
 _TERMS = (
-    676.520368121885098567009190444019,
-    -1259.13921672240287047156078755283,
-    771.3234287776530788486528258894,
-    -176.61502916214059906584551354,
-    12.507343278686904814458936853,
-    -0.13857109526572011689554707,
-    9.984369578019570859563e-6,
-    1.50563273514931155834e-7,
-)
+    676.520368121885098567009190444019, -1259.13921672240287047156078755283, 771.3234287776530786528486258894,
+    -176.61502916214059906584551354, 12.507343278686904814458936853, -0.13857109526572011689554707,
+    9.984369578019570859563e-6, 1.50563273514931155834e-7,
+)  # fmt: skip
 _FIRST = 0.99999999999980993227684700473478
 
 
@@ -197,11 +190,7 @@ lgamma = _special(
     "The logarithm of the absolute value of the gamma function.",
 )
 digamma = _special(
-    "digamma",
-    "x",
-    _narrowed(_digamma),
-    [lambda ans, x: polygamma(1.0, x)],
-    "The derivative of `lgamma`.",
+    "digamma", "x", _narrowed(_digamma), [lambda ans, x: polygamma(1.0, x)], "The derivative of `lgamma`."
 )
 
 
@@ -334,54 +323,20 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
 # (1 + 2 x) exp(x^2) erfc(x) is 1 + (t + 1) p(t) for x >= 0, where t is (x - middle) / (x + middle) and p a polynomial
 _ERFC: dict[int, tuple[float, tuple[float, ...]]] = {
     # 2^-26.8
-    4: (
-        3.0,
-        (
-            0.253008063,
-            -0.388629163,
-            0.341066499,
-            -0.211421778,
-            0.0921524264,
-            -0.0238392297,
-            5.03703284e-05,
-            0.00245640834,
-            -0.000532555936,
-            -0.000201526115,
-            6.56176129e-05,
-            1.44569369e-05,
-        ),
-    ),
+    4: (3.0, (
+        0.253008063, -0.388629163, 0.341066499, -0.211421778, 0.0921524264, -0.0238392297,
+        5.03703284e-05, 0.00245640834, -0.000532555936, -0.000201526115, 6.56176129e-05, 1.44569369e-05,
+    )),
     # 2^-57.1
-    8: (
-        3.75,
-        (
-            0.2375126308378276,
-            -0.3777532294233746,
-            0.3813386449088395,
-            -0.29906190641868974,
-            0.19025797627692215,
-            -0.09795365511666321,
-            0.03926025652730712,
-            -0.010897979106929788,
-            0.0011513995467633167,
-            0.0006042262966685475,
-            -0.00031051262172745374,
-            2.0358579693926705e-05,
-            3.1290494349244584e-05,
-            -8.906355823587831e-06,
-            -2.5377500097954473e-06,
-            1.5643624930460329e-06,
-            1.8723734471233091e-07,
-            -2.4464810544247007e-07,
-            -1.4005353074201294e-08,
-            3.740388738724219e-08,
-            1.276092806152313e-09,
-            -5.07428260388852e-09,
-            -1.0652100892560516e-10,
-            4.270472427184967e-10,
-        ),
-    ),
-}
+    8: (3.75, (
+        0.2375126308378276, -0.3777532294233746, 0.3813386449088395, -0.29906190641868974,
+        0.19025797627692215, -0.09795365511666321, 0.03926025652730712, -0.010897979106929788,
+        0.0011513995467633167, 0.0006042262966685475, -0.00031051262172745374, 2.0358579693926705e-05,
+        3.1290494349244584e-05, -8.906355823587831e-06, -2.5377500097954473e-06, 1.5643624930460329e-06,
+        1.8723734471233091e-07, -2.4464810544247007e-07, -1.4005353074201294e-08, 3.740388738724219e-08,
+        1.276092806152313e-09, -5.07428260388852e-09, -1.0652100892560516e-10, 4.270472427184967e-10,
+    )),
+}  # fmt: skip
 
 
 def _erfc(x: Any) -> Any:

@@ -12,7 +12,7 @@ from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.lax.padding import pads_of
 from tinyxla.lax.reductions import fold_operands
-from tinyxla.numpy.arguments import array_of, cast, integer_of
+from tinyxla.numpy.arguments import array_of, cast, integer_of, named
 from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -121,12 +121,11 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) ->
         wide = cast(x, np.dtype(np.float32)) if windows.is_narrow(x.dtype) else x
         return cast(apply(wide, d, bool(reverse)), x.dtype)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
+    whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
 
     Floats of less than 32 bits are computed with in float32.
     """
-    return function
+    return named(function, name, whole)
 
 
 def _monoid(op: str) -> Callable[[Any, int, bool], Any]:

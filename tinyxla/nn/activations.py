@@ -11,14 +11,12 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp
-from tinyxla.numpy.arguments import array_of, inexact_array
+from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
-
-ArrayLike = Any
 
 
 def identity(x: ArrayLike) -> Array:

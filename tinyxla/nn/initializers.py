@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tinyxla import numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import shape_of
+from tinyxla.numpy.arguments import named, shape_of
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -41,49 +41,31 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     >>> constant(2.0)(random.key(0), (2,))
     Array([2., 2.], dtype=float32)
     """
-    default = dtype
+    return _drawing(dtype, lambda key, shape, kind: tnp.full(shape, value, kind))
+
+
+def _drawing(default: Any, draw: Callable[[Array, Sequence[int], Any], Array]) -> Initializer:
+    """The dtype is what is asked for at last, or when the initializer was made, or the usual one."""
 
     def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
-        return tnp.full(shape, value, _first(dtype, default))
+        return draw(key, shape, next(kind for kind in (dtype, default, float) if kind is not None))
 
     return initialize
-
-
-def _first(dtype: Any, default: Any) -> Any:
-    """The dtype asked for at last, or when the initializer was made, or the usual one."""
-    if dtype is not None:
-        return dtype
-    return float if default is None else default
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform from 0 to `scale`."""
-    default = dtype
-
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
-        return random.uniform(key, shape, _first(dtype, default)) * scale
-
-    return initialize
+    return _drawing(dtype, lambda key, shape, kind: random.uniform(key, shape, kind) * scale)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Normal with mean 0 and that standard deviation."""
-    default = dtype
-
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
-        return random.normal(key, shape, _first(dtype, default)) * stddev
-
-    return initialize
+    return _drawing(dtype, lambda key, shape, kind: random.normal(key, shape, kind) * stddev)
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
     """Normal with that standard deviation, cut off at `lower` and `upper` times it, which makes the actual one less."""
-    default = dtype
-
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
-        return random.truncated_normal(key, lower, upper, shape, _first(dtype, default)) * stddev
-
-    return initialize
+    return _drawing(dtype, lambda key, shape, kind: random.truncated_normal(key, lower, upper, shape, kind) * stddev)
 
 
 # --- scaled by the size of the layer ----------------------------------------------------------------------------------
@@ -132,7 +114,6 @@ def variance_scaling(
     >>> variance_scaling(1.0, "fan_in", "uniform")(random.key(0), (3, 4)).shape
     (3, 4)
     """
-    default = dtype
     what = "nn.initializers.variance_scaling"
     if mode not in ("fan_in", "fan_out", "fan_avg", "fan_geo_avg"):
         raise AttributeValueError(f"{what}: mode is fan_in, fan_out, fan_avg or fan_geo_avg, but got {mode!r}.")
@@ -141,7 +122,7 @@ def variance_scaling(
             f"{what}: distribution is normal, truncated_normal or uniform, but got {distribution!r}."
         )
 
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    def draw(key: Array, shape: Sequence[int], kind: Any) -> Array:
         fan_in, fan_out = _fans(shape_of(what, shape), in_axis, out_axis, batch_axis)
         sizes = {
             "fan_in": fan_in,
@@ -149,24 +130,21 @@ def variance_scaling(
             "fan_avg": (fan_in + fan_out) / 2,
             "fan_geo_avg": math.sqrt(fan_in * fan_out),
         }
-        wanted = _first(dtype, default)
         variance = scale / max(sizes[mode], 1e-30)
         if distribution == "normal":
-            return random.normal(key, shape, wanted) * math.sqrt(variance)
+            return random.normal(key, shape, kind) * math.sqrt(variance)
         if distribution == "uniform":
-            return random.uniform(key, shape, wanted, -1.0) * math.sqrt(3 * variance)
-        return random.truncated_normal(key, -2.0, 2.0, shape, wanted) * (math.sqrt(variance) / _TRUNCATED_STDDEV)
+            return random.uniform(key, shape, kind, -1.0) * math.sqrt(3 * variance)
+        return random.truncated_normal(key, -2.0, 2.0, shape, kind) * (math.sqrt(variance) / _TRUNCATED_STDDEV)
 
-    return initialize
+    return _drawing(dtype, draw)
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str, source: str) -> Any:
     def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`. Source: {source}."
-    return make
+    return named(make, name, f"`variance_scaling({scale}, {mode!r}, {distribution!r})`. Source: {source}.")
 
 
 _GLOROT = 'X. Glorot and Y. Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010'
@@ -192,19 +170,18 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     >>> bool(tnp.allclose(weights.T @ weights, tnp.eye(3), atol=1e-5))
     True
     """
-    default = dtype
     what = "nn.initializers.orthogonal"
 
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+    def draw(key: Array, shape: Sequence[int], kind: Any) -> Array:
         sizes = list(shape_of(what, shape))
         if len(sizes) < 2:
             raise ShapeError(f"{what}: the shape must have at least 2 dimensions, but got {tuple(sizes)}.")
         axis = canonical_axis(column_axis, len(sizes), what)
         columns = sizes.pop(axis)
-        drawn = random.orthogonal(key, math.prod(sizes), (), _first(dtype, default), columns)
+        drawn = random.orthogonal(key, math.prod(sizes), (), kind, columns)
         return scale * tnp.moveaxis(drawn.reshape((*sizes, columns)), -1, axis)
 
-    return initialize
+    return _drawing(dtype, draw)
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:

@@ -6,11 +6,9 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.lax.elementwise import stop_gradient
-from tinyxla.numpy.arguments import Axis, inexact_array
+from tinyxla.numpy.arguments import ArrayLike, Axis, inexact_array
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
-
-ArrayLike = Any
 
 
 @replayed

@@ -253,6 +253,7 @@ from tinyxla.numpy.selection import (
     fill_diagonal as fill_diagonal,
     insert as insert,
     piecewise as piecewise,
+    place as place,
     put as put,
     put_along_axis as put_along_axis,
     select as select,

@@ -141,7 +141,7 @@ def array_of(value: ArrayLike, what: str) -> Array:
 
 def flat_array(a: ArrayLike, what: str) -> Array:
     """The elements in one dimension, also of nested lists."""
-    x = array_of(np.asarray(a) if isinstance(a, (list, tuple)) else a, what)
+    x = listed(a, what)
     return movement.reshape_to(x, (x.size,))
 
 
@@ -164,6 +164,25 @@ def value_of(x: Any) -> Any:
 def like(value: Any, x: Array) -> Array:
     """That value in the type and shape of x."""
     return movement.full(value, x.dtype, x.shape)
+
+
+def named(function: Any, name: str, text: str) -> Any:
+    """A function that is made by another one, with a name and a docstring of its own."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+def listed(value: Any, what: str) -> Array:
+    """An array, also of a list."""
+    return array_of(np.asarray(value) if isinstance(value, (list, tuple)) else value, what)
+
+
+def along_axis(what: str, x: Array, axis: int | None) -> tuple[Any, int]:
+    """An array and one of its axes; without one, the elements in a line."""
+    if axis is None:
+        return movement.reshape_to(x, (x.size,)), 0
+    return x, canonical_axis(axis, x.ndim, what)
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------------

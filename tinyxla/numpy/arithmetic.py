@@ -6,6 +6,7 @@ Semantics are NumPy's, types are JAX's: `/` of integers gives floats, `//` and `
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -139,23 +140,28 @@ def _integer_power(exponent: int) -> Unary:
                 f"power: an integer array to the negative power {exponent} is not an integer; "
                 "convert it with astype(float)."
             )
-        return _multiplied(x, exponent)
+        return multiplied(x, exponent)
 
     return unary("power", of_array, "")
 
 
-def _multiplied(x: Any, exponent: int) -> Any:
+def multiplied(x: Any, exponent: int) -> Any:
     """x to an integer power by repeated squaring, which differentiates into powers again."""
-    if exponent < 0:
-        return ops.div(like(1, x), _multiplied(x, -exponent))
+    if exponent <= 0:
+        return ops.div(like(1, x), multiplied(x, -exponent)) if exponent else like(1, x)
+    return raised(x, exponent, ops.mul)
+
+
+def raised(x: Any, exponent: int, multiply: Callable[[Any, Any], Any]) -> Any:
+    """x to a positive power by repeated squaring."""
     result = None
-    while exponent:
+    while True:
         if exponent & 1:
-            result = x if result is None else ops.mul(result, x)
+            result = x if result is None else multiply(result, x)
         exponent >>= 1
-        if exponent:
-            x = ops.mul(x, x)
-    return like(1, x) if result is None else result
+        if not exponent:
+            return result
+        x = multiply(x, x)
 
 
 def square(x: ArrayLike, /) -> Array:

@@ -20,7 +20,7 @@ from tinyxla.numpy.arguments import (
     python_dtype,
     value_of,
 )
-from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, ravel, squeeze
+from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
 from tinyxla.replays import replayed
@@ -322,20 +322,13 @@ def _stretched(labels: str, x: Any, sizes: dict[str, int]) -> tuple[str, Any]:
         while labels.count(label) > 1:
             i = labels.index(label)
             j = labels.index(label, i + 1)
-            x = _diagonal(x, i, j)
+            x = diagonal(x, 0, i, j)
             labels = labels[:i] + labels[i + 1 : j] + labels[j + 1 :] + label
     for d in reversed(range(len(labels))):
         if x.shape[d] == 1 and sizes[labels[d]] != 1:
             x = movement.reshape_to(x, (*x.shape[:d], *x.shape[d + 1 :]))
             labels = labels[:d] + labels[d + 1 :]
     return labels, x
-
-
-def _diagonal(x: Any, i: int, j: int) -> Any:
-    n = x.shape[i]
-    x = moveaxis(x, (i, j), (-2, -1))
-    flat = movement.reshape_to(x, (*x.shape[:-2], n * n))
-    return movement.slice_axis(flat, flat.ndim - 1, 0, n * n, n + 1) if n else flat
 
 
 def _contract(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], optimize: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyxla.compilation import jit
 from tinyxla.hlo import Computation
-from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, operand, type_of
+from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, named, operand, type_of
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
@@ -105,10 +105,8 @@ def _common(operands: Sequence[Any], to_inexact: bool, to_integer: bool) -> Type
 
 
 def _named(function: Any, name: str, text: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
     function.__module__ = "tinyxla.numpy"
-    return function
+    return named(function, name, text)
 
 
 def unary(name: str, function: Function, text: str, *, to_inexact: bool = False, strong: bool = False) -> Unary:

@@ -58,11 +58,15 @@ def _resized(x: Any, axis: int, size: int) -> Any:
     return movement.pad(x, movement.full(0, x.dtype), padding_config=config)
 
 
+def _check_norm(what: str, norm: Any) -> None:
+    if norm not in _NORMS:
+        raise ArgumentError(f"{what}: norm must be 'backward', 'ortho' or 'forward', but got {norm!r}.")
+
+
 def _transform(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int], norm: Any) -> Array:
     """Along axes in their order; the last one is that of real signals."""
     x: Any = as_signal(what, a, real=name == "RFFT")
-    if norm not in _NORMS:
-        raise ArgumentError(f"{what}: norm must be 'backward', 'ortho' or 'forward', but got {norm!r}.")
+    _check_norm(what, norm)
     along = [canonical_axis(d, x.ndim, what) for d in axes]
     canonical_axes(what, along, x.ndim)
     if not along:
@@ -106,14 +110,8 @@ def _scaled(x: Any, name: str, count: int, norm: str | None) -> Any:
     return arith.multiply(x, float(count) ** power) if power else x
 
 
-def _one(name: str) -> Callable[..., Array]:
-    def apply(a: ArrayLike, n: int | None, axis: int, norm: str | None, what: str) -> Array:
-        return _transform(what, name, a, None if n is None else (n,), (axis,), norm)
-
-    return apply
-
-
-_fft, _ifft, _rfft, _irfft = map(_one, ("FFT", "IFFT", "RFFT", "IRFFT"))
+def _one(what: str, name: str, a: ArrayLike, n: int | None, axis: int, norm: str | None) -> Array:
+    return _transform(what, name, a, None if n is None else (n,), (axis,), norm)
 
 
 def _several(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int] | None, norm: str | None) -> Array:
@@ -142,13 +140,13 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
         >>> jnp.fft.fft(jnp.array([1.0, 0.0, 0.0]))
         Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
-    return _fft(a, n, axis, norm, "fft.fft")
+    return _one("fft.fft", "FFT", a, n, axis, norm)
 
 
 @replayed
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft`; the arguments are the same."""
-    return _ifft(a, n, axis, norm, "fft.ifft")
+    return _one("fft.ifft", "IFFT", a, n, axis, norm)
 
 
 @replayed
@@ -160,30 +158,30 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
         >>> jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0, 4.0])).shape
         (3,)
     """
-    return _rfft(a, n, axis, norm, "fft.rfft")
+    return _one("fft.rfft", "RFFT", a, n, axis, norm)
 
 
 @replayed
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`. The length n of the signals is even unless it is given."""
-    return _irfft(a, n, axis, norm, "fft.irfft")
+    return _one("fft.irfft", "IRFFT", a, n, axis, norm)
 
 
 @replayed
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The Fourier transform of signals that are Hermitian, given by their first half: real numbers."""
-    return _irfft(arith.conjugate(array_of(a, "fft.hfft")), n, axis, _opposite("fft.hfft", norm), "fft.hfft")
+    conjugates = arith.conjugate(array_of(a, "fft.hfft"))
+    return _one("fft.hfft", "IRFFT", conjugates, n, axis, _opposite("fft.hfft", norm))
 
 
 @replayed
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`."""
-    return arith.conjugate(_rfft(a, n, axis, _opposite("fft.ihfft", norm), "fft.ihfft"))
+    return arith.conjugate(_one("fft.ihfft", "RFFT", a, n, axis, _opposite("fft.ihfft", norm)))
 
 
 def _opposite(what: str, norm: Any) -> str | None:
-    if norm not in _OPPOSITE:
-        raise ArgumentError(f"{what}: norm must be 'backward', 'ortho' or 'forward', but got {norm!r}.")
+    _check_norm(what, norm)
     return _OPPOSITE[norm]
 
 

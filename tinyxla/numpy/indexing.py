@@ -16,16 +16,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, AttributeValueError, OutOfBoundsError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import (
-    ArrayLike,
-    broadcast_to_shape,
-    cast,
-    constant,
-    eager,
-    like,
-    operand,
-    promoted,
-)
+from tinyxla.numpy.arguments import ArrayLike, broadcast_to_shape, cast, constant, eager, like, operand, promoted
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
@@ -184,13 +175,11 @@ def _gather(x: Any, layout: Layout, mode: str | None, fill_value: Any, wraps: bo
     taken = indexing_ops.gather(
         whole,
         vectors,
-        **indexing_ops.Gather(
-            offset_dims=_offsets(rank, layout),
-            collapsed_slice_dims=axes,
-            start_index_map=axes,
-            index_vector_dim=vector_dim,
-            slice_sizes=tuple(min(1, n) if d in axes else n for d, n in enumerate(whole.shape)),
-        )._asdict(),
+        offset_dims=_offsets(rank, layout),
+        collapsed_slice_dims=axes,
+        start_index_map=axes,
+        index_vector_dim=vector_dim,
+        slice_sizes=tuple(min(1, n) if d in axes else n for d, n in enumerate(whole.shape)),
     )
     if mode == "fill":
         inside = _inside(places, sizes, layout.batch)
@@ -451,13 +440,11 @@ def _scatter(
         x,
         vectors,
         movement.reshape_to(y, sizes),
-        **indexing_ops.Scatter(
-            update_window_dims=_offsets(x.ndim, layout),
-            inserted_window_dims=layout.axes,
-            scatter_dims_to_operand_dims=layout.axes,
-            index_vector_dim=vector_dim,
-            to_apply=computation,
-            indices_are_sorted=bool(options.get("indices_are_sorted", False)),
-            unique_indices=bool(options.get("unique_indices", False)),
-        )._asdict(),
+        update_window_dims=_offsets(x.ndim, layout),
+        inserted_window_dims=layout.axes,
+        scatter_dims_to_operand_dims=layout.axes,
+        index_vector_dim=vector_dim,
+        to_apply=computation,
+        indices_are_sorted=bool(options.get("indices_are_sorted", False)),
+        unique_indices=bool(options.get("unique_indices", False)),
     )

@@ -185,14 +185,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
         x, exponent = inv(x), -exponent
     if exponent == 0:
         return arith.multiply(like(1, x), eye(x.shape[-1], dtype=x.dtype))
-    result: Any = None
-    while exponent:
-        if exponent & 1:
-            result = x if result is None else contractions.matmul(result, x)
-        exponent >>= 1
-        if exponent:
-            x = contractions.matmul(x, x)
-    return result
+    return arith.raised(x, exponent, contractions.matmul)
 
 
 @replayed

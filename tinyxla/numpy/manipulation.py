@@ -13,6 +13,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
+    along_axis,
     array_of,
     broadcast_shapes as common_shape,
     broadcast_to_shape,
@@ -22,6 +23,8 @@ from tinyxla.numpy.arguments import (
     constant,
     integer_of,
     is_several,
+    listed,
+    named,
     operand,
     promoted,
     python_dtype,
@@ -189,9 +192,7 @@ def _at_least(what: str, extend: Callable[[Array], tuple[int, ...]]) -> Any:
         found = [movement.reshape_to(x, extend(x)) for x in arrays]
         return found[0] if len(found) == 1 else found
 
-    apply.__name__ = apply.__qualname__ = what
-    apply.__doc__ = f"The arrays with at least {what[-2]} dimensions."
-    return apply
+    return named(apply, what, f"The arrays with at least {what[-2]} dimensions.")
 
 
 atleast_1d = _at_least("atleast_1d", lambda x: x.shape or (1,))
@@ -390,10 +391,8 @@ def repeat(
 ) -> Array:
     """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each."""
     x = array_of(a, "repeat")
-    if axis is None:
-        x, axis = ravel(x), 0
-    along = canonical_axis(axis, x.ndim, "repeat")
-    given = array_of(np.asarray(repeats) if isinstance(repeats, (list, tuple)) else repeats, "repeat")
+    x, along = along_axis("repeat", x, axis)
+    given = listed(repeats, "repeat")
     if given.ndim > 1 or given.size not in (1, x.shape[along]):
         raise ShapeError(f"repeat: {given.size} counts do not fit axis {along} of size {x.shape[along]}.")
     if total_repeat_length is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, type_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, listed, type_of
 from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
@@ -79,7 +79,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Row-major places in an array of that shape as one index for each axis; those outside are moved inside."""
-    places = array_of(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices, "unravel_index")
+    places = listed(indices, "unravel_index")
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     total = math.prod(sizes)
     places = arith.clip(places, -total, max(total - 1, 0))
@@ -97,7 +97,7 @@ def ravel_multi_index(
     """Indices for each axis as row-major places (column-major for `order="F"`)."""
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip', but got {mode!r}.")
-    arrays = [array_of(np.asarray(i) if isinstance(i, (list, tuple)) else i, "ravel_multi_index") for i in multi_index]
+    arrays = [listed(i, "ravel_multi_index") for i in multi_index]
     if len(arrays) != len(dims):
         raise ShapeError(f"ravel_multi_index: {len(arrays)} indices do not fit the shape {tuple(dims)}.")
     pairs = list(zip(arrays, dims, strict=True))
@@ -116,7 +116,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Vectors of indices, each along its own axis, so that they pick the whole grid."""
     found: list[Any] = []
     for k, a in enumerate(args):
-        x = array_of(np.asarray(a) if isinstance(a, (list, tuple)) else a, "ix_")
+        x = listed(a, "ix_")
         if x.ndim != 1:
             raise ShapeError(f"ix_: takes arrays of one dimension, but got shape {x.shape}.")
         if x.dtype.kind == "b":

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.numpy import arithmetic as arith, linalg
-from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, promoted, value_of
+from tinyxla.numpy.arguments import ArrayLike, inexact_array, listed, promoted, value_of
 from tinyxla.numpy.calculus import convolve, vander
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, diag
@@ -21,7 +21,7 @@ from tinyxla.tracing.array import Array
 
 
 def _coefficients(given: ArrayLike, what: str) -> Any:
-    return inexact_array(array_of(np.asarray(given) if isinstance(given, (list, tuple)) else given, what), what)
+    return inexact_array(listed(given, what), what)
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:

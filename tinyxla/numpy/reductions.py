@@ -17,6 +17,7 @@ from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
+    along_axis,
     array_of,
     broadcast_shapes,
     broadcast_to_shape,
@@ -365,10 +366,8 @@ def average(
 
 def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdims: bool) -> Array:
     x = array_of(a, what)
-    ranks = x.ndim
-    if axis is None:
-        x = movement.reshape_to(x, (x.size,))
-    along = 0 if axis is None else canonical_axis(axis, x.ndim, what)
+    rank = x.ndim
+    x, along = along_axis(what, x, axis)
     if x.shape[along] == 0:
         raise ShapeError(f"{what}: axis {along} of shape {x.shape} is empty, so no element is the largest or smallest.")
     if x.dtype.kind == "c":  # ordered by real parts, then by imaginary ones: the first that is the extremum, or NaN
@@ -391,7 +390,7 @@ def _argument(what: str, direction: str, a: ArrayLike, axis: int | None, keepdim
     if not keepdims:
         return result
     if axis is None:
-        return movement.reshape_to(result, (1,) * ranks)
+        return movement.reshape_to(result, (1,) * rank)
     return movement.reshape_to(result, (*x.shape[:along], 1, *x.shape[along + 1 :]))
 
 
@@ -500,10 +499,7 @@ def _nan_argument(what: str, op: str, a: ArrayLike, axis: int | None, keepdims: 
 
 
 def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) -> Array:
-    x = array_of(a, what)
-    if axis is None:
-        x = movement.reshape_to(x, (x.size,))
-    along = canonical_axis(0 if axis is None else axis, x.ndim, what)
+    x, along = along_axis(what, array_of(a, what), axis)
     wanted = python_dtype(dtype) if dtype is not None else default_int() if x.dtype.kind == "b" else x.dtype
     return cast(windows.cumulative_monoid(_wide(cast(x, wanted, False)), along, op), wanted)
 

@@ -11,12 +11,14 @@ from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeErr
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
+    along_axis,
     array_of,
     broadcast_shapes,
     broadcast_to_shape,
     cast,
     eager,
     flat_array,
+    listed,
     operand,
     promoted,
     value_of,
@@ -24,6 +26,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.places import nonzero
+from tinyxla.numpy.reductions import cumsum
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -47,11 +50,8 @@ def take(
     `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default for indices that are not known
     yet), `"clip"` or `"wrap"`.
     """
-    x = array_of(a, "take")
-    if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0
-    along = canonical_axis(axis, x.ndim, "take")
-    chosen = array_of(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices, "take")
+    x, along = along_axis("take", array_of(a, "take"), axis)
+    chosen = listed(indices, "take")
     if not element_type(chosen.dtype).is_integer:
         raise DTypeError(f"take: indices are integers, but got an array of {chosen.dtype.name}; convert them.")
     found = check_mode("take", mode)
@@ -101,9 +101,8 @@ def put_along_axis(
     if inplace:
         raise ArgumentError("put_along_axis: arrays are immutable; pass inplace=False and use the result.")
     shape = x.shape
-    if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0
-    index = along_index(x, chosen, canonical_axis(axis, x.ndim, "put_along_axis"))
+    x, along = along_axis("put_along_axis", x, axis)
+    index = along_index(x, chosen, along)
     return movement.reshape_to(Update(x, index).set(values, mode=mode), shape)
 
 
@@ -113,8 +112,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     if inplace:
         raise ArgumentError("put: arrays are immutable; pass inplace=False and use the result.")
     flat = movement.reshape_to(x, (x.size,))
-    places = array_of(np.asarray(ind) if isinstance(ind, (list, tuple)) else ind, "put")
-    values = array_of(np.asarray(v) if isinstance(v, (list, tuple)) else v, "put")
+    places = listed(ind, "put")
+    values = listed(v, "put")
     count = places.size
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
@@ -123,12 +122,25 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     return movement.reshape_to(flat, x.shape)
 
 
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
+    """A copy in which the values, over and over, replace the elements where the mask is true; `inplace=False` says
+    that it is one."""
+    x = array_of(arr, "place")
+    if inplace:
+        raise ArgumentError("place: arrays are immutable; pass inplace=False and use the result.")
+    chosen = cast(listed(mask, "place"), np.dtype(bool))
+    values = listed(vals, "place")
+    if chosen.size != x.size or not values.size:
+        raise ShapeError(f"place: mask must have {x.size} elements, vals some, but got {chosen.size}, {values.size}.")
+    chosen = movement.reshape_to(chosen, x.shape)
+    counted = movement.reshape_to(cumsum(chosen), x.shape)
+    found = read(movement.reshape_to(values, (values.size,)), counted - 1, "wrap", None)
+    return where(chosen, cast(found, x.dtype), x)
+
+
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     """Without the slices at these places of an axis (a static integer, slice, or array of them)."""
-    x = array_of(arr, "delete")
-    if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0
-    along = canonical_axis(axis, x.ndim, "delete")
+    x, along = along_axis("delete", array_of(arr, "delete"), axis)
     if isinstance(obj, Array):
         obj = obj.concrete("delete, whose result's shape depends on the places,").numpy()
     try:
@@ -140,20 +152,14 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """With values before these places of an axis (a static integer, or several)."""
-    x = array_of(arr, "insert")
-    if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0
-    along = canonical_axis(axis, x.ndim, "insert")
+    x, along = along_axis("insert", array_of(arr, "insert"), axis)
     if isinstance(obj, Array):
         obj = obj.concrete("insert, whose result's shape depends on the places,").numpy()
     length = x.shape[along]
     single = np.ndim(obj) == 0 and not isinstance(obj, slice)
     places = np.arange(length)[obj] if isinstance(obj, slice) else np.atleast_1d(np.asarray(obj))
     places = np.where(places < 0, places + length, places)
-    y = cast(
-        operand(array_of(np.asarray(values), "insert") if isinstance(values, (list, tuple)) else values, "insert"),
-        x.dtype,
-    )
+    y = cast(operand(listed(values, "insert"), "insert"), x.dtype)
     outer = (*x.shape[:along], 1, *x.shape[along + 1 :])
     count = places.size
     if single:
@@ -204,10 +210,7 @@ def compress(
     How many there are decides the shape, so the condition's values must be known, unless `size` gives it: then what is
     missing is `fill_value`, and what is too many is left out.
     """
-    x = array_of(a, "compress")
-    if axis is None:
-        x, axis = movement.reshape_to(x, (x.size,)), 0
-    along = canonical_axis(axis, x.ndim, "compress")
+    x, along = along_axis("compress", array_of(a, "compress"), axis)
     chosen, before = flat_array(condition, "compress"), (slice(None),) * along
     if size is not None:
         return read(x, (*before, *nonzero(chosen, size=size, fill_value=x.shape[along])), "fill", fill_value)
@@ -293,7 +296,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     if wrap or x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):
         raise ShapeError(f"fill_diagonal: takes a matrix, or an array with axes of one size, but got shape {x.shape}.")
     places = np.arange(min(x.shape))
-    values = array_of(np.asarray(val) if isinstance(val, (list, tuple)) else val, "fill_diagonal")
+    values = listed(val, "fill_diagonal")
     if values.ndim:
         flat = movement.reshape_to(values, (values.size,))
         values = read(flat, places % values.size, None, None)

@@ -92,12 +92,8 @@ complex64, complex128 = _scalar_type("c64"), _scalar_type("c128")
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 number, generic, inexact, floating = np.number, np.generic, np.inexact, np.floating
-complexfloating, integer, signedinteger, unsignedinteger = (
-    np.complexfloating,
-    np.integer,
-    np.signedinteger,
-    np.unsignedinteger,
-)
+complexfloating, integer = np.complexfloating, np.integer
+signedinteger, unsignedinteger = np.signedinteger, np.unsignedinteger
 dtype = np.dtype
 
 

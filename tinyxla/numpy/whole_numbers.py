@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, listed, promoted
 from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
 from tinyxla.numpy.padding import pad
 from tinyxla.numpy.reductions import any, sum
@@ -73,7 +73,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     Array([160], dtype=uint8)
     """
     x, shifts = (
-        array_of(np.asarray(a) if isinstance(a, (list, tuple)) else a, "packbits"),
+        listed(a, "packbits"),
         _weights("packbits", bitorder),
     )
     if element_type(x.dtype).is_inexact:

@@ -16,11 +16,8 @@ import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement, reduction
-from tinyxla.ops.op import Decomposition, Op, Sample, Value
+from tinyxla.ops.op import Array, Axes, Decomposition, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, TupleShape, element_type
-
-Array = np.ndarray[Any, Any]
-Axes = tuple[int | None, ...]
 
 
 class BatchNorm(NamedTuple):
@@ -187,14 +184,7 @@ def _training_formula(
 
 
 def _inference_formula(
-    along: Any,
-    over: tuple[int, ...],
-    epsilon: Any,
-    x: Array,
-    scale: Array,
-    offset: Array,
-    mean: Array,
-    variance: Array,
+    along: Any, over: tuple[int, ...], epsilon: Any, x: Array, scale: Array, offset: Array, mean: Array, variance: Array
 ) -> tuple[Array, ...]:
     return (along(scale) * (x - along(mean)) / along(np.sqrt(variance + epsilon)) + along(offset),)
 
@@ -223,8 +213,7 @@ def _grad_formula(
 
 def _batch(formula: Callable[..., Any]) -> Callable[..., Any]:
     def rule(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Any, Any]:
-        aligned = [movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
-        result = formula(*aligned, **attributes, leading=1)
+        result = formula(*movement.in_front(operands, axes, size), **attributes, leading=1)
         return result, (0,) * len(result) if isinstance(result, tuple) else 0
 
     return rule

@@ -6,16 +6,14 @@ Sources: sections "BitcastConvertType" and "ReducePrecision" of the XLA document
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Op, Partials, Rules, Sample, Value
+from tinyxla.ops.op import Array, Op, Partials, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
-
-Array = np.ndarray[Any, Any]
 
 # --- bitcast-convert --------------------------------------------------------------------------------------------------
 
@@ -67,12 +65,6 @@ def _within_byte(x: Array, new: ElementType) -> Array:
     return lowered.view(new.dtype)
 
 
-def _bitcast_batch(
-    size: int, operands: tuple[Value], axes: tuple[int], *, new_element_type: ElementType
-) -> tuple[Value, int]:
-    return bitcast_convert(movement.move_axis(operands[0], axes[0], 0), new_element_type=new_element_type), 0
-
-
 def _bitcast_samples(random: np.random.Generator) -> Iterator[Sample]:
     for source, shape, target in (
         (np.float32, (2, 3), "s32"),
@@ -106,7 +98,7 @@ bitcast_convert = Op(
         lambda tangents, ans, x, *, new_element_type: _unchanged(tangents[0], ans, x),
         lambda g, ans, x, *, new_element_type: (_unchanged(g, ans, x),),
     ),
-    batch=_bitcast_batch,
+    batch=movement.one_more_in_front(lambda: bitcast_convert),
     samples=_bitcast_samples,
 )
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.ops import movement
-from tinyxla.ops.op import ByAttributes, Derivative, NotDifferentiable, Op, Sample, Zero
+from tinyxla.ops.op import Array, Axes, ByAttributes, Derivative, NotDifferentiable, Op, Sample, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
-
-Array = np.ndarray[Any, Any]
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
@@ -68,7 +66,7 @@ def _derivative(function: Any, is_debug: bool = False, **others: Any) -> Derivat
     )
 
 
-def _batch(size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], **attributes: Any) -> Any:
+def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     given = Callback(**attributes)
     mapped = tuple(a is not None for a in axes)
     values = [movement.align_axis(x, a, 0, size) if a is not None else x for x, a in zip(operands, axes, strict=True)]

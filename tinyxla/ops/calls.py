@@ -10,11 +10,8 @@ import numpy as np
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction, axis_names
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import OWN, Linear, NotDifferentiable, Op, Sample
+from tinyxla.ops.op import OWN, Array, Linear, NotDifferentiable, Op, Sample
 from tinyxla.shapes import AnyShape, TupleShape
-
-Array = np.ndarray[Any, Any]
-Axes = tuple[int | None, ...]
 
 
 def evaluate(computation: Computation, operands: Sequence[Any]) -> Any:

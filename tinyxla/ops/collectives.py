@@ -19,11 +19,9 @@ from tinyxla.errors import AttributeValueError, AxisNameError, DTypeError, Shape
 from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, indexing, movement, reduction
 from tinyxla.ops.movement import array_operand, check_dimensions
-from tinyxla.ops.op import OWN, ByAttributes, Decomposition, Derivative, Linear, Op, Sample, Value, Zero
+from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, element_type
 
-Ints = tuple[int, ...]
-Axes = tuple[int | None, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 

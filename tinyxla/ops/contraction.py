@@ -17,11 +17,9 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Bilinear, Op, Sample, Value
+from tinyxla.ops.op import Array, Bilinear, Ints, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 Precision = tuple[str, ...]  # "default", "high" or "highest" for each operand; or none
 
 
@@ -60,27 +58,17 @@ def matrix_sizes(dims: Dot, lhs: Ints, rhs: Ints) -> tuple[int, int, int, int]:
     return batch, m, n, k
 
 
-def dot_shape(
-    lhs: AnyShape,
-    rhs: AnyShape,
-    *,
-    lhs_contracting_dims: Ints,
-    rhs_contracting_dims: Ints,
-    lhs_batch_dims: Ints,
-    rhs_batch_dims: Ints,
-    preferred_element_type: ElementType | None,
-    operand_precision: Precision = (),
-    name: str = "dot",
-) -> Shape:
+def dot_shape(lhs: AnyShape, rhs: AnyShape, *, name: str = "dot", **attributes: Any) -> Shape:
     """Of a product; `name` is that of the op that has these attributes."""
+    a = Dot(**attributes)
     x, y = movement.array_operand(name, lhs), movement.array_operand(name, rhs)
     if x.element_type is not y.element_type:
         raise DTypeError(f"{name}: operands must have one element type, but got {x} and {y}; convert one of them.")
-    movement.check_dimensions(name, "lhs dimensions", (*lhs_batch_dims, *lhs_contracting_dims), x.rank)
-    movement.check_dimensions(name, "rhs dimensions", (*rhs_batch_dims, *rhs_contracting_dims), y.rank)
+    movement.check_dimensions(name, "lhs dimensions", (*a.lhs_batch_dims, *a.lhs_contracting_dims), x.rank)
+    movement.check_dimensions(name, "rhs dimensions", (*a.rhs_batch_dims, *a.rhs_contracting_dims), y.rank)
     for what, left, right in (
-        ("contracting", lhs_contracting_dims, rhs_contracting_dims),
-        ("batch", lhs_batch_dims, rhs_batch_dims),
+        ("contracting", a.lhs_contracting_dims, a.rhs_contracting_dims),
+        ("batch", a.lhs_batch_dims, a.rhs_batch_dims),
     ):
         if len(left) != len(right):
             raise ShapeError(
@@ -92,10 +80,10 @@ def dot_shape(
                     f"{name}: {what} dimensions must have equal sizes, but dimension {i} of {x} has size "
                     f"{x.dimensions[i]}, and dimension {j} of {y} has size {y.dimensions[j]}."
                 )
-    sizes = [x.dimensions[d] for d in lhs_batch_dims]
-    sizes += [x.dimensions[d] for d in free_dimensions(x.rank, lhs_contracting_dims, lhs_batch_dims)]
-    sizes += [y.dimensions[d] for d in free_dimensions(y.rank, rhs_contracting_dims, rhs_batch_dims)]
-    return Shape(result_type(name, x.element_type, preferred_element_type, operand_precision), tuple(sizes))
+    sizes = [x.dimensions[d] for d in a.lhs_batch_dims]
+    sizes += [x.dimensions[d] for d in free_dimensions(x.rank, a.lhs_contracting_dims, a.lhs_batch_dims)]
+    sizes += [y.dimensions[d] for d in free_dimensions(y.rank, a.rhs_contracting_dims, a.rhs_batch_dims)]
+    return Shape(result_type(name, x.element_type, a.preferred_element_type, a.operand_precision), tuple(sizes))
 
 
 def result_type(

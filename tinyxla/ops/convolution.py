@@ -21,12 +21,9 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.contraction import Precision, accumulator, result_type
-from tinyxla.ops.op import Bilinear, Op, Sample, Value
+from tinyxla.ops.op import Array, Bilinear, Ints, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, Window, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 
 
 class ConvDimensionNumbers(NamedTuple):

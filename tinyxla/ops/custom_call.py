@@ -16,10 +16,8 @@ import numpy as np
 from tinyxla.errors import ArgumentError, AttributeValueError, DifferentiationError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Joint, Op, Sample
+from tinyxla.ops.op import Array, Axes, Joint, Op, Sample
 from tinyxla.shapes import AnyShape, Shape, TupleShape
-
-Array = np.ndarray[Any, Any]
 
 
 class CustomCall(NamedTuple):
@@ -126,7 +124,7 @@ def _reverse(wanted: tuple[bool, ...], *operands: Any, **attributes: Any) -> tup
     return ans, lambda g: rule(g, ans, *operands)
 
 
-def _batch(size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], **attributes: Any) -> Any:
+def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     return rule_of(attributes["custom_call_target"], "batch", ArgumentError)(size, operands, axes)
 
 
@@ -140,11 +138,11 @@ def _product_jvp(tangents: Any, ans: Any, x: Any, y: Any) -> Any:
 
 
 def _product_batch(size: int, operands: Any, axes: Any) -> Any:
-    return _product(*(movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True))), 0
+    return _product(*movement.in_front(operands, axes, size)), 0
 
 
 def _both_batch(size: int, operands: Any, axes: Any) -> Any:
-    x, y = (movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True))
+    x, y = movement.in_front(operands, axes, size)
     shape = TupleShape((Shape.of(x), Shape.of(y)))
     return custom_call(x, y, custom_call_target="sample.both", shape=shape, custom_call_has_side_effect=True), (0, 0)
 

@@ -18,11 +18,9 @@ import numpy as np
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement, slices
-from tinyxla.ops.op import Linear, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 Flags = tuple[bool, ...]
 S32 = Shape(element_type("s32"))
 
@@ -61,11 +59,6 @@ def _get_batch(size: int, operands: Any, axes: Any, *, dimensions: Ints) -> tupl
     return get_dimension_size(x, dimensions=(d + (axis <= d),)), None
 
 
-def _get_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, d in (((3, 4), 1), ((0,), 0)):
-        yield Sample((movement.sample_values(shape),), {"dimensions": (d,)})
-
-
 get_dimension_size = Op(
     "get-dimension-size",
     attributes=GetDimensionSize,
@@ -73,7 +66,7 @@ get_dimension_size = Op(
     evaluate=lambda x, *, dimensions: np.asarray(x.shape[dimensions[0]], np.int32),
     derivative=Zero(),
     batch=_get_batch,
-    samples=_get_samples,
+    samples=movement.samples_at(GetDimensionSize, ((3, 4), (1,)), ((0,), (0,))),
 )
 
 # --- set-dimension-size -----------------------------------------------------------------------------------------------
@@ -205,17 +198,9 @@ def _any(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attr
     return [next((m for m in column if m is not None), None) for column in zip(*wide, strict=True)]
 
 
-def _first(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
-    return operands[0]
-
-
 def _broadcast(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     place = dict(zip(attributes["dimensions"], operands[0], strict=True))
     return [place.get(d) for d in range(result.rank)]
-
-
-def _transpose(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
-    return [operands[0][d] for d in attributes["permutation"]]
 
 
 def _same_dimensions(source: Ints, result: Ints) -> dict[int, int]:
@@ -240,10 +225,6 @@ def _reshape(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, 
             f"{result}; use dynamic-reshape, which takes the sizes."
         )
     return [operands[0][same[d]] if d in same else None for d in range(result.rank)]
-
-
-def _reduce(operands: Sequence[Marks], shapes: Sequence[Shape], result: Any, attributes: Any) -> Marks:
-    return [m for d, m in enumerate(operands[0]) if d not in attributes["dimensions"]]
 
 
 def _dot(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
@@ -276,10 +257,6 @@ def _gather(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, a
     return [next(inner) if d in attributes["offset_dims"] else next(batch) for d in range(result.rank)]
 
 
-def _topk(operands: Sequence[Marks], shapes: Sequence[Shape], result: Any, attributes: Any) -> Marks:
-    return (*operands[0][:-1], None)
-
-
 def _dynamic_slice(operands: Sequence[Marks], shapes: Sequence[Shape], result: Shape, attributes: Any) -> Marks:
     """A part has a static size."""
     whole = zip(operands[0], shapes[0].dimensions, result.dimensions, strict=True)
@@ -291,29 +268,22 @@ def _marked(shape: Shape, marks: Marks) -> Shape:
     return shape.with_dynamic([m is not None for m in marks])
 
 
+_AS_THE_FIRST = (  # whose results have the dynamic dimensions of the first operand
+    "bitcast-convert copy dynamic-update-slice pad reduce-precision reduce-window reverse scatter slice sort".split()
+)
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(elementwise.NAMES, _any),
-    "bitcast-convert": _first,
+    **dict.fromkeys([*elementwise.NAMES, "concatenate"], _any),
+    **dict.fromkeys(_AS_THE_FIRST, lambda operands, *rest: operands[0]),
     "broadcast": _broadcast,
-    "concatenate": _any,
     "convolution": _convolution,
-    "copy": _first,
     "dot": _dot,
     "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _first,
     "gather": _gather,
     "get-dimension-size": lambda *rest: (),
-    "pad": _first,
-    "reduce": _reduce,
-    "reduce-precision": _first,
-    "reduce-window": _first,
+    "reduce": lambda operands, shapes, result, a: [m for d, m in enumerate(operands[0]) if d not in a["dimensions"]],
     "reshape": _reshape,
-    "reverse": _first,
-    "scatter": _first,
-    "slice": _first,
-    "sort": _first,
-    "topk": _topk,
-    "transpose": _transpose,
+    "topk": lambda operands, *rest: (*operands[0][:-1], None),
+    "transpose": lambda operands, shapes, result, a: [operands[0][d] for d in a["permutation"]],
 }
 _WHOLE = frozenset(
     "tuple get-tuple-element while conditional call map set-dimension-size dynamic-reshape fusion".split()

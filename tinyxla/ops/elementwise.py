@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import floats, integers, movement
 from tinyxla.ops.accuracy import ResultAccuracy, working_type
-from tinyxla.ops.op import Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
+from tinyxla.ops.op import Array, Axes, Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 
 PRED = frozenset({"pred"})
@@ -29,7 +29,6 @@ INEXACT = FLOAT | COMPLEX
 NUMBER = INTEGER | INEXACT
 ANY = PRED | NUMBER
 
-Array = np.ndarray[Any, Any]
 Partial = Callable[..., Value]
 
 
@@ -52,17 +51,11 @@ def check_operands(name: str, kinds: frozenset[str], *shapes: AnyShape) -> Shape
     return first
 
 
-def batch_elementwise(op: Op) -> Callable[..., tuple[Any, int]]:
+def batch_elementwise(op: Op, size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Any, int]:
     """The rule of all element-wise ops: bring the mapped axes to one place, spread operands without one along it."""
-
-    def rule(
-        size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...], **attributes: Any
-    ) -> tuple[Any, int]:
-        axis = next(a for a in axes if a is not None)
-        aligned = [movement.align_axis(x, a, axis, size) for x, a in zip(operands, axes, strict=True)]
-        return op(*aligned, **attributes), axis
-
-    return rule
+    axis = next(a for a in axes if a is not None)
+    aligned = [movement.align_axis(x, a, axis, size) for x, a in zip(operands, axes, strict=True)]
+    return op(*aligned, **attributes), axis
 
 
 def _elementwise(
@@ -74,18 +67,16 @@ def _elementwise(
     attributes: type[Any] = NoAttributes,
     expand: Callable[..., Any] | None = None,
 ) -> Op:
-    rule: list[Callable[..., Any]] = []
     op = Op(
         name,
         shape=shape,
         evaluate=evaluate,
         derivative=derivative,
-        batch=lambda *args, **attributes: rule[0](*args, **attributes),  # the rule needs the op
+        batch=lambda *mapped, **attributes: batch_elementwise(op, *mapped, **attributes),
         samples=samples,
         attributes=attributes,
         expand=expand,
     )
-    rule.append(batch_elementwise(op))
     return op
 
 
@@ -257,20 +248,8 @@ def _chosen(g: Value, ans: Value, x: Value, y: Value) -> Value:
     return select(eq(ans, x), mul(g, half), zeros_like(g))
 
 
-max_ = binary(
-    "maximum",
-    integers.in_bytes(np.maximum),
-    ANY,
-    _chosen,
-    lambda g, ans, x, y: _chosen(g, ans, y, x),
-)
-min_ = binary(
-    "minimum",
-    integers.in_bytes(np.minimum),
-    ANY,
-    _chosen,
-    lambda g, ans, x, y: _chosen(g, ans, y, x),
-)
+max_ = binary("maximum", integers.in_bytes(np.maximum), ANY, _chosen, lambda g, ans, x, y: _chosen(g, ans, y, x))
+min_ = binary("minimum", integers.in_bytes(np.minimum), ANY, _chosen, lambda g, ans, x, y: _chosen(g, ans, y, x))
 
 
 def _power_by_base(g: Value, ans: Value, x: Value, y: Value) -> Value:
@@ -285,14 +264,7 @@ def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
     return chain_mul(g, select(zero, zeros_like(ans), mul(ans, log(safe))))
 
 
-pow_ = binary(
-    "power",
-    integers.in_bytes(floats.power),
-    NUMBER,
-    _power_by_base,
-    _power_by_exponent,
-    domain=(0.3, 3.0),
-)
+pow_ = binary("power", integers.in_bytes(floats.power), NUMBER, _power_by_base, _power_by_exponent, domain=(0.3, 3.0))
 
 
 atan2 = binary(
@@ -407,10 +379,7 @@ cbrt = accurate_unary(
     (0.2, 4.0),
 )
 logistic = accurate_unary(
-    "logistic",
-    floats.logistic,
-    INEXACT,
-    lambda g, ans, x: chain_mul(g, mul(ans, sub(one_like(ans), ans))),
+    "logistic", floats.logistic, INEXACT, lambda g, ans, x: chain_mul(g, mul(ans, sub(one_like(ans), ans)))
 )
 sin = accurate_unary("sine", np.sin, INEXACT, lambda g, ans, x: chain_mul(g, cos(x)))
 cos = accurate_unary("cosine", np.cos, INEXACT, lambda g, ans, x: neg(chain_mul(g, sin(x))))
@@ -500,10 +469,7 @@ chain_div = _chain(
     "chain-divide",
     floats.divide,
     div,
-    (
-        lambda g, ans, x, y: chain_div(g, y),
-        lambda g, ans, x, y: neg(chain_mul(g, chain_div(ans, y), either=True)),
-    ),
+    (lambda g, ans, x, y: chain_div(g, y), lambda g, ans, x, y: neg(chain_mul(g, chain_div(ans, y), either=True))),
 )
 
 # --- rounding and bits ------------------------------------------------------------------------------------------------
@@ -566,7 +532,8 @@ def _compare_samples(random: np.random.Generator) -> Iterator[Sample]:
         for sample in _samples(ANY if direction in ("EQ", "NE") else ANY - COMPLEX, 2, -2, 2)(random):
             yield Sample(sample.operands, {"direction": direction, "type": comparison_type(sample.operands[0].dtype)})
         x = np.array([-np.nan, -np.inf, -1, -0.0, 0.0, 1, np.inf, np.nan], np.float32)
-        yield Sample((np.repeat(x, 8), np.tile(x, 8)), {"direction": direction, "type": "TOTALORDER"})
+        for operands in ((np.repeat(x, 8), np.tile(x, 8)), (x[3].reshape(()), x[4].reshape(()))):
+            yield Sample(operands, {"direction": direction, "type": "TOTALORDER"})
 
 
 def comparison_type(dtype: Any) -> str:

@@ -31,6 +31,7 @@ from tinyxla.ops.linear_algebra import (
     where_defined,
 )
 from tinyxla.ops.op import (
+    Array,
     ByAttributes,
     Decomposition,
     Derivative,
@@ -43,20 +44,7 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
-Array = np.ndarray[Any, Any]
-
-
 # --- what they share --------------------------------------------------------------------------------------------------
-
-
-def _matrix_batch(op: Callable[[], Op]) -> Callable[..., Any]:
-    """Of an op on one matrix: the mapped axis is one more batch dimension."""
-
-    def rule(size: int, operands: tuple[Value], axes: tuple[int], **attributes: Any) -> tuple[Any, Any]:
-        results = op()(movement.move_axis(operands[0], axes[0], 0), **attributes)
-        return results, (0,) * len(results)
-
-    return rule
 
 
 def _real_type(shape: Shape) -> Any:
@@ -254,7 +242,7 @@ lu = Op(
     shape=_lu_shape,
     evaluate=_lu_evaluate,
     derivative=Rules(_lu_jvp, _lu_vjp),
-    batch=_matrix_batch(lambda: lu),
+    batch=movement.one_more_in_front(lambda: lu),
     samples=_samples(((3, 3), (4, 2, 2), (3, 2), (2, 3), (0, 2, 2), (2, 0)), (np.float32, np.complex64, np.float16)),
 )
 
@@ -275,11 +263,6 @@ def _pivots_shape(pivots: AnyShape, *, permutation_size: int) -> Shape:
     return shape.with_dimensions((*shape.dimensions[:-1], permutation_size))
 
 
-def _pivots_batch(size: int, operands: tuple[Value], axes: tuple[int], *, permutation_size: int) -> tuple[Value, int]:
-    moved = movement.move_axis(operands[0], axes[0], 0)
-    return pivots_to_permutation(moved, permutation_size=permutation_size), 0
-
-
 def _pivots_samples(random: np.random.Generator) -> Iterator[Sample]:
     for shape, size in (((3,), 3), ((2, 2), 4), ((0,), 2), ((0, 2), 2)):
         yield Sample((random.integers(0, 2, shape).astype(np.int32),), {"permutation_size": size})
@@ -291,7 +274,7 @@ pivots_to_permutation = Op(
     shape=_pivots_shape,
     evaluate=lambda pivots, *, permutation_size: permutation_of(pivots, permutation_size),
     derivative=Zero(),
-    batch=_pivots_batch,
+    batch=movement.one_more_in_front(lambda: pivots_to_permutation),
     samples=_pivots_samples,
 )
 
@@ -343,7 +326,7 @@ qr = Op(
         lambda x: tuple(np.linalg.qr(x, mode="complete" if full_matrices else "reduced")), a
     ),
     derivative=Rules(_qr_jvp, _qr_vjp),
-    batch=_matrix_batch(lambda: qr),
+    batch=movement.one_more_in_front(lambda: qr),
     samples=_samples(((3, 3), (2, 3, 2), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False),
 )
 
@@ -401,7 +384,7 @@ eigh = Op(
     shape=_eigh_shape,
     evaluate=_eigh_evaluate,
     derivative=ByAttributes(_eigh_derivative),
-    batch=_matrix_batch(lambda: eigh),
+    batch=movement.one_more_in_front(lambda: eigh),
     samples=_eigh_samples,
 )
 
@@ -423,7 +406,7 @@ eig = Op(
     shape=_eig_shape,
     evaluate=_eig_evaluate,
     derivative=NotDifferentiable("eigenvectors of general matrices have none here; use eigh for Hermitian ones"),
-    batch=_matrix_batch(lambda: eig),
+    batch=movement.one_more_in_front(lambda: eig),
     samples=_samples(((3, 3), (2, 2, 2), (0, 2, 2)), (np.float32, np.complex128, np.float16)),
 )
 
@@ -548,6 +531,6 @@ svd = Op(
     shape=_svd_shape,
     evaluate=_svd_evaluate,
     derivative=ByAttributes(_svd_derivative),
-    batch=_matrix_batch(lambda: svd),
+    batch=movement.one_more_in_front(lambda: svd),
     samples=_svd_samples,
 )

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.ops import integers
-
-Array = np.ndarray[Any, Any]
+from tinyxla.ops.op import Array
 
 
 def in_double(function: np.ufunc) -> Callable[..., Any]:

@@ -11,12 +11,9 @@ import numpy as np
 
 from tinyxla.hlo import Computation, Literal
 from tinyxla.ops import elementwise, movement, reduction
-from tinyxla.ops.op import Value, ops
+from tinyxla.ops.op import Array, Ints, Value, ops
 from tinyxla.shapes import TupleShape
 from tinyxla.shapes.window import Window, WindowDimension
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 
 STILL = WindowDimension(1)  # of a dimension along which nothing happens
 

@@ -13,12 +13,9 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
-from tinyxla.ops.op import Linear, Op, Sample, Value
+from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value
 from tinyxla.shapes import AnyShape, Shape, element_type
 from tinyxla.threads import get_num_threads
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 
 _LARGE = 1 << 15  # elements from which on threads share the signals
 
@@ -106,10 +103,6 @@ def _multiplicity(x: Value, length: int, once: float, twice: float) -> Value:
     return weights
 
 
-def _fft_batch(size: int, operands: tuple[Value], axes: tuple[int], *, fft_type: str, fft_length: Ints) -> Any:
-    return fft(movement.move_axis(operands[0], axes[0], 0), fft_type=fft_type, fft_length=fft_length), 0
-
-
 def _fft_samples(random: np.random.Generator) -> Iterator[Sample]:
     for fft_type, kinds in _TYPES.items():
         for kind in kinds:
@@ -133,6 +126,6 @@ fft = Op(
     shape=_fft_shape,
     evaluate=_fft_evaluate,
     derivative=Linear(_fft_transpose),
-    batch=_fft_batch,
+    batch=movement.one_more_in_front(lambda: fft),
     samples=_fft_samples,
 )

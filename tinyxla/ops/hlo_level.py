@@ -18,12 +18,9 @@ import numpy as np
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import bits, calls, elementwise, movement
-from tinyxla.ops.op import Decomposition, Linear, NoAttributes, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Decomposition, Ints, Linear, NoAttributes, Op, Sample, Value, Zero
 from tinyxla.shapes import TOKEN, AnyShape, ElementType, Layout, Shape, TupleShape, element_type
 
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
-Axes = tuple[int | None, ...]
 _CONTEXT = Shape(element_type("u32"))  # of what is begun: its state, which there is none of
 
 
@@ -240,9 +237,6 @@ def _begun(name: str, x: AnyShape) -> tuple[AnyShape, ...]:
 def _regrouping(name: str, index: int | None, samples: Callable[..., Iterator[Sample]]) -> Op:
     """An element of what was begun, or all of it."""
 
-    def batch(size: int, operands: Any, axes: Any) -> Any:
-        raise AssertionError("ops that only regroup values are not batched")
-
     def shape(x: AnyShape) -> AnyShape:
         begun = _begun(name, x)
         return x if index is None else begun[index]
@@ -252,10 +246,14 @@ def _regrouping(name: str, index: int | None, samples: Callable[..., Iterator[Sa
         shape=shape,
         evaluate=lambda x: x if index is None else x[index],
         derivative=Linear(lambda g, x: (g,)),
-        batch=batch,
+        batch=_never_batched,
         samples=samples,
         structural=True,
     )
+
+
+def _never_batched(size: int, operands: Any, axes: Any, **attributes: Any) -> Any:
+    raise AssertionError("ops that only regroup values are not batched")
 
 
 def _begun_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -280,10 +278,6 @@ def _async_evaluate(*operands: Any, calls: Computation, state: tuple[Shape, ...]
     return operands, _run_values(calls, operands), *(movement.full(0, s.dtype, s.dimensions) for s in state)
 
 
-def _async_batch(size: int, operands: Any, axes: Any, **attributes: Any) -> Any:
-    raise AssertionError("ops that only regroup values are not batched")
-
-
 copy_done = _regrouping("copy-done", 0, _begun_samples)
 async_start = Op(
     "async-start",
@@ -291,7 +285,7 @@ async_start = Op(
     shape=_async_shape,
     evaluate=_async_evaluate,
     derivative=Linear(lambda g, *operands, **attributes: g[0]),
-    batch=_async_batch,
+    batch=_never_batched,
     samples=_computation_samples(state=(_CONTEXT,)),
     structural=True,
 )

@@ -17,10 +17,13 @@ from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, movement, reduction
 from tinyxla.ops.op import (
+    Array,
+    Axes,
     ByAttributes,
     Cotangent,
     Decomposition,
     Derivative,
+    Ints,
     Linear,
     NotDifferentiable,
     Op,
@@ -31,9 +34,6 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
-Axes = tuple[int | None, ...]
 T = TypeVar("T")
 
 
@@ -619,8 +619,8 @@ def _scatter_batch(size: int, operands: tuple[Value, ...], axes: Axes, **attribu
     a = Scatter(**attributes)
     arrays, indices, updates = _thirds(operands)
     array_axes, index_axis, update_axes = _thirds(axes)
-    arrays = [movement.align_axis(x, d, 0, size) for x, d in zip(arrays, array_axes, strict=True)]
-    updates = [movement.align_axis(x, d, 0, size) for x, d in zip(updates, update_axes, strict=True)]
+    arrays = movement.in_front(arrays, array_axes, size)
+    updates = movement.in_front(updates, update_axes, size)
     a = a._replace(
         inserted_window_dims=_later(a.inserted_window_dims),
         scatter_dims_to_operand_dims=_later(a.scatter_dims_to_operand_dims),

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.ops.op import Array
 from tinyxla.shapes import element_type
-
-Array = np.ndarray[Any, Any]
 
 
 def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -118,11 +117,11 @@ def total_order(x: Array) -> Array:
     without -0, which has its bits, is -NaN."""
     kind = element_type(x.dtype)
     if kind.name == "f8e8m0fnu":  # which has no sign
-        return np.ascontiguousarray(x).view(np.uint8).astype(np.int16)
+        return x.view(np.uint8).astype(np.int16)
     if kind.bits < 8 or kind.name.endswith("fnuz"):  # the sign is not the highest bit of the byte, or says NaN
         wide = x.astype(np.float32)
         x = np.where(np.isnan(wide), np.copysign(wide, np.float32(-1)), wide)
-    bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}")
+    bits = x.view(f"i{x.dtype.itemsize}")
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

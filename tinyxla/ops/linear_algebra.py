@@ -18,11 +18,8 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import contraction, elementwise, movement
-from tinyxla.ops.op import ByAttributes, Decomposition, Derivative, Op, Rules, Sample, Value
+from tinyxla.ops.op import Array, ByAttributes, Decomposition, Derivative, Op, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, Shape, element_type
-
-Array = np.ndarray[Any, Any]
-Axes = tuple[int | None, ...]
 
 # --- products and triangles -------------------------------------------------------------------------------------------
 
@@ -150,10 +147,6 @@ def _cholesky_derivative(*, lower: bool) -> Derivative:
     return Rules(_cholesky_jvp, _cholesky_vjp) if lower else Decomposition(_by_the_lower)
 
 
-def _cholesky_batch(size: int, operands: tuple[Value], axes: tuple[int], *, lower: bool) -> tuple[Value, int]:
-    return cholesky(movement.move_axis(operands[0], axes[0], 0), lower=lower), 0
-
-
 _TYPES = (np.float32, np.float64, np.complex64, np.complex128, element_type("bf16").dtype, np.float16)
 
 
@@ -175,7 +168,7 @@ cholesky = Op(
     shape=lambda a, *, lower: square_operand("cholesky", a),
     evaluate=_cholesky_evaluate,
     derivative=ByAttributes(_cholesky_derivative),
-    batch=_cholesky_batch,
+    batch=movement.one_more_in_front(lambda: cholesky),
     samples=_cholesky_samples,
 )
 

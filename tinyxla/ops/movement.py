@@ -6,7 +6,7 @@ Sources: the sections of the XLA documents named after each operation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +14,8 @@ import numpy as np
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, reduction
-from tinyxla.ops.op import Linear, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, element_type
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
-Axes = tuple[int | None, ...]
 
 
 def array_operand(name: str, shape: AnyShape) -> Shape:
@@ -43,6 +39,16 @@ def sample_values(shape: Ints, dtype: Any = np.float32) -> Array:
     size = math.prod(shape)
     order = (np.arange(size) * 7 + 3) % (size + (size % 7 == 0)) if size else np.arange(0)
     return (order - size / 3).astype(dtype).reshape(shape)
+
+
+def samples_at(attributes: type[Any], *rows: Any) -> Callable[[np.random.Generator], Iterator[Sample]]:
+    """Samples of an op of one array: of each row the array's shape and the attributes."""
+
+    def samples(random: np.random.Generator) -> Iterator[Sample]:
+        for shape, *values in rows:
+            yield Sample((sample_values(shape),), attributes(*values)._asdict())
+
+    return samples
 
 
 # --- parameter, constant, iota ----------------------------------------------------------------------------------------
@@ -128,11 +134,8 @@ def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
     """One value everywhere: a scalar constant, broadcast."""
     scalar = np.asarray(value).astype(dtype)
     scalar.flags.writeable = False
-    return (
-        broadcast(constant(literal=Literal(scalar)), sizes=tuple(shape), dimensions=())
-        if shape
-        else constant(literal=Literal(scalar))
-    )
+    x = constant(literal=Literal(scalar))
+    return broadcast(x, sizes=tuple(shape), dimensions=()) if shape else x
 
 
 # --- broadcast --------------------------------------------------------------------------------------------------------
@@ -180,17 +183,6 @@ def _broadcast_batch(size: int, operands: tuple[Value], axes: tuple[int], *, siz
     return broadcast(x, sizes=(size, *sizes), dimensions=tuple(inner)), 0
 
 
-def _broadcast_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, sizes, dimensions in (
-        ((), (2, 3), ()),
-        ((3,), (2, 3), (1,)),
-        ((2,), (2, 3), (0,)),
-        ((2, 3), (3, 4, 2), (2, 0)),
-        ((0,), (2, 0), (1,)),
-    ):
-        yield Sample((sample_values(shape),), {"sizes": sizes, "dimensions": dimensions})
-
-
 broadcast = Op(
     "broadcast",
     attributes=Broadcast,
@@ -198,7 +190,14 @@ broadcast = Op(
     evaluate=_broadcast_evaluate,
     derivative=Linear(_broadcast_transpose),
     batch=_broadcast_batch,
-    samples=_broadcast_samples,
+    samples=samples_at(
+        Broadcast,
+        ((), (2, 3), ()),
+        ((3,), (2, 3), (1,)),
+        ((2,), (2, 3), (0,)),
+        ((2, 3), (3, 4, 2), (2, 0)),
+        ((0,), (2, 0), (1,)),
+    ),
 )
 
 
@@ -222,8 +221,23 @@ def align_axis(x: Value, axis: int | None, to: int, size: int) -> Value:
     """x with its mapped axis at `to`; spread along a new axis there if it has none."""
     if axis is None:
         sizes = (*x.shape[:to], size, *x.shape[to:])
-        return broadcast(x, sizes=sizes, dimensions=tuple(d + (d >= to) for d in range(x.ndim)))
+        return broadcast(x, sizes=sizes, dimensions=_shifted(tuple(range(x.ndim)), to))
     return move_axis(x, axis, to)
+
+
+def in_front(operands: Sequence[Value], axes: Sequence[int | None], size: int) -> list[Value]:
+    """The operands with their mapped axes in front, as `align_axis` puts them."""
+    return [align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
+
+
+def one_more_in_front(op: Callable[[], Op]) -> Callable[..., tuple[Any, Any]]:
+    """The rule of an op of one array whose first dimensions are of a batch: the mapped one is one more of these."""
+
+    def rule(size: int, operands: tuple[Value], axes: tuple[int], **attributes: Any) -> tuple[Any, Any]:
+        found = op()(move_axis(operands[0], axes[0], 0), **attributes)
+        return found, (0,) * len(found) if isinstance(found, tuple) else 0
+
+    return rule
 
 
 def move_axis(x: Value, axis: int, to: int) -> Value:
@@ -254,18 +268,6 @@ def _reshape_batch(size: int, operands: tuple[Value], axes: tuple[int], *, sizes
     return reshape_to(move_axis(operands[0], axes[0], 0), (size, *sizes)), 0
 
 
-def _reshape_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, sizes in (
-        ((2, 6), (3, 4)),
-        ((4,), (2, 2)),
-        ((1, 1), ()),
-        ((), (1,)),
-        ((0, 3), (5, 0)),
-        ((2, 3, 4), (6, 4)),
-    ):
-        yield Sample((sample_values(shape),), {"sizes": sizes})
-
-
 reshape = Op(
     "reshape",
     attributes=Reshape,
@@ -273,7 +275,15 @@ reshape = Op(
     evaluate=lambda x, *, sizes: x.reshape(sizes),
     derivative=Linear(lambda g, x, *, sizes: (reshape_to(g, x.shape),)),
     batch=_reshape_batch,
-    samples=_reshape_samples,
+    samples=samples_at(
+        Reshape,
+        ((2, 6), (3, 4)),
+        ((4,), (2, 2)),
+        ((1, 1), ()),
+        ((), (1,)),
+        ((0, 3), (5, 0)),
+        ((2, 3, 4), (6, 4)),
+    ),
 )
 
 
@@ -298,19 +308,7 @@ def _transpose_transpose(g: Value, x: Value, *, permutation: Ints) -> tuple[Valu
 
 
 def _transpose_batch(size: int, operands: tuple[Value], axes: tuple[int], *, permutation: Ints) -> tuple[Value, int]:
-    axis = axes[0]
-    return transpose(operands[0], permutation=(axis, *(d + (d >= axis) for d in permutation))), 0
-
-
-def _transpose_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, permutation in (
-        ((2, 3), (1, 0)),
-        ((2, 3, 4), (2, 0, 1)),
-        ((2, 3, 4), (0, 2, 1)),
-        ((), ()),
-        ((0, 2), (1, 0)),
-    ):
-        yield Sample((sample_values(shape),), {"permutation": permutation})
+    return transpose(operands[0], permutation=(axes[0], *_shifted(permutation, axes[0]))), 0
 
 
 def inverse_permutation(permutation: Ints) -> Ints:
@@ -324,7 +322,9 @@ transpose = Op(
     evaluate=lambda x, *, permutation: x.transpose(permutation),
     derivative=Linear(_transpose_transpose),
     batch=_transpose_batch,
-    samples=_transpose_samples,
+    samples=samples_at(
+        Transpose, ((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, 2, 1)), ((), ()), ((0, 2), (1, 0))
+    ),
 )
 
 
@@ -348,11 +348,6 @@ def _shifted(dimensions: Ints, axis: int) -> Ints:
     return tuple(d + (d >= axis) for d in dimensions)
 
 
-def _reverse_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, dimensions in (((4,), (0,)), ((2, 3), (1,)), ((2, 3), (0, 1)), ((2, 3), ())):
-        yield Sample((sample_values(shape),), {"dimensions": dimensions})
-
-
 reverse = Op(
     "reverse",
     attributes=Reverse,
@@ -363,7 +358,7 @@ reverse = Op(
         reverse(operands[0], dimensions=_shifted(dimensions, axes[0])),
         axes[0],
     ),
-    samples=_reverse_samples,
+    samples=samples_at(Reverse, ((4,), (0,)), ((2, 3), (1,)), ((2, 3), (0, 1)), ((2, 3), ())),
 )
 
 # --- slice, pad, concatenate ------------------------------------------------------------------------------------------
@@ -419,16 +414,6 @@ def _inserted(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
     return (*values[:at], value, *values[at:])
 
 
-def _slice_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, start, limit, stride in (
-        ((5,), (1,), (4,), (1,)),
-        ((7, 4), (1, 0), (7, 3), (3, 2)),
-        ((3, 3), (2, 0), (2, 3), (1, 1)),
-        ((), (), (), ()),
-    ):
-        yield Sample((sample_values(shape),), {"start_indices": start, "limit_indices": limit, "strides": stride})
-
-
 slice_ = Op(
     "slice",
     attributes=Slice,
@@ -436,7 +421,13 @@ slice_ = Op(
     evaluate=_slice_evaluate,
     derivative=Linear(_slice_transpose),
     batch=_slice_batch,
-    samples=_slice_samples,
+    samples=samples_at(
+        Slice,
+        ((5,), (1,), (4,), (1,)),
+        ((7, 4), (1, 0), (7, 3), (3, 2)),
+        ((3, 3), (2, 0), (2, 3), (1, 1)),
+        ((), (), (), ()),
+    ),
 )
 
 
@@ -558,21 +549,20 @@ def _concatenate_shape(*shapes: AnyShape, dimension: int) -> Shape:
         )
     check_dimensions("concatenate", "dimension", (dimension,), first.rank)
     total = 0
+
+    def others(x: Shape) -> Ints:
+        return x.dimensions[:dimension] + x.dimensions[dimension + 1 :]
+
     for shape in shapes:
         shape = array_operand("concatenate", shape)
         if shape.element_type is not first.element_type:
             raise DTypeError(f"concatenate: operands must have one type, but got {first} and {shape}; convert one.")
-        sizes = list(shape.dimensions)
-        if (
-            len(sizes) != first.rank
-            or _inserted(tuple(sizes[:dimension]), dimension, 0) + tuple(sizes[dimension + 1 :])
-            != _inserted(first.dimensions[:dimension], dimension, 0) + first.dimensions[dimension + 1 :]
-        ):
+        if shape.rank != first.rank or others(shape) != others(first):
             raise ShapeError(
                 f"concatenate: operands must be equal but for dimension {dimension}, but got {first} and {shape}."
             )
-        total += sizes[dimension]
-    return first.with_dimensions((*first.dimensions[:dimension], total, *first.dimensions[dimension + 1 :]))
+        total += shape.dimensions[dimension]
+    return first.with_dimensions(_inserted(others(first), dimension, total))
 
 
 def _concatenate_transpose(g: Value, *operands: Value, dimension: int) -> list[Value]:
@@ -585,8 +575,7 @@ def _concatenate_transpose(g: Value, *operands: Value, dimension: int) -> list[V
 
 
 def _concatenate_batch(size: int, operands: tuple[Value, ...], axes: Axes, *, dimension: int) -> tuple[Value, int]:
-    aligned = [align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
-    return concatenate(*aligned, dimension=dimension + 1), 0
+    return concatenate(*in_front(operands, axes, size), dimension=dimension + 1), 0
 
 
 def _concatenate_samples(random: np.random.Generator) -> Iterator[Sample]:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.ops import movement
-from tinyxla.ops.op import Linear, Op, Sample
+from tinyxla.ops.op import Axes, Linear, Op, Sample
 
 
 class Name(NamedTuple):
     name: str
 
 
-def _batch(size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], *, name: str) -> Any:
+def _batch(size: int, operands: tuple[Any, ...], axes: Axes, *, name: str) -> Any:
     return checkpoint_name(*operands, name=name), axes[0]
 
 

@@ -22,11 +22,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.contraction import Dot, Precision, dot, dot_left, dot_right, dot_shape, free_dimensions
-from tinyxla.ops.op import Op, Rules, Sample, Value
+from tinyxla.ops.op import Array, Axes, Ints, Op, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 
 
 class RaggedDot(NamedTuple):
@@ -158,11 +155,7 @@ def _members(group_sizes: Value, count: int) -> Value:
     earlier = elementwise.le(
         movement.iota(shape=square, iota_dimension=0), movement.iota(shape=square, iota_dimension=1)
     )
-    ends = dot(
-        sizes,
-        elementwise.convert(earlier, new_element_type=wide),
-        **Dot((rank - 1,), (0,))._asdict(),
-    )
+    ends = dot(sizes, elementwise.convert(earlier, new_element_type=wide), **Dot((rank - 1,), (0,))._asdict())
     whole = Shape(wide, (*sizes.shape, count))
     index = movement.iota(shape=whole, iota_dimension=rank)
     first, last = (
@@ -288,7 +281,7 @@ def _vjp_of_contracting(g: Value, x: Value, y: Value, group_sizes: Value, dims: 
 
 
 def _ragged_dot_batch(
-    size: int, operands: tuple[Value, Value, Value], axes: tuple[int | None, ...], **attributes: Any
+    size: int, operands: tuple[Value, Value, Value], axes: Axes, **attributes: Any
 ) -> tuple[Value, int]:
     """The mapped axis becomes the first batch dimension of both operands, and of group sizes that differ along it."""
     (x, y, group_sizes), dims = operands, RaggedDot(**attributes)

@@ -23,11 +23,9 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import bits, elementwise, movement
-from tinyxla.ops.op import NotDifferentiable, Op, Sample, Value, Zero
+from tinyxla.ops.op import Array, Axes, Ints, NotDifferentiable, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 Run = Callable[..., Any]
 _WORD, _LONG = element_type("u32"), element_type("u64")
 
@@ -77,8 +75,8 @@ def _cipher_evaluate(*words: Array) -> tuple[Array, ...]:
         return tuple(map(np.asarray, _encrypt(*words)))
 
 
-def _cipher_batch(size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...]) -> tuple[Any, tuple[int, int]]:
-    found, axis = elementwise.batch_elementwise(threefry)(size, operands, axes)
+def _cipher_batch(size: int, operands: tuple[Value, ...], axes: Axes) -> tuple[Any, tuple[int, int]]:
+    found, axis = elementwise.batch_elementwise(threefry, size, operands, axes)
     return found, (axis, axis)
 
 
@@ -364,8 +362,8 @@ def _zero(run: Run) -> Any:
     return run(movement.constant, literal=Literal(np.zeros((), np.uint64)))
 
 
-def _rng_batch(size: int, operands: tuple[Value, Value], axes: tuple[int | None, ...], **attributes: Any) -> Any:
-    a, b = (movement.align_axis(x, axis, 0, size) for x, axis in zip(operands, axes, strict=True))
+def _rng_batch(size: int, operands: tuple[Value, Value], axes: Axes, **attributes: Any) -> Any:
+    a, b = movement.in_front(operands, axes, size)
     return _draw(_calling, a, b, **attributes), 0
 
 

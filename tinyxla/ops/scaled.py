@@ -17,11 +17,8 @@ import numpy as np
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.contraction import Dot, batched, dot, dot_shape
-from tinyxla.ops.op import Decomposition, Op, Sample, Value
+from tinyxla.ops.op import Array, Axes, Decomposition, Ints, Op, Sample, Value
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 
 
 def factor_type(*types: ElementType) -> ElementType:
@@ -82,9 +79,7 @@ def _expanded(x: Value, x_scale: Value, y: Value, y_scale: Value, **attributes: 
     return dot(*factors, **attributes)
 
 
-def _scaled_dot_batch(
-    size: int, operands: tuple[Value, ...], axes: tuple[int | None, ...], **attributes: Any
-) -> tuple[Value, int]:
+def _scaled_dot_batch(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> tuple[Value, int]:
     """As a dot, with the mapped axis in front; a side of which one array is mapped has the other spread."""
     aligned: list[Value] = []
     mapped: list[int | None] = []

@@ -7,18 +7,14 @@ are moved inside, as XLA does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.ops import elementwise, indexing, movement
-from tinyxla.ops.op import Linear, Op, Sample, Value
+from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value
 from tinyxla.shapes import AnyShape, Shape, element_type
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
-Axes = tuple[int | None, ...]
 
 # --- dynamic-slice ----------------------------------------------------------------------------------------------------
 
@@ -64,7 +60,7 @@ def _dynamic_slice_transpose(g: Value, x: Value, *starts: Value, dynamic_slice_s
 def _as_vectors(starts: Sequence[Value], axes: Axes, size: int) -> Value:
     """Mapped start indices as one array: the mapped axis, then one entry for each dimension."""
     wide = [elementwise.convert(s, new_element_type=element_type(np.int64)) for s in starts]
-    columns = [movement.align_axis(s, a, 0, size) for s, a in zip(wide, axes, strict=True)]
+    columns = movement.in_front(wide, axes, size)
     parts = [movement.reshape_to(column, (size, 1)) for column in columns]
     if not parts:
         return movement.full(0, np.int64, (size, 0))
@@ -102,10 +98,9 @@ _PLACES: tuple[tuple[Ints, Ints, Ints], ...] = (  # sizes of an array, where a s
 )
 
 
-def _dynamic_slice_samples(random: np.random.Generator) -> Iterator[Sample]:
+def _placed_samples() -> Iterator[tuple[Array, tuple[Array, ...], Ints]]:
     for shape, starts, sizes in _PLACES:
-        indices = tuple(np.asarray(s, np.int32) for s in starts)
-        yield Sample((movement.sample_values(shape), *indices), {"dynamic_slice_sizes": sizes})
+        yield movement.sample_values(shape), tuple(np.asarray(s, np.int32) for s in starts), sizes
 
 
 dynamic_slice = Op(
@@ -115,7 +110,9 @@ dynamic_slice = Op(
     evaluate=lambda x, *starts, dynamic_slice_sizes: x[_placed(x, starts, dynamic_slice_sizes)],
     derivative=Linear(_dynamic_slice_transpose, operands=(0,)),
     batch=_dynamic_slice_batch,
-    samples=_dynamic_slice_samples,
+    samples=lambda random: (
+        Sample((x, *starts), {"dynamic_slice_sizes": sizes}) for x, starts, sizes in _placed_samples()
+    ),
 )
 
 # --- dynamic-update-slice ---------------------------------------------------------------------------------------------
@@ -147,7 +144,7 @@ def _dynamic_update_slice_transpose(g: Value, x: Value, update: Value, *starts: 
 def _dynamic_update_slice_batch(size: int, operands: tuple[Value, ...], axes: Axes) -> tuple[Value, int]:
     x, update, *starts = operands
     start_axes = axes[2:]
-    x, update = (movement.align_axis(v, a, 0, size) for v, a in zip((x, update), axes[:2], strict=True))
+    x, update = movement.in_front((x, update), axes[:2], size)
     if all(a is None for a in start_axes):
         zero = movement.full(0, starts[0].dtype if starts else np.int32)
         return dynamic_update_slice(x, update, zero, *starts), 0
@@ -166,17 +163,13 @@ def _dynamic_update_slice_batch(size: int, operands: tuple[Value, ...], axes: Ax
     return indexing.scatter.batch(size, (x, inside, update), (0, 0, 0), **places._asdict())
 
 
-def _dynamic_update_slice_samples(random: np.random.Generator) -> Iterator[Sample]:
-    for shape, starts, sizes in _PLACES:
-        indices = tuple(np.asarray(s, np.int32) for s in starts)
-        yield Sample((movement.sample_values(shape), movement.sample_values(sizes) + 50, *indices))
-
-
 dynamic_update_slice = Op(
     "dynamic-update-slice",
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_evaluate,
     derivative=Linear(_dynamic_update_slice_transpose, operands=(0, 1)),
     batch=_dynamic_update_slice_batch,
-    samples=_dynamic_update_slice_samples,
+    samples=lambda random: (
+        Sample((x, movement.sample_values(sizes) + 50, *starts)) for x, starts, sizes in _placed_samples()
+    ),
 )

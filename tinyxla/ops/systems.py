@@ -22,10 +22,8 @@ from tinyxla.ops.linear_algebra import (
     triangular_solve,
 )
 from tinyxla.ops.movement import broadcast
-from tinyxla.ops.op import Op, Rules, Sample, Value
+from tinyxla.ops.op import Array, Op, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, Shape
-
-Array = np.ndarray[Any, Any]
 
 
 class Solve(NamedTuple):

@@ -18,10 +18,13 @@ from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, elementwise, folding, indexing, movement, reduction
 from tinyxla.ops.op import (
+    Array,
+    Axes,
     ByOperands,
     Cotangent,
     Decomposition,
     Derivative,
+    Ints,
     Linear,
     Op,
     Rules,
@@ -31,10 +34,6 @@ from tinyxla.ops.op import (
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.shapes.window import Window, WindowDimension, dilated, window_text
-
-Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
-Axes = tuple[int | None, ...]
 
 
 class ReduceWindow(NamedTuple):
@@ -356,12 +355,12 @@ def _reduce_window_batch(
 ) -> tuple[Any, Any]:
     arrays, initial = reduction.halves(operands)
     array_axes, initial_axes = reduction.halves(axes)
-    arrays = [movement.align_axis(x, a, 0, size) for x, a in zip(arrays, array_axes, strict=True)]
+    arrays = movement.in_front(arrays, array_axes, size)
     wider = (folding.STILL, *window)
     if all(a is None for a in initial_axes):
         result = reduce_window(*arrays, *initial, window=wider, to_apply=to_apply)
     else:
-        initial = [movement.align_axis(x, a, 0, size) for x, a in zip(initial, initial_axes, strict=True)]
+        initial = movement.in_front(initial, initial_axes, size)
         result = folding.in_steps(*arrays, *initial, window=wider, to_apply=to_apply)
     return result, (0,) * len(arrays) if isinstance(result, tuple) else 0
 
@@ -536,7 +535,7 @@ by_index = partial(_select_and_scatter, folding.ON_VALUES)  # as a reduce-window
 def _select_and_scatter_batch(
     size: int, operands: tuple[Value, ...], axes: Axes, *, window: Window, select: Computation, scatter: Computation
 ) -> tuple[Value, int]:
-    x, source = (movement.align_axis(v, a, 0, size) for v, a in zip(operands[:2], axes[:2], strict=True))
+    x, source = movement.in_front(operands[:2], axes[:2], size)
     apply = select_and_scatter if axes[2] is None else by_index
     return apply(x, source, operands[2], window=(folding.STILL, *window), select=select, scatter=scatter), 0
 

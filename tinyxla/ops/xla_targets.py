@@ -18,9 +18,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops import linear_algebra, sorting
 from tinyxla.ops.custom_call import CustomCall, Target, known_targets
+from tinyxla.ops.op import Array
 from tinyxla.shapes import Shape, TupleShape
-
-Array = np.ndarray[Any, Any]
 
 
 def _options(attributes: CustomCall) -> dict[str, str]:

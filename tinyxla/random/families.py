@@ -21,7 +21,7 @@ from tinyxla.api import vmap
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
-from tinyxla.numpy.arguments import array_of, cast, python_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, cast, listed, python_dtype, shape_of
 from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
@@ -136,7 +136,7 @@ def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeL
     (4, 3)
     """
     what = "tinyxla.random.dirichlet"
-    weights = array_of(np.asarray(alpha) if isinstance(alpha, (list, tuple)) else alpha, what)
+    weights = listed(alpha, what)
     if weights.ndim == 0:
         raise ShapeError(f"{what}: alpha must have at least one dimension, the entries of a vector, but is a number.")
     sizes = weights.shape[:-1] if shape is None else shape_of(what, shape)
@@ -214,12 +214,7 @@ def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTyp
 
 
 def multivariate_normal(
-    key: KeyArray,
-    mean: Any,
-    cov: Any,
-    shape: MaybeShape = None,
-    dtype: DTypeLike = None,
-    method: str = "cholesky",
+    key: KeyArray, mean: Any, cov: Any, shape: MaybeShape = None, dtype: DTypeLike = None, method: str = "cholesky"
 ) -> Array:
     """Normal vectors with that mean and covariance; `method`, "cholesky", "eigh" or "svd", is how its root is found.
 

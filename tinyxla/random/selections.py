@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.ordering import sort_key_val, top_k
-from tinyxla.numpy.arguments import array_of, broadcast_shapes, inexact_array, shape_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, shape_of
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
@@ -19,7 +19,6 @@ from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
-ArrayLike = Any
 _WORD = np.dtype(np.uint32)
 
 # --- orders -----------------------------------------------------------------------------------------------------------
@@ -140,11 +139,7 @@ def _place(ends: Any, x: Any) -> Any:
 
 @drawn("axis", "shape", "replace")
 def categorical(
-    key: KeyArray,
-    logits: ArrayLike,
-    axis: int = -1,
-    shape: ShapeLike | None = None,
-    replace: bool = True,
+    key: KeyArray, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None, replace: bool = True
 ) -> Array:
     """Indices chosen with probabilities proportional to exp(logits), by the largest of logits with Gumbel noise.
 

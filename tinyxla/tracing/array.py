@@ -51,6 +51,16 @@ def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any]
     return operator, reflected
 
 
+def _reduction(name: str, text: str) -> Callable[..., Array]:
+    """The method that a function of an array, an axis and further options is."""
+
+    def method(self: Any, axis: Any = None, **options: Any) -> Any:
+        return getattr(_namespace, name)(self, axis, **options)
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", text
+    return method
+
+
 class Array:
     """An immutable n-dimensional array: concrete, or a tracer that stands for one inside a transformed function.
 
@@ -235,6 +245,16 @@ class Array:
         """Where the elements are: always the CPU."""
         return {CPU}
 
+    # There is one device, and calls return when they are done.
+    is_fully_addressable = is_fully_replicated = committed = True
+
+    def is_ready(self) -> bool:
+        """True: calls return when they are done."""
+        return True
+
+    def copy_to_host_async(self) -> None:
+        """Nothing: the elements are there."""
+
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """This array: there is one device."""
         if device not in (CPU, None):
@@ -339,9 +359,7 @@ class Array:
         """The elements in one dimension."""
         return _namespace.ravel(self, order)
 
-    def flatten(self, order: str = "C") -> Array:
-        """The elements in one dimension."""
-        return _namespace.ravel(self, order)
+    flatten = ravel
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in another order (reversed if none is given)."""
@@ -383,6 +401,18 @@ class Array:
         """Where values would be inserted into this sorted array."""
         return _namespace.searchsorted(self, values, side)
 
+    def argpartition(self, kth: int, axis: int = -1) -> Array:
+        """The indices in an order of which the first `kth` are those of the smallest elements along an axis."""
+        return _namespace.argpartition(self, kth, axis)
+
+    def choose(self, choices: Any, **options: Any) -> Array:
+        """Of several arrays, at each place the element of the one that this array names."""
+        return _namespace.choose(self, choices, **options)
+
+    def compress(self, condition: Any, axis: int | None = None, **options: Any) -> Array:
+        """The elements, or slices along an axis, where a condition holds."""
+        return _namespace.compress(condition, self, axis, **options)
+
     def nonzero(self, **options: Any) -> tuple[Array, ...]:
         """The indices of the elements that are not zero."""
         return _namespace.nonzero(self, **options)
@@ -395,9 +425,7 @@ class Array:
         """The complex conjugate."""
         return _namespace.conjugate(self)
 
-    def conjugate(self) -> Array:
-        """The complex conjugate."""
-        return _namespace.conjugate(self)
+    conjugate = conj
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
         """The elements, none below `min` and none above `max`."""
@@ -409,61 +437,20 @@ class Array:
 
     # --- reductions; the options are those of the function of the same name
 
-    def sum(self, axis: Any = None, **options: Any) -> Array:
-        """The sum of the elements."""
-        return _namespace.sum(self, axis, **options)
-
-    def prod(self, axis: Any = None, **options: Any) -> Array:
-        """The product of the elements."""
-        return _namespace.prod(self, axis, **options)
-
-    def mean(self, axis: Any = None, **options: Any) -> Array:
-        """The arithmetic mean."""
-        return _namespace.mean(self, axis, **options)
-
-    def var(self, axis: Any = None, **options: Any) -> Array:
-        """The variance."""
-        return _namespace.var(self, axis, **options)
-
-    def std(self, axis: Any = None, **options: Any) -> Array:
-        """The standard deviation."""
-        return _namespace.std(self, axis, **options)
-
-    def min(self, axis: Any = None, **options: Any) -> Array:
-        """The smallest element."""
-        return _namespace.min(self, axis, **options)
-
-    def max(self, axis: Any = None, **options: Any) -> Array:
-        """The largest element."""
-        return _namespace.max(self, axis, **options)
-
-    def ptp(self, axis: Any = None, **options: Any) -> Array:
-        """The largest element minus the smallest."""
-        return _namespace.ptp(self, axis, **options)
-
-    def all(self, axis: Any = None, **options: Any) -> Array:
-        """Whether all elements are true."""
-        return _namespace.all(self, axis, **options)
-
-    def any(self, axis: Any = None, **options: Any) -> Array:
-        """Whether any element is true."""
-        return _namespace.any(self, axis, **options)
-
-    def argmax(self, axis: Any = None, **options: Any) -> Array:
-        """The index of the largest element."""
-        return _namespace.argmax(self, axis, **options)
-
-    def argmin(self, axis: Any = None, **options: Any) -> Array:
-        """The index of the smallest element."""
-        return _namespace.argmin(self, axis, **options)
-
-    def cumsum(self, axis: Any = None, **options: Any) -> Array:
-        """The sums of the elements so far."""
-        return _namespace.cumsum(self, axis, **options)
-
-    def cumprod(self, axis: Any = None, **options: Any) -> Array:
-        """The products of the elements so far."""
-        return _namespace.cumprod(self, axis, **options)
+    sum = _reduction("sum", "The sum of the elements.")
+    prod = _reduction("prod", "The product of the elements.")
+    mean = _reduction("mean", "The arithmetic mean.")
+    var = _reduction("var", "The variance.")
+    std = _reduction("std", "The standard deviation.")
+    min = _reduction("min", "The smallest element.")
+    max = _reduction("max", "The largest element.")
+    ptp = _reduction("ptp", "The largest element minus the smallest.")
+    all = _reduction("all", "Whether all elements are true.")
+    any = _reduction("any", "Whether any element is true.")
+    argmax = _reduction("argmax", "The index of the largest element.")
+    argmin = _reduction("argmin", "The index of the smallest element.")
+    cumsum = _reduction("cumsum", "The sums of the elements so far.")
+    cumprod = _reduction("cumprod", "The products of the elements so far.")
 
 
 _OPERANDS: set[type] = {bool, int, float, complex, list, tuple, np.ndarray}

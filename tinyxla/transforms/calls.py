@@ -15,7 +15,7 @@ from tinyxla.errors import DifferentiationError, ShapeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
-from tinyxla.ops.op import Joint
+from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import (
@@ -176,7 +176,7 @@ def _split(computation: Computation, active: Mask, checkpoint: Checkpoint | None
 def _batch(
     size: int,
     operands: tuple[Any, ...],
-    axes: tuple[int | None, ...],
+    axes: Axes,
     *,
     to_apply: Computation,
     rule: Rule | None = None,

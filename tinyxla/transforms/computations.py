@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, indexing, movement, reduction, slices
-from tinyxla.ops.op import OWN
+from tinyxla.ops.op import OWN, Axes
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import state, trace
 from tinyxla.transforms.batch import batch
@@ -58,6 +58,11 @@ def spread(values: Iterable[Any], mask: Iterable[bool], others: Sequence[Any] | 
     """A list with the values where it is marked, and None or those of `others` elsewhere."""
     given = iter(values)
     return [next(given) if marked else others and others[k] for k, marked in enumerate(mask)]
+
+
+def leading(mapped: Iterable[bool]) -> Axes:
+    """The first axis of what is mapped."""
+    return tuple(0 if m else None for m in mapped)
 
 
 def inexact(computation: Computation) -> Mask:
@@ -123,9 +128,7 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
 
 
 @lru_cache(1024)
-def batched(
-    computation: Computation, size: int, axes: tuple[int | None, ...], wanted: Mask | None = None
-) -> tuple[Computation, tuple[int | None, ...]]:
+def batched(computation: Computation, size: int, axes: Axes, wanted: Mask | None = None) -> tuple[Computation, Axes]:
     """Mapped over those axes of the operands, and the mapped axes of its results: the first for those `wanted`."""
     found: list[int | None] = []
 

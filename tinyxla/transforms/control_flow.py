@@ -19,7 +19,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, reduction, slices
-from tinyxla.ops.op import Joint
+from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, trace
@@ -31,6 +31,7 @@ from tinyxla.transforms.computations import (
     effects,
     forward,
     inexact,
+    leading,
     of_one,
     partition,
     reverse,
@@ -50,7 +51,6 @@ from tinyxla.transforms.while_reverse import (
     with_residuals,
 )
 
-Axes = tuple[int | None, ...]
 Pullback = Callable[[Any], list[Any]]
 _PRED = Shape(element_type("pred"))
 _LANES, _LIGHT = 32, 32  # lanes at least, and elements that one carries at most, for loops of known length lane by lane
@@ -168,10 +168,10 @@ def _while_batch(
         found = iter(lanes(*values, **_loop_of_lanes(condition, body, size, mapped, known)))
         steps = counting(body)
         values = [_counted(x, (known or 0) * steps.get(k, 0)) for k, x in enumerate(values)]
-        return tuple(next(found) if m else x for x, m in zip(values, mapped, strict=True)), _first(mapped)
+        return tuple(next(found) if m else x for x, m in zip(values, mapped, strict=True)), leading(mapped)
     goes_on, step = _on_lanes(condition, body, size, mapped, by_lane)
     results = while_(*values, condition=goes_on, body=step, known_trip_count=known)
-    return results, _first(mapped)
+    return results, leading(mapped)
 
 
 def _counted(x: Any, steps: int) -> Any:
@@ -224,21 +224,17 @@ def _on_each(x: Any, axis: int | None, size: int) -> Any:
     return movement.align_axis(x, axis, 0, size)
 
 
-def _first(mapped: Mask) -> Axes:
-    return tuple(0 if m else None for m in mapped)
-
-
 @lru_cache(1024)
 def _mapped(condition: Computation, body: Computation, size: int, mapped: Mask) -> tuple[Mask, bool]:
     """Which of the values carried differ between lanes, if these do at the start; and whether the condition does. Then
     all that changes differs, since the lanes end after different numbers of steps."""
 
     def ends_by_lane(mask: Mask) -> bool:
-        return batched(condition, size, _first(mask))[1] != (None,)
+        return batched(condition, size, leading(mask))[1] != (None,)
 
     def grow(mask: Mask) -> list[bool]:
         changes = [ends_by_lane(mask) and not i for i in unchanged(body)]
-        return [c or a is not None for c, a in zip(changes, batched(body, size, _first(mask))[1], strict=True)]
+        return [c or a is not None for c, a in zip(changes, batched(body, size, leading(mask))[1], strict=True)]
 
     found = until_stable(mapped, grow)
     return found, ends_by_lane(found)
@@ -250,8 +246,8 @@ def _on_lanes(
 ) -> tuple[Computation, Computation]:
     """Condition and body for all lanes at once. Where lanes end one by one, those that have ended keep their values
     until all have."""
-    step, _ = batched(body, size, _first(mapped), mapped)
-    test, _ = batched(condition, size, _first(mapped), (by_lane,))
+    step, _ = batched(body, size, leading(mapped), mapped)
+    test, _ = batched(condition, size, leading(mapped), (by_lane,))
     shapes = step.parameter_shapes
     if not by_lane:
         return of_one(lambda *x: run(test, x)[0], shapes, test.name), step
@@ -541,7 +537,7 @@ def _branches_of_lanes(index: Shape, branches: tuple[Computation, ...], size: in
         return conditional(*x, branch_computations=branches)
 
     def together(*x: Any) -> Any:
-        return _selected(size, x[0], x[1:], _first(mapped[1:]), branches)[0]
+        return _selected(size, x[0], x[1:], leading(mapped[1:]), branches)[0]
 
     shapes = [index.with_dimensions(()), *branches[0].parameter_shapes]
     return apart(one, together, shapes, size, mapped, branches[0].name)
@@ -551,7 +547,7 @@ def _branches_of_lanes(index: Shape, branches: tuple[Computation, ...], size: in
 def _batched_branches(branches: tuple[Computation, ...], size: int, axes: Axes) -> tuple[tuple[Computation, ...], Axes]:
     found = [batched(branch, size, axes)[1] for branch in branches]
     mapped = tuple(any(a is not None for a in several) for several in zip(*found, strict=True))
-    return tuple(batched(branch, size, axes, mapped)[0] for branch in branches), _first(mapped)
+    return tuple(batched(branch, size, axes, mapped)[0] for branch in branches), leading(mapped)
 
 
 def _selected(
@@ -561,7 +557,7 @@ def _selected(
     outputs: list[list[Any]] = []
     for branch in branches:
         found, places = calls.inline_batched(branch, size, values, axes)
-        outputs.append([movement.align_axis(x, a, 0, size) for x, a in zip(found, places, strict=True)])
+        outputs.append(movement.in_front(found, places, size))
     *others, chosen_last = outputs
     for number, several in reversed(list(enumerate(others))):
         here = index if index.dtype == np.bool_ else elementwise.eq(index, movement.full(number, np.int32, index.shape))

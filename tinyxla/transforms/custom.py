@@ -15,17 +15,16 @@ from typing import Any, NamedTuple
 
 from tinyxla.hlo import Computation
 from tinyxla.ops import movement, reduction
-from tinyxla.ops.op import OWN, Joint
+from tinyxla.ops.op import OWN, Axes, Joint
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import GraphTrace, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, batch
 from tinyxla.transforms.calls import call
-from tinyxla.transforms.computations import Mask, chosen, run, spread
+from tinyxla.transforms.computations import Mask, chosen, leading, run, spread
 from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
 
 Values = Sequence[Any]
-Axes = tuple[int | None, ...]
 Pullback = Callable[[Any], list[Any]]
 
 
@@ -308,4 +307,4 @@ class CustomVmap(Rule):
         mapped = tuple(a is not None for a in axes)
         values = [x if a is None else movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
         outputs, over = self.rule(size, values, mapped)
-        return tuple(outputs), tuple(0 if m else None for m in over)
+        return tuple(outputs), leading(over)

@@ -17,14 +17,12 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
-from tinyxla.ops.op import Decomposition
+from tinyxla.ops.op import Axes, Decomposition
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
-from tinyxla.transforms.computations import Mask, batched, effects, run
+from tinyxla.transforms.computations import Mask, batched, effects, leading, run
 
 MOST_SPREAD = 64  # elements of what lanes of one map share, to be repeated for each when maps become one
-
-Axes = tuple[int | None, ...]
 
 
 class Lanes(NamedTuple):
@@ -108,7 +106,7 @@ def _batch(
 def _of_all(in_lock_step: Computation, size: int, inner: int, mapped: Mask, several: Mask) -> Computation:
     """The lock step, mapped over a further axis; lanes of both are along the first dimension."""
     wanted = (True,) * len(in_lock_step.outputs)
-    step, _ = batched(in_lock_step, size, tuple(0 if s else None for s in several), wanted)
+    step, _ = batched(in_lock_step, size, leading(several), wanted)
 
     def function(*values: Any) -> list[Any]:
         apart: list[Any] = []
@@ -163,8 +161,7 @@ def _samples(random: np.random.Generator) -> Iterator[Sample]:
 
     whole = trace(one, [vector, scalar], "one")[0]
     for mapped in ((True, True), (False, True), (True, False)):
-        axes = tuple(0 if m else None for m in mapped)
-        together = batched(whole, 3, axes, (True, True))[0]
+        together = batched(whole, 3, leading(mapped), (True, True))[0]
         operands = [
             random.normal(size=(3, *n) if m else n).astype(np.float32) for n, m in zip([(2,), ()], mapped, strict=True)
         ]

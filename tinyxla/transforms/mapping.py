@@ -14,12 +14,10 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
-from tinyxla.ops.op import Decomposition
+from tinyxla.ops.op import Axes, Decomposition, Ints
 from tinyxla.shapes import AnyShape, Shape, element_type
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.computations import of_one, run
-
-Ints = tuple[int, ...]
 
 
 class Map(NamedTuple):
@@ -64,10 +62,8 @@ def _written_out(*operands: Any, dimensions: Ints, to_apply: Computation) -> Any
     return over(0, *operands)
 
 
-def _batch(
-    size: int, operands: tuple[Any, ...], axes: tuple[int | None, ...], *, dimensions: Ints, to_apply: Any
-) -> Any:
-    arrays = [movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
+def _batch(size: int, operands: tuple[Any, ...], axes: Axes, *, dimensions: Ints, to_apply: Any) -> Any:
+    arrays = movement.in_front(operands, axes, size)
     return map_(*arrays, dimensions=tuple(range(len(dimensions) + 1)), to_apply=to_apply), 0
 
 

@@ -65,11 +65,15 @@ class TapeTrace(Trace):
         self.count += 1
         return TapeTracer(self, value, self.count - 1)
 
+    def number(self, x: Any) -> int | None:
+        """That of a tracer of this tape."""
+        return x.number if isinstance(x, TapeTracer) and x.owner is self else None
+
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         derivative = derivative_of(op, operands, attributes)
         if isinstance(derivative, Decomposition):
             return derivative.decompose(*operands, **attributes)
-        numbers = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in operands)
+        numbers = tuple(map(self.number, operands))
         values = tuple(x.value if n is not None else x for x, n in zip(operands, numbers, strict=True))
         wanted = tuple(n is not None for n in numbers)
         ans, pullback = apply(op, derivative, values, wanted, attributes)
@@ -78,7 +82,7 @@ class TapeTrace(Trace):
         results = ans if isinstance(ans, tuple) else (ans,)
         tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
         source = _source(results[0]) if type(op) is Op and results else None
-        marks = tuple(x.number if isinstance(x, TapeTracer) and x.owner is self else None for x in tracked)
+        marks = tuple(map(self.number, tracked))
         self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple), _scope(), source))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
@@ -91,8 +95,7 @@ class TapeTrace(Trace):
                 found[number] = elementwise.add(found[number], cotangent) if number in found else cotangent
 
         for output, cotangent in zip(outputs, cotangents, strict=True):
-            if isinstance(output, TapeTracer) and output.owner is self:
-                accumulate(output.number, cotangent)
+            accumulate(self.number(output), cotangent)
         kept = {x.number for x in inputs}
         outer = state.scope, state.source
         try:
@@ -197,14 +200,11 @@ def vjp(
     with tape.run():
         tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]
         outputs = list(function(*tracked))
-    values = [x.value if isinstance(x, TapeTracer) and x.owner is tape else x for x in outputs]
+    values = [x if tape.number(x) is None else x.value for x in outputs]
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
-        found = iter(tape.backward(outputs, cotangents, [x for x in tracked if _is_of(x, tape)]))
-        return [next(found) if _is_of(x, tape) else None for x in tracked]
+        active = [tape.number(x) is not None for x in tracked]
+        found = iter(tape.backward(outputs, cotangents, [x for x, a in zip(tracked, active, strict=True) if a]))
+        return [next(found) if a else None for a in active]
 
     return values, pullback
-
-
-def _is_of(x: Any, tape: TapeTrace) -> bool:
-    return isinstance(x, TapeTracer) and x.owner is tape

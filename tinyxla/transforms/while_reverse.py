@@ -22,7 +22,7 @@ from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.ops import Op, Sample, calls, elementwise, movement, ops, reduction, slices
 from tinyxla.ops.custom_call import custom_call
-from tinyxla.ops.op import Joint
+from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, trace
 from tinyxla.tracing.options import config
@@ -32,6 +32,7 @@ from tinyxla.transforms.computations import (
     chosen,
     effects,
     forward,
+    leading,
     of_one,
     partition,
     reverse,
@@ -123,19 +124,35 @@ def counted(
 # --- steps forwards and backwards -------------------------------------------------------------------------------------
 
 
-class Split(NamedTuple):
-    """`early` takes the values carried and gives them after the step, and residuals. `late` takes the number of the
-    step, those of the loop's operands that are `given`, residuals, and cotangents, and gives cotangents. Both take what
-    `before` makes of the operands as if it were carried, too."""
+class WhilePullback(NamedTuple):
+    """The attributes of `while-pullback`. `early` takes the values carried and gives them after the step, and
+    residuals. `late` takes the number of the step, those of the loop's operands that are `given`, residuals, and
+    cotangents, and gives cotangents. There are at most `most` steps, if that is given."""
 
-    before: Computation | None
     early: Computation
     late: Computation
     given: tuple[int, ...]
+    most: int | None = None
 
     @property
     def residuals(self) -> list[Shape]:
         return [x.array_shape for x in self.early.outputs[len(self.early.parameters) :]]
+
+    def keeping(self, t: Any, *values: Any) -> list[Any]:
+        """A step forwards that carries rows of residuals, too, and puts its own there."""
+        carried = len(self.early.parameters)
+        found = run(self.early, values[:carried])
+        return [*found[:carried], *(put(rows, x, t) for rows, x in zip(values[carried:], found[carried:], strict=True))]
+
+
+class Split(NamedTuple):
+    """A loop's steps in both directions; they take what `before` makes of the operands as if it were carried, too."""
+
+    before: Computation | None
+    steps: WhilePullback
+
+    def carried(self, operands: Values) -> Values:
+        return [*operands, *(run(self.before, operands) if self.before else ())]
 
 
 @lru_cache(256)
@@ -162,7 +179,8 @@ def split(body: Computation, active: Mask) -> Split:
         ]
         return run(part, [*known, *values[len(given) :]])
 
-    return Split(before, early, trace(late, [_COUNTER, *part.parameter_shapes], part.name)[0], given)
+    made_late = trace(late, [_COUNTER, *part.parameter_shapes], part.name)[0]
+    return Split(before, WhilePullback(early, made_late, given))
 
 
 def _carrying(both: Computation, carried: int, extra: int) -> Computation:
@@ -182,11 +200,11 @@ def _counted_to(start: Any, step: int, t: Any) -> Any:
 def with_residuals(active: Mask, operands: tuple[Any, ...], body: Computation, count: int) -> tuple[Any, Pullback]:
     """The number of steps is known: the loop keeps a row of residuals for each."""
     made = split(body, active)
-    values = [*operands, *(run(made.before, operands) if made.before else ())]
-    ahead, back = _residual_loops(made, active, count)
-    found = ops["while"](integer(0), *values, *(_rows(count, s) for s in made.residuals), **ahead)
+    values = made.carried(operands)
+    ahead, back = _residual_loops(made.steps, count)
+    found = ops["while"](integer(0), *values, *(_rows(count, s) for s in made.steps.residuals), **ahead)
     after, stacks = found[1 : 1 + len(operands)], found[1 + len(values) :]
-    kept = [*(values[k] for k in made.given), *stacks]
+    kept = [*(values[k] for k in made.steps.given), *stacks]
 
     def pullback(g: Any) -> list[Any]:
         seeds = chosen(g, active)
@@ -197,29 +215,27 @@ def with_residuals(active: Mask, operands: tuple[Any, ...], body: Computation, c
 
 
 @lru_cache(256)
-def _residual_loops(made: Split, active: Mask, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    early, late, given, shapes = made.early, made.late, made.given, made.early.parameter_shapes
-    carried = len(shapes)
-    stacks = [s.with_dimensions((count, *s.dimensions)) for s in made.residuals]
-    seeds = [x.shape for x in late.outputs]
+def _residual_loops(a: WhilePullback, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    shapes, known = a.early.parameter_shapes, len(a.given)
+    stacks = [s.with_dimensions((count, *s.dimensions)) for s in a.residuals]
+    seeds = [x.shape for x in a.late.outputs]
 
     def there(t: Any, *values: Any) -> list[Any]:
-        found = run(early, values[:carried])
-        pushed = [put(stack, x, t) for stack, x in zip(values[carried:], found[carried:], strict=True)]
-        return [elementwise.add(t, integer(1)), *found[:carried], *pushed]
+        found = a.keeping(t, *values)
+        return [elementwise.add(t, integer(1)), *found]
 
     def back(t: Any, *values: Any) -> list[Any]:
         cotangents, rest = values[: len(seeds)], values[len(seeds) :]
-        popped = [at(stack, t) for stack in rest[len(given) :]]
-        found = run(late, [t, *rest[: len(given)], *popped, *cotangents])
+        popped = [at(stack, t) for stack in rest[known:]]
+        found = run(a.late, [t, *rest[:known], *popped, *cotangents])
         return [elementwise.sub(t, integer(1)), *found, *rest]
 
     there_shapes = [_COUNTER, *shapes, *stacks]
-    back_shapes = [_COUNTER, *seeds, *(shapes[k] for k in given), *stacks]
+    back_shapes = [_COUNTER, *seeds, *(shapes[k] for k in a.given), *stacks]
     ahead = of_one(lambda t, *_: elementwise.lt(t, integer(count)), there_shapes, "ahead")
     remains = of_one(lambda t, *_: elementwise.ge(t, integer(0)), back_shapes, "remains")
-    forth = {"condition": ahead, "body": trace(there, there_shapes, early.name)[0], "known_trip_count": count}
-    return forth, {"condition": remains, "body": trace(back, back_shapes, late.name)[0], "known_trip_count": count}
+    forth = {"condition": ahead, "body": trace(there, there_shapes, a.early.name)[0], "known_trip_count": count}
+    return forth, {"condition": remains, "body": trace(back, back_shapes, a.late.name)[0], "known_trip_count": count}
 
 
 # --- an unknown number of steps ---------------------------------------------------------------------------------------
@@ -236,79 +252,53 @@ def counting_steps(
     total, *outputs = ops["while"](integer(0), *operands, condition=test, body=step)
 
     def pullback(g: Any) -> list[Any]:
-        values = [*operands, *(run(made.before, operands) if made.before else ())]
-        found = while_pullback(
-            total, *values, *chosen(g, active), early=silent(made.early), late=made.late, given=made.given, most=most
-        )
-        return spread(found, active)
+        values = made.carried(operands)
+        steps = made.steps._replace(early=silent(made.steps.early), most=most)
+        return spread(while_pullback(total, *values, *chosen(g, active), **steps._asdict()), active)
 
     return tuple(outputs), pullback
 
 
-class WhilePullback(NamedTuple):
-    """The attributes of `while-pullback`: see `Split`. There are at most `most` steps, if that is given."""
-
-    early: Computation
-    late: Computation
-    given: tuple[int, ...]
-    most: int | None = None
-
-
-def _shape(
-    count: AnyShape,
-    *operands: AnyShape,
-    early: Computation,
-    late: Computation,
-    given: tuple[int, ...],
-    most: int | None = None,
-) -> AnyShape:
-    taken, seeds = early.parameter_shapes, [x.shape for x in late.outputs]
+def _shape(count: AnyShape, *operands: AnyShape, **attributes: Any) -> AnyShape:
+    a = WhilePullback(**attributes)
+    taken, seeds = a.early.parameter_shapes, [x.shape for x in a.late.outputs]
     if count != _COUNTER:
         raise ShapeError(f"while-pullback: the number of steps must be s32[], but is {count}.")
     if list(operands) != [*taken, *seeds]:
         raise ShapeError(
-            f"while-pullback: the operands must be those of {early.name} and the cotangents that {late.name} gives, "
-            f"{TupleShape((*taken, *seeds))}, but are {TupleShape(operands)}."
+            f"while-pullback: the operands must be those of {a.early.name} and the cotangents that {a.late.name} "
+            f"gives, {TupleShape((*taken, *seeds))}, but are {TupleShape(operands)}."
         )
-    results = [x.shape for x in early.outputs]
-    if results[: len(taken)] != taken or any(not 0 <= k < len(taken) for k in given):
+    results = [x.shape for x in a.early.outputs]
+    if results[: len(taken)] != taken or any(not 0 <= k < len(taken) for k in a.given):
         raise ShapeError(
-            f"while-pullback: {early.name} must give what it takes, {TupleShape(tuple(taken))}, and then residuals, "
-            f"and given must be numbers of these; but it gives {TupleShape(tuple(results))}, and given is {given}."
+            f"while-pullback: {a.early.name} must give what it takes, {TupleShape(tuple(taken))}, and then residuals, "
+            f"and given must be numbers of these; but it gives {TupleShape(tuple(results))}, and given is {a.given}."
         )
-    expected = [_COUNTER, *(taken[k] for k in given), *results[len(taken) :], *seeds]
-    if late.parameter_shapes != expected:
+    expected = [_COUNTER, *(taken[k] for k in a.given), *results[len(taken) :], *seeds]
+    if a.late.parameter_shapes != expected:
         raise ShapeError(
-            f"while-pullback: {late.name} must take {TupleShape(tuple(expected))}, but takes "
-            f"{TupleShape(tuple(late.parameter_shapes))}."
+            f"while-pullback: {a.late.name} must take {TupleShape(tuple(expected))}, but takes "
+            f"{TupleShape(tuple(a.late.parameter_shapes))}."
         )
     return TupleShape(tuple(seeds))
 
 
-def _evaluate(
-    count: Any, *operands: Any, early: Computation, late: Computation, given: tuple[int, ...], most: int | None = None
-) -> Any:
-    carried = len(early.parameters)
+def _evaluate(count: Any, *operands: Any, **attributes: Any) -> Any:
+    a = WhilePullback(**attributes)
+    carried = len(a.early.parameters)
     values, seeds = operands[:carried], operands[carried:]
-    known, kept = [values[k] for k in given], []
+    known, kept = [values[k] for k in a.given], []
     for _ in range(int(count)):
-        found = calls.evaluate(early, values)
+        found = calls.evaluate(a.early, values)
         values = found[:carried]
         kept.append(found[carried:])
     for t in reversed(range(len(kept))):
-        seeds = calls.evaluate(late, [np.asarray(t, np.int32), *known, *kept[t], *seeds])
+        seeds = calls.evaluate(a.late, [np.asarray(t, np.int32), *known, *kept[t], *seeds])
     return tuple(seeds)
 
 
-def _expanded(
-    count: Any,
-    *operands: Any,
-    early: Computation,
-    late: Computation,
-    given: tuple[int, ...],
-    most: int | None = None,
-    rows: int = _MOST_ROWS,
-) -> tuple[Any, ...]:
+def _expanded(count: Any, *operands: Any, rows: int = _MOST_ROWS, **attributes: Any) -> tuple[Any, ...]:
     """The steps in chunks of as many as there are rows for, from the last to the first. Each chunk is run forwards,
     which keeps the residuals, and then backwards.
 
@@ -317,50 +307,18 @@ def _expanded(
 
     Source: Griewank and Walther, "Algorithm 799: revolve", 2000, for the trade of time for memory.
     """
-    carried = len(early.parameters)
-    start, seeds = operands[:carried], list(operands[carried:])
-    residuals = [x.array_shape for x in early.outputs[carried:]]
-    row = sum(s.size * s.dtype.itemsize for s in residuals)
-    size = min(rows, max(_FEWEST_ROWS, config.while_residual_bytes // max(row, 1)), max(1, most or rows))
-
-    def advanced(values: Values, steps: Any) -> list[Any]:
-        return counted(early.name, steps, lambda t, *x: run(early, x)[:carried], values)
-
-    def back_over(first: Any, stop: Any, values: Values, seeds: Values, known: Values) -> list[Any]:
-        """The cotangents before the steps from `first` to `stop`, of those after them."""
-
-        def forth(t: Any, *x: Any) -> list[Any]:
-            found = run(early, x[:carried])
-            pushed = [put(r, y, t) for r, y in zip(x[carried:], found[carried:], strict=True)]
-            return [*found[:carried], *pushed]
-
-        def back(t: Any, *x: Any) -> Any:
-            cotangents, first, rest = x[: len(seeds)], x[len(seeds)], x[len(seeds) + 1 :]
-            popped = [at(r, t) for r in rest[len(known) :]]
-            return run(late, [elementwise.add(first, t), *rest[: len(known)], *popped, *cotangents])
-
-        steps = elementwise.sub(stop, first)
-        found = counted(early.name, steps, forth, [*values, *(_rows(size, s) for s in residuals)], most=size)
-        return counted(late.name, steps, back, seeds, [first, *known, *found[carried:]], backwards=True)
-
-    known = [start[k] for k in given]
-    if most is not None and most <= size:
-        return tuple(back_over(integer(0), count, start, seeds, known))
+    a = WhilePullback(**attributes)
+    carried = len(a.early.parameters)
+    start, seeds = operands[:carried], operands[carried:]
+    row = sum(s.size * s.dtype.itemsize for s in a.residuals)
+    size = min(rows, max(_FEWEST_ROWS, config.while_residual_bytes // max(row, 1)), max(1, a.most or rows))
+    if a.most is not None and a.most <= size:
+        return tuple(_back_over(a, size, integer(0), count, start, seeds, [start[k] for k in a.given]))
     span = size * _SNAPSHOTS
     times = elementwise.div(elementwise.add(count, integer(span - 1)), integer(span))
     distance = elementwise.mul(elementwise.max_(times, integer(1)), integer(size))
-    varies = tuple(not same for same in unchanged(early))
-    first_row = [put(_rows(_SNAPSHOTS, Shape.of(x)), x, integer(0)) for x in chosen(start, varies)]
-
-    def keep(k: Any, *x: Any) -> list[Any]:
-        now = advanced(x[:carried], x[-1])
-        place = elementwise.add(k, integer(1))
-        return [*now, *(put(r, y, place) for r, y in zip(x[carried:-1], chosen(now, varies), strict=True))]
-
-    further = elementwise.div(elementwise.sub(count, integer(1)), distance)
-    snapshots = counted(f"{early.name}_snapshots", further, keep, [*start, *first_row], [distance], most=_SNAPSHOTS)[
-        carried:
-    ]
+    varies = tuple(not same for same in unchanged(a.early))
+    snapshots = _snapshots(a.early, count, distance, start, varies)
 
     def chunk(stop: Any, *x: Any) -> list[Any]:
         cotangents, (distance, *rest) = x[: len(seeds)], x[len(seeds) :]
@@ -368,15 +326,50 @@ def _expanded(
         first = elementwise.mul(elementwise.div(elementwise.sub(stop, integer(1)), integer(size)), integer(size))
         place = elementwise.div(first, distance)
         values = spread([at(r, place) for r in kept], varies, operands)
-        values = advanced(values, elementwise.sub(first, elementwise.mul(place, distance)))
-        found = back_over(first, stop, values, cotangents, [operands[k] for k in given])
+        values = _advanced(a.early, values, elementwise.sub(first, elementwise.mul(place, distance)))
+        found = _back_over(a, size, first, stop, values, cotangents, [operands[k] for k in a.given])
         return [first, *found, distance, *rest]
 
     state = [count, *seeds, distance, *start, *snapshots]
     shapes = list(map(Shape.of, state))
     remains = of_one(lambda stop, *_: elementwise.gt(stop, integer(0)), shapes, "remains")
-    found = ops["while"](*state, condition=remains, body=trace(chunk, shapes, f"{late.name}_chunk")[0])
+    found = ops["while"](*state, condition=remains, body=trace(chunk, shapes, f"{a.late.name}_chunk")[0])
     return tuple(found[1 : 1 + len(seeds)])
+
+
+def _advanced(early: Computation, values: Values, steps: Any) -> list[Any]:
+    """The values carried after so many steps."""
+    return counted(early.name, steps, lambda t, *x: run(early, x)[: len(values)], values)
+
+
+def _back_over(
+    a: WhilePullback, size: int, first: Any, stop: Any, values: Values, seeds: Values, known: Values
+) -> list[Any]:
+    """The cotangents before the steps from `first` to `stop`, of those after them; there are at most `size` steps."""
+
+    def back(t: Any, *x: Any) -> Any:
+        cotangents, first, rest = x[: len(seeds)], x[len(seeds)], x[len(seeds) + 1 :]
+        popped = [at(r, t) for r in rest[len(known) :]]
+        return run(a.late, [elementwise.add(first, t), *rest[: len(known)], *popped, *cotangents])
+
+    steps = elementwise.sub(stop, first)
+    found = counted(a.early.name, steps, a.keeping, [*values, *(_rows(size, s) for s in a.residuals)], most=size)
+    return counted(a.late.name, steps, back, seeds, [first, *known, *found[len(values) :]], backwards=True)
+
+
+def _snapshots(early: Computation, count: Any, distance: Any, start: Values, varies: Mask) -> list[Any]:
+    """Of what varies the values at the start and after each `distance` steps, as rows."""
+    carried = len(start)
+    rows = [put(_rows(_SNAPSHOTS, Shape.of(x)), x, integer(0)) for x in chosen(start, varies)]
+
+    def keep(k: Any, *x: Any) -> list[Any]:
+        now = _advanced(early, x[:carried], x[-1])
+        place = elementwise.add(k, integer(1))
+        return [*now, *(put(r, y, place) for r, y in zip(x[carried:-1], chosen(now, varies), strict=True))]
+
+    further = elementwise.div(elementwise.sub(count, integer(1)), distance)
+    found = counted(f"{early.name}_snapshots", further, keep, [*start, *rows], [distance], most=_SNAPSHOTS)
+    return found[carried:]
 
 
 def _reverse(wanted: Mask, *operands: Any, **attributes: Any) -> tuple[Any, Pullback]:
@@ -405,134 +398,100 @@ class _Masks(NamedTuple):
 
 
 @lru_cache(256)
-def _reached(
-    early: Computation, late: Computation, given: tuple[int, ...], present: Mask, flows: Callable[..., Sequence[bool]]
-) -> _Masks:
+def _reached(a: WhilePullback, present: Mask, flows: Callable[..., Sequence[bool]]) -> _Masks:
     """`flows(computation, mask)` says which results it reaches, if it reaches these parameters."""
-    count = len(early.parameters)
-    carried = until_stable(present[:count], lambda mask: flows(early, mask)[:count])
-    residuals = tuple(flows(early, carried)[count:])
-    fixed = (False, *(carried[k] for k in given), *residuals)
-    return _Masks(carried, residuals, until_stable(present[count:], lambda mask: flows(late, (*fixed, *mask))))
+    count = len(a.early.parameters)
+    carried = until_stable(present[:count], lambda mask: flows(a.early, mask)[:count])
+    residuals = tuple(flows(a.early, carried)[count:])
+    fixed = (False, *(carried[k] for k in a.given), *residuals)
+    return _Masks(carried, residuals, until_stable(present[count:], lambda mask: flows(a.late, (*fixed, *mask))))
 
 
 def _moved(computation: Computation, mask: Mask) -> Sequence[bool]:
     return forward(computation, mask)[1]
 
 
-def _forward(
-    tangents: tuple[Any, ...],
-    *operands: Any,
-    early: Computation,
-    late: Computation,
-    given: tuple[int, ...],
-    most: int | None = None,
-) -> tuple[Any, Any]:
+def _forward(tangents: tuple[Any, ...], *operands: Any, **attributes: Any) -> tuple[Any, Any]:
     """The tangents of the values carried are carried, too: a loop of the same kind."""
+    a = WhilePullback(**attributes)
     count, *values = operands
-    masks = _reached(early, late, given, tuple(t is not None for t in tangents[1:]), _moved)
+    masks = _reached(a, tuple(t is not None for t in tangents[1:]), _moved)
     full = [zeros_like(x) if t is None else t for x, t in zip(values, tangents[1:], strict=True)]
-    carried = len(early.parameters)
-    made, back, taken = _forward_parts(early, late, given, masks)
-    found = while_pullback(
-        count,
-        *values[:carried],
-        *chosen(full[:carried], masks.carried),
-        *values[carried:],
-        *chosen(full[carried:], masks.seeds),
-        early=made,
-        late=back,
-        given=taken,
-        most=most,
-    )
-    seeds = len(masks.seeds)
+    carried, seeds = len(masks.carried), len(masks.seeds)
+    given = [*values[:carried], *chosen(full[:carried], masks.carried)]
+    given += [*values[carried:], *chosen(full[carried:], masks.seeds)]
+    found = while_pullback(count, *given, **_forward_parts(a, masks)._asdict())
     return found[:seeds], tuple(spread(found[seeds:], masks.seeds))
 
 
 @lru_cache(256)
-def _forward_parts(
-    early: Computation, late: Computation, given: tuple[int, ...], masks: _Masks
-) -> tuple[Computation, Computation, tuple[int, ...]]:
+def _forward_parts(a: WhilePullback, masks: _Masks) -> WhilePullback:
     carried, kept = len(masks.carried), len(masks.residuals)
-    made, _ = forward(early, masks.carried, (*masks.carried, *masks.residuals))
+    made, _ = forward(a.early, masks.carried, (*masks.carried, *masks.residuals))
     moving = sum(masks.carried)
     order = [*range(carried), *range(carried + kept, carried + kept + moving)]
     order += [k for k in range(len(made.outputs)) if k not in order]
     made = subgraph(made.name, made.parameters, [made.outputs[k] for k in order])
     number = {k: carried + place for place, k in enumerate(k for k, m in enumerate(masks.carried) if m)}
-    taken = (*given, *(number[k] for k in given if masks.carried[k]))
-    known = tuple(masks.carried[k] for k in given)
-    back, _ = forward(late, (False, *known, *masks.residuals, *masks.seeds), masks.seeds)
+    taken = (*a.given, *(number[k] for k in a.given if masks.carried[k]))
+    known = tuple(masks.carried[k] for k in a.given)
+    back, _ = forward(a.late, (False, *known, *masks.residuals, *masks.seeds), masks.seeds)
     # what it takes: t, given, residuals, cotangents, then tangents of these; each kind is to be together
-    lengths = [len(given), kept, len(masks.seeds), sum(known), sum(masks.residuals), sum(masks.seeds)]
+    lengths = [len(known), kept, len(masks.seeds), sum(known), sum(masks.residuals), sum(masks.seeds)]
     ends = np.cumsum([1, *lengths]).tolist()
-    parts = [range(a, b) for a, b in pairwise(ends)]
+    parts = [range(start, end) for start, end in pairwise(ends)]
     places = [0, *(k for kind in range(3) for k in (*parts[kind], *parts[kind + 3]))]
     parameters = [back.parameters[k] for k in places]
-    return made, subgraph(back.name, parameters, back.outputs, effects=effects(back)), taken
+    late = subgraph(back.name, parameters, back.outputs, effects=effects(back))
+    return WhilePullback(made, late, taken, a.most)
 
 
-def _batch(
-    size: int,
-    operands: tuple[Any, ...],
-    axes: tuple[int | None, ...],
-    *,
-    early: Computation,
-    late: Computation,
-    given: tuple[int, ...],
-    most: int | None = None,
-) -> Any:
+def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     """All lanes at once; where they have different numbers of steps, the shorter ones do nothing in the last ones."""
+    a = WhilePullback(**attributes)
     count, *values = operands
-    places, carried = list(axes[1:]), len(early.parameters)
+    places, carried = list(axes[1:]), len(a.early.parameters)
     if axes[0] is not None:
-        early, late, given = _ending_by_lane(early, late, given)
+        a = _ending_by_lane(a)
         values[carried:carried], places[carried:carried] = [count, integer(0)], [0, None]
         count = reduction.reduce_max(count, (0,))
-        carried += 2
-    masks = _reached(early, late, given, tuple(a is not None for a in places), _Lanes(size))
+    masks = _reached(a, tuple(axis is not None for axis in places), _Lanes(size))
     lanes = zip(values, places, (*masks.carried, *masks.seeds), strict=True)
-    values = [movement.align_axis(x, a, 0, size) if m else x for x, a, m in lanes]
-    known = [masks.carried[k] for k in given]
-    made = batched(early, size, _first(masks.carried), (*masks.carried, *masks.residuals))[0]
-    back = batched(late, size, _first((False, *known, *masks.residuals, *masks.seeds)), masks.seeds)[0]
-    return while_pullback(count, *values, early=made, late=back, given=given, most=most), _first(masks.seeds)
-
-
-def _first(mapped: Sequence[bool]) -> tuple[int | None, ...]:
-    return tuple(0 if m else None for m in mapped)
+    values = [movement.align_axis(x, axis, 0, size) if m else x for x, axis, m in lanes]
+    known = [masks.carried[k] for k in a.given]
+    early = batched(a.early, size, leading(masks.carried), (*masks.carried, *masks.residuals))[0]
+    late = batched(a.late, size, leading((False, *known, *masks.residuals, *masks.seeds)), masks.seeds)[0]
+    return while_pullback(count, *values, **a._replace(early=early, late=late)._asdict()), leading(masks.seeds)
 
 
 class _Lanes(NamedTuple):
     size: int
 
     def __call__(self, computation: Computation, mask: Mask) -> Sequence[bool]:
-        return [axis is not None for axis in batched(computation, self.size, _first(mask))[1]]
+        return [axis is not None for axis in batched(computation, self.size, leading(mask))[1]]
 
 
 @lru_cache(256)
-def _ending_by_lane(
-    early: Computation, late: Computation, given: tuple[int, ...]
-) -> tuple[Computation, Computation, tuple[int, ...]]:
+def _ending_by_lane(a: WhilePullback) -> WhilePullback:
     """With a number of steps and a counter carried, beyond which nothing changes."""
-    carried, same = len(early.parameters), unchanged(early)
+    carried, known, same = len(a.early.parameters), len(a.given), unchanged(a.early)
 
     def some(*values: Any) -> list[Any]:
         before, (end, t) = values[:carried], values[carried:]
-        found, goes_on = run(early, before), elementwise.lt(t, end)
+        found, goes_on = run(a.early, before), elementwise.lt(t, end)
         after = [x if s else choose(goes_on, x, y) for x, y, s in zip(found, before, same, strict=False)]
         return [*after, end, elementwise.add(t, integer(1)), *found[carried:]]
 
     def back(t: Any, *values: Any) -> list[Any]:
-        goes_on = elementwise.lt(t, values[len(given)])
-        rest = [*values[: len(given)], *values[len(given) + 1 :]]
-        found = run(late, [t, *rest])
+        goes_on = elementwise.lt(t, values[known])
+        rest = [*values[:known], *values[known + 1 :]]
+        found = run(a.late, [t, *rest])
         return [choose(goes_on, x, y) for x, y in zip(found, rest[len(rest) - len(found) :], strict=True)]
 
-    made = trace(some, [*early.parameter_shapes, _COUNTER, _COUNTER], early.name)[0]
-    first, *others = late.parameter_shapes
-    shapes = [first, *others[: len(given)], _COUNTER, *others[len(given) :]]
-    return made, trace(back, shapes, late.name)[0], (*given, carried)
+    early = trace(some, [*a.early.parameter_shapes, _COUNTER, _COUNTER], a.early.name)[0]
+    shapes = a.late.parameter_shapes  # the number of the step comes before what is given
+    late = trace(back, [*shapes[: 1 + known], _COUNTER, *shapes[1 + known :]], a.late.name)[0]
+    return a._replace(early=early, late=late, given=(*a.given, carried))
 
 
 def choose(pred: Any, x: Any, y: Any) -> Any:
@@ -549,14 +508,13 @@ def _samples(random: np.random.Generator) -> Iterator[Sample]:
 
     body = trace(step, [_COUNTER, vector, scalar], "step")[0]
     made = split(body, (False, True, True))
-    attributes = {"early": made.early, "late": made.late, "given": made.given}
     x, y = np.array([0.5, -1.25], np.float32), np.float32(0.25)
     assert made.before is not None
     extra = calls.evaluate(made.before, [np.asarray(np.int32(0)), x, np.asarray(y)])
     seeds = (np.array([0.75, 1.5], np.float32), np.float32(-0.5))
     for count, bound in ((3, None), (0, None), (2, 4)):
         operands = (np.int32(count), np.int32(1), x, y, *extra, *seeds)
-        yield Sample(tuple(map(np.asarray, operands)), {**attributes, "most": bound})
+        yield Sample(tuple(map(np.asarray, operands)), made.steps._replace(most=bound)._asdict())
 
 
 while_pullback = Op(
