@@ -198,7 +198,8 @@ class Op:
         """The shape of the result; an error where a documented precondition is not met."""
         for shape in shapes:
             if shape.is_dynamic:
-                return Op.dynamic_shape(self.name, self._shape, shapes, attributes)
+                given = self.attributes(**attributes)._asdict()
+                return Op.dynamic_shape(self.name, self._shape, shapes, given)
         return self._shape(*shapes, **attributes)
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
