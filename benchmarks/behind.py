@@ -9,17 +9,23 @@ _PYTHON = (
     "is C alone."
 )
 
+_CODE = "the rest is code, and what LLVM needed to make it."
 _WIDE = "Exponentials, not the memory: {}."
 
 WHY: dict[str, str] = {
     "x + y, 1e5": "20.0 us on one thread, 13.5 us on two, beside 13.3 us of NumPy's, alone on the machine.",
+    "columns of 16 matrices side by side, 2000 x 64": "Runs differ: 182 us another time on the same day.",
+    "power iteration, 100 x 100": "100 products with a vector, by OpenBLAS: level, from run to run ahead or behind.",
     "power, 1e6": "On one thread 1.28 ns for an element, beside 0.67 ns of NumPy's; two threads are about level.",
     "log-sum-exp of rows, 128 MB": _WIDE.format("10.6 ms on one thread, of which the memory needs 4.3"),
     "softmax, 128 MB": _WIDE.format("18.7 ms on one thread, of which the memory needs 8.7"),
-    "gradient of softmax, 128 MB each": _WIDE.format("39 ms on one thread, of which the memory needs 13"),
+    "gradient of softmax, 128 MB each": _WIDE.format("41 ms on one thread, of which the memory needs 14"),
+    "mean of columns, 128 MB": "Runs differ: 3.2 to 4.1 ms on the same day, beside a limit of 3.8.",
+    "cumulative sum of columns, 128 MB": "At the limit of runs in which the memory was found to give 30 GB/s, not 36.",
     "x + x.T, 120 MB": "It reads x twice, 375 MB in all, which the limit counts once.",
     "matmul, 256 x 256": "On one thread it takes 1.06 times the limit: what is lost is lost between two threads.",
     "matmul, 8 of 256 x 256": "Runs differ: those before had it ahead; each product is cut as one of 256 x 256.",
+    "matmul, 512 x 512": "It is OpenBLAS in both; 1.27 ms another time, on two threads.",
     "matmul, 1024 x 1024": "Within the spread: 0.97 to 1.0 in several runs; 1.14 times the limit on one thread.",
     "vecmat, 4096 x 4096": "It is at the limit: NumPy's run found more bandwidth than was measured.",
     "triangular solve, 512 x 512, 64 sides": "Runs differ: one before had 214 us beside 220 us of NumPy's.",
@@ -33,15 +39,17 @@ WHY: dict[str, str] = {
     "rounds for each that its loop rejects; NumPy's generator takes a multiplication.",
     "gather of 1e6 elements of 1e6": "A plain loop in C, AVX-512 gathers and both mixed take 1.02 to 1.07 ms on one "
     "thread, with prefetching 2.05 ms.",
-    "moving average of 100, 1e6": "The measure varies: 21 MB beside 27 MB of JAX's another time, 17 MB this time.",
-    "sum, 1e5": "2.1 MB beside 2.7 MB of JAX's another time: little but code.",
-    "argmax, 4e6": "16 MB are the array; another time it was 20.0 MB beside 19.6 MB of JAX's.",
-    "matmul, 1000 of 16 x 16": "3 MB are arrays; JAX's measure varies from 5.7 to 6.7 MB.",
+    "moving average of 100, 1e6": "JAX's measure varies: in the median of five runs it needs 26.6 MB.",
+    "sum, 1e5": f"0.4 MB are the array; {_CODE}",
+    "max of columns, 4096 x 1024": f"17 MB are the array; {_CODE}",
+    "argmax, 4e6": f"16 MB are the array; {_CODE}",
+    "matmul, 1000 of 16 x 16": f"3 MB are arrays; {_CODE}",
+    "top 10 of rows, 64 x 10000": f"2.6 MB are the array; {_CODE}",
     "matvec, 4096 x 4096": "It is at the limit: NumPy's run found more bandwidth than was measured.",
     "convolution 3 x 3 in 8 groups": "Runs differ: the one before had 1.74 ms beside 2.71 ms of PyTorch's.",
-    "sort of integers, 1e6": "Two copies of the keys, a byte for each element; JAX's measure varies from 16 to 26 MB.",
-    "sort of rows, 1000 x 1000": "8 MB are arrays; the rest is code, and the scratch of two threads.",
-    "sort of columns, 1000 x 1000": "8 MB are arrays; the rest is code, and the scratch of two threads.",
+    "sort of integers, 1e6": "12 MB are arrays and a copy of the keys; JAX's measure varies from 14 to 22 MB.",
+    "sort of rows, 1000 x 1000": "8 MB are arrays; the rest is code. In the median of five runs JAX needs 14.8 MB.",
+    "sort of columns, 1000 x 1000": "8 MB are arrays; the rest is code. In the median of five runs JAX needs 14.8 MB.",
     "eager: a + a, 1e3": _PYTHON,
     "eager: a[1:], 1e3": "0.4 us of Python: the index is read and the result is wrapped; NumPy's call is C alone.",
     "eager: sin(a), 1e3": _PYTHON,
