@@ -26,6 +26,7 @@ from benchmarks.workload import Workload
 
 WORKLOADS = {w.name: w for group in GROUPS.values() for w in group if isinstance(w, Workload)}
 FREE_SIGNS = frozenset(["QR, 256 x 64", "eigh, 128 x 128", "SVD, 128 x 128"])  # of vectors
+LARGE = frozenset(w.name for w in GROUPS["Large arrays"])  # where JAX is enough to compare with
 OWN_NUMBERS = frozenset(w.name for w in GROUPS["Random numbers"])  # JAX's are the same as tinyxla's
 IN_HASTE = {"xla_backend_optimization_level": 0}
 
@@ -51,7 +52,8 @@ def test_all_libraries_compute_the_same(name: str, libraries: dict[str, Library]
     compiled = jax.jit(workload.make(jax), compiler_options=IN_HASTE)
     wanted = _leaves(compiled(*libraries["jax"].arrays(inputs)))
     for library in libraries.values():
-        if library.name != "jax" and workload.runs_in(library):
+        others = ("numpy", "torch") if name in LARGE else ()
+        if library.name not in ("jax", *others) and workload.runs_in(library):
             found = _leaves(workload.function(library)(*library.arrays(inputs)))
             assert [x.shape for x in found] == [y.shape for y in wanted]
             if library.name == "tinyxla":
