@@ -252,8 +252,8 @@ class Routine:
         negative, every, infinity, nan = self._turned
         if self.sort.keys.restores:
             apart = compute("and", type, x, negative)
-            is_zero = self.low.builder.compare("EQ", apart, Literal(type, 0))
-            is_nan = self.low.builder.compare("GT", apart, infinity)
+            is_zero = self.builder.compare("EQ", apart, Literal(type, 0))
+            is_nan = self.builder.compare("GT", apart, infinity)
             x = compute("select", type, is_nan, nan, compute("select", type, is_zero, Literal(type, 0), x))
         return compute("xor", type, self._turn(x), every)
 
@@ -342,29 +342,29 @@ class Routine:
 
     def order(self, arrays: Sequence[Sequence[Buffer]], start: Index, count: Index, spare: Index) -> None:
         """Sort so many elements of the first arrays from `start` on. The others have room for them from `spare` on."""
-        low, index, sort = self.low, self.builder.index, self.sort
+        low, b, index, sort = self.low, self.builder, self.builder.index, self.sort
         type, stop = sort.types[0], index("add", start, count)
-        ends = self.limits(type, start, stop, lambda i: self.builder.load(arrays[0][0], i))
+        ends = self.limits(type, start, stop, lambda i: b.load(arrays[0][0], i))
         least, last = (self._key(x) for x in ends)
         bits = self.width(least, last)
         if sort.offset:
-            least = self.builder.compute("convert", type, least)
-            least = self.builder.compute("shift-left", type, least, Literal(type, sort.offset))
+            least = b.compute("convert", type, least)
+            least = b.compute("shift-left", type, least, Literal(type, sort.offset))
         most = index("maximum", index("minimum", self.width(Literal(INDEX, 0), operand_of(count)), DIGIT), 1)
-        both, is_short = index("multiply", most, 2), low.builder.compare("LE", bits, most)
+        both, is_short = index("multiply", most, 2), b.compare("LE", bits, most)
         every = index("divide", index("add", bits, index("subtract", both, 1)), both)
         with low.loop(0, 2, sequential=True) as (attempt, attempts):
-            pairs = low.builder.choose(low.builder.compare("EQ", attempt, 0), index("minimum", every, 1), every)
+            pairs = b.choose(b.compare("EQ", attempt, 0), index("minimum", every, 1), every)
             lower = index("maximum", index("subtract", bits, index("multiply", pairs, both)), 0)
             upper, digits = index("subtract", bits, lower), index("maximum", index("multiply", pairs, 2), 1)
             width = index("divide", index("add", upper, index("subtract", digits, 1)), digits)
-            width = low.builder.choose(is_short, bits, width)
+            width = b.choose(is_short, bits, width)
             with low.loop(0, pairs, sequential=True) as (pair, _):
                 shift = index(
                     "add", index("multiply", index("multiply", pair, width), 2), index("add", lower, sort.offset)
                 )
                 self._move_twice(arrays, (start, spare, count), (least, shift, width), is_short)
-            some = low.builder.choose(low.builder.compare("GT", lower, 0), count)
+            some = b.choose(b.compare("GT", lower, 0), count)
             attempts.again = self._exchange(arrays[0], start, some)
 
     def _move_twice(

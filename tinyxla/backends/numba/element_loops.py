@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tinyxla.backends.numba import small_arrays
 from tinyxla.backends.numba.axes import Axis, cost, finished, merged, spread
 from tinyxla.backends.numba.llvm_printer import has_rare_cases
 from tinyxla.backends.numba.loops import Buffer, Compute, Index, Loop, Operand
@@ -49,21 +48,17 @@ class _Parts(NamedTuple):
 
 
 def supports(x: Instruction) -> bool:
-    return small_arrays.supports(x) or _parts(x) is not None
+    return _parts(x) is not None
 
 
 def updates(x: Instruction) -> dict[int, int]:
     """What is stacked begins as it is, and what stays the same remains."""
-    if small_arrays.supports(x):
-        return small_arrays.updates(x)
     parts = _parts(x)
     assert parts is not None
     return {k: k for k in range(len(x.operands)) if k not in (*parts.arrays, *parts.numbers)}
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    if small_arrays.supports(x):
-        return small_arrays.lower(x, plan, users)
     parts = _parts(x)
     assert parts is not None
     low = _Blocks(x, parts, plan, users)

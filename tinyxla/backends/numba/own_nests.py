@@ -39,10 +39,16 @@ def _nothing(x: Instruction) -> dict[int, int]:
 
 
 class OwnNest(NamedTuple):
+    """How an op is lowered; `otherwise` is how what this does not support is."""
+
     supports: Callable[[Instruction], bool]
     lower: Callable[[Instruction, Plan, Users], list[LoweredKernel]]
     updates: Callable[[Instruction], dict[int, int]] = _nothing
+    otherwise: OwnNest | None = None
 
+
+_OF_SMALL_ARRAYS = OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates)
+_OF_ELEMENTS = OwnNest(element_loops.supports, element_loops.lower, element_loops.updates)
 
 OWN_NESTS: dict[str, OwnNest] = {
     "cholesky": OwnNest(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
@@ -52,7 +58,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "Qr": OwnNest(lapack.supports, lapack.qr),
     "Svd": OwnNest(lapack.supports, lapack.svd),
     "triangular-solve": OwnNest(lapack.supports, lapack.triangular_solve, lambda x: {0: 1}),
-    "conditional": OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates),
+    "conditional": _OF_SMALL_ARRAYS,
     "convolution": OwnNest(convolution.supports, convolution.lower),
     "dot": OwnNest(panels.supports, panels.lower),
     "dynamic-update-slice": OwnNest(scatter.supports_update, scatter.lower_update, scatter.begins_as_operand),
@@ -65,11 +71,13 @@ OWN_NESTS: dict[str, OwnNest] = {
     "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
     "topk": OwnNest(firsts.supports, firsts.lower),
-    "while": OwnNest(element_loops.supports, element_loops.lower, element_loops.updates),
+    "while": _OF_SMALL_ARRAYS._replace(otherwise=_OF_ELEMENTS),
 }
 
 
 def own_nest(x: Instruction) -> OwnNest | None:
     """How an instruction is lowered by itself, or None if it is no nest."""
     nest = OWN_NESTS.get(x.op.name)
-    return nest if nest is not None and nest.supports(x) else None
+    while nest is not None and not nest.supports(x):
+        nest = nest.otherwise
+    return nest
