@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tinyxla.compiler.access import Place, normal
 from tinyxla.compiler.fusion import (
@@ -48,7 +49,8 @@ def plan(computation: Computation) -> Plan:
 
 
 class _Grouping:
-    """Joins roots, in topological order, greedily: each goes to the latest nest that it fits."""
+    """Joins roots, in topological order, greedily: each goes to the latest nest that it fits, first of those that make
+    what it reads."""
 
     def __init__(self, computation: Computation, stored: set[Instruction]) -> None:
         self.computation = computation
@@ -63,7 +65,8 @@ class _Grouping:
 
     def steps(self) -> list[Step]:
         """In an order that respects what each needs."""
-        gone = self._join_across()
+        gone = self._join_early()
+        gone |= self._join_across(gone)
         order: list[Step] = []
         placed = 0
         waiting = [k for k in range(len(self._steps)) if k not in gone]
@@ -79,13 +82,43 @@ class _Grouping:
             waiting = rest
         return order
 
-    def _join_across(self) -> set[int]:
+    def _join_early(self) -> set[int]:
+        """Let rows take in other rows that came when the first did not yet read the same; gives what is gone."""
+        gone: set[int] = set()
+        rows = [k for k, step in enumerate(self._steps) if isinstance(step, Fusion) and step.kind == "row"]
+        for j in rows:
+            for k in rows:
+                if k != j and not gone & {j, k} and self._may_merge(k, j) and self._takes_in(k, j):
+                    gone.add(j)
+        return gone
+
+    def _takes_in(self, k: int, j: int) -> bool:
+        """Whether nest k became one with nest j, all of whose roots fit."""
+        row, other = self._steps[k], self._steps[j]
+        assert isinstance(row, Fusion)
+        assert isinstance(other, Fusion)
+        whole = Fusion(row.kind, row.outer, [*row.roots], dict(row.reads))
+        for root in other.roots:
+            reads: dict[Instruction, list[Place]] = {}
+            for x, place, from_memory in walk([root], self.stored):
+                if from_memory:
+                    reads.setdefault(x, []).append(place)
+            joined = self._fits(whole, root, *shape_class(root), reads)
+            if joined is None or len(whole.roots) >= MOST_ROOTS:
+                return False
+            whole.kind, whole.outer = joined
+            whole.roots.append(root)
+            whole.reads.update(dict.fromkeys(reads))
+        self._merge(k, whole, j)
+        return True
+
+    def _join_across(self, gone: set[int]) -> set[int]:
         """Let rows take in reductions over their outer dimensions of what they read anyway; gives what is gone."""
         rows: dict[tuple[int, ...], list[int]] = {}
         for k, step in enumerate(self._steps):
-            if isinstance(step, Fusion) and step.kind == "row" and step.kept is None:
+            if k not in gone and isinstance(step, Fusion) and step.kind == "row" and step.kept is None:
                 rows.setdefault(step.outer, []).append(k)
-        gone: set[int] = set()
+        gone = set()
         for j, column in enumerate(self._steps if rows else ()):
             if not isinstance(column, Fusion) or column.kind != "column":
                 continue
@@ -97,16 +130,15 @@ class _Grouping:
                 row = self._steps[k]
                 assert isinstance(row, Fusion)
                 if row.across is None and self._may_merge(k, j) and self._fits_across(row, column, space):
-                    self._merge(k, row, j, column)
+                    whole = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, across=column)
+                    self._merge(k, whole, j)
                     gone.add(j)
                     break
         return gone
 
-    def _merge(self, k: int, row: Fusion, j: int, column: Fusion) -> None:
-        """Nest j becomes part of nest k."""
-        row.across = column
-        row.roots += column.roots
-        row.reads.update(column.reads)
+    def _merge(self, k: int, whole: Fusion, j: int) -> None:
+        """Nest j becomes part of nest k, which is this as a whole."""
+        self._steps[k] = whole
         self._before[k] |= self._before[j] & ~(1 << k)
         for t, before in enumerate(self._before):
             if before >> j & 1:
@@ -175,7 +207,9 @@ class _Grouping:
             if from_memory:
                 reads.setdefault(x, []).append(place)
         needed = self._needs(reads)
-        for k in range(len(self._steps) - 1, max(-1, len(self._steps) - 65), -1):
+        made_by = {self._step_of[x] for x in reads if x in self._step_of}
+        latest = range(len(self._steps) - 1, max(-1, len(self._steps) - 65), -1)
+        for k in sorted(latest, key=lambda k: k not in made_by):
             group = self._steps[k]
             if not isinstance(group, Fusion) or len(group.roots) >= MOST_ROOTS:
                 continue

@@ -77,6 +77,22 @@ def _chain_divide(r: Rewriter, x: Instruction, o: Operands) -> Instruction | Non
     return r.emit(elementwise.div, *o) if _is_not_zero(o[1]) or _is_not_zero(o[0]) else None
 
 
+def _chain_divide_by_few(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # a derivative over numbers that are fewer than its elements = the derivative times their reciprocals
+    few = o[1].operands[0] if o[1].op is movement.broadcast else o[1]
+    if x.array_shape.element_type.name not in ("f32", "f64") or few.array_shape.size >= x.array_shape.size:
+        return None
+    sizes = few.array_shape.dimensions
+    reciprocals = r.emit(elementwise.div, _ones(r, x.array_shape.dtype, sizes), few)
+    spread = r.emit(movement.broadcast, reciprocals, **o[1].attributes._asdict())
+    return r.emit(elementwise.chain_mul, o[0], spread)
+
+
+def _ones(r: Rewriter, dtype: np.dtype[Any], sizes: Ints) -> Instruction:
+    one = r.emit(movement.constant, literal=Literal(np.ones((), dtype)))
+    return r.emit(movement.broadcast, one, sizes=sizes, dimensions=()) if sizes else one
+
+
 def _is_finite(x: Instruction) -> bool:
     found = scalar_value(x)
     if found is not None:
@@ -132,9 +148,7 @@ def _power(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
         found = r.emit(elementwise.mul, found, o[0])
     if exponent > 0:
         return found
-    one = r.emit(movement.constant, literal=Literal(np.ones((), x.array_shape.dtype)))
-    sizes = x.array_shape.dimensions
-    return r.emit(elementwise.div, r.emit(movement.broadcast, one, sizes=sizes, dimensions=()) if sizes else one, found)
+    return r.emit(elementwise.div, _ones(r, x.array_shape.dtype, x.array_shape.dimensions), found)
 
 
 def _is_not_negative(x: Instruction, depth: int) -> bool:
@@ -401,7 +415,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "subtract": (_subtract_zero,),
     "multiply": (_multiply_by_one,),
     "chain-multiply": (_chain_multiply,),
-    "chain-divide": (_chain_divide,),
+    "chain-divide": (_chain_divide, _chain_divide_by_few),
     "divide": (_divide_by_one,),
     "negate": (_negate_twice,),
     "power": (_power,),

@@ -5,9 +5,6 @@ every cache. Stores with a hint that the line is not needed soon do neither, if 
 AMD64 Architecture Programmer's Manual, volume 1, section 5.5.5). LLVM makes vectors of loops with such stores only
 where it knows that these are aligned. So a loop that writes such a result is cut into blocks, which go to a buffer in
 the first cache, and from there to the result. What is in such a buffer anyway goes straight to the result.
-
-Where a row is read, worked on in the caches, and then written, the memory would rest meanwhile: with each line that
-goes to the result, one of the row that follows is asked for.
 """
 
 from __future__ import annotations
@@ -16,9 +13,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
-from string import Template
 
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.loops import (
@@ -39,7 +34,6 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.backends.numba.native import has_feature, provide_llvm
-from tinyxla.shapes import element_type
 
 BLOCK = 1024  # iterations
 SHORTEST = 64  # of a loop whose result is more than the ends of lines, if what it reads was asked for; else twice
@@ -80,7 +74,7 @@ def streamed(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
 
 
 _TEXT = """
-define void @stream(ptr %from, ptr %to, ptr %end$pointers) {
+define void @stream(ptr %from, ptr %to, ptr %end) {
 entry:
   %start = ptrtoint ptr %to to i64
   %stop = ptrtoint ptr %end to i64
@@ -93,7 +87,7 @@ entry:
 line:
   %k = phi i64 [ %head, %entry ], [ %next, %line ]
   %values = load <16 x i32>, ptr %from[i8 %k], align 1
-  store <16 x i32> %values, ptr %to[i8 %k], align 64, !nontemporal !0$requests
+  store <16 x i32> %values, ptr %to[i8 %k], align 64, !nontemporal !0
   %next = add i64 %k, 64
   br i1 (icmp ult i64 %next, %lines), label %line, label %tail
 tail:
@@ -110,33 +104,18 @@ define void @fence() {
 
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare void @llvm.x86.sse.sfence()
 
 !0 = !{i32 1}
 """
 
 
-def _provide(ahead: Sequence[Fraction] = ()) -> str:
-    """Let kernels call the routine that copies bytes, up to an address, past the caches, and with each 64 of them asks
-    for so many times as many, from further addresses on; return its name. And the fence that a kernel needs at its end,
-    since other threads see such stores in any order."""
-    pointers, requests = "", ""
-    for x, times in enumerate(ahead):
-        pointers += f", ptr %ahead{x}"
-        requests += f"""
-  %wide{x} = mul i64 %k, {times.numerator}
-  %scaled{x} = udiv i64 %wide{x}, {times.denominator}"""
-        for line in range(math.ceil(times)):
-            requests += f"""
-  %at{x}_{line} = add i64 %scaled{x}, {64 * line}
-  %next{x}_{line} = getelementptr i8, ptr %ahead{x}, i64 %at{x}_{line}
-  call void @llvm.prefetch.p0(ptr %next{x}_{line}, i32 0, i32 3, i32 1)"""
-    text = Template(_TEXT).substitute(pointers=pointers, requests=requests)
-    name = "_".join([ROUTINE, *(f"{x.numerator}.{x.denominator}" for x in ahead)])
-    provide_llvm(routine_name(name), text, ROUTINE, is_final=True)
-    provide_llvm(routine_name(_FENCE), text, _FENCE, is_final=True)
-    return name
+def _provide() -> str:
+    """Let kernels call the routine that copies bytes, up to an address, past the caches; return its name. And the fence
+    that a kernel needs at its end, since other threads see such stores in any order."""
+    for name in (ROUTINE, _FENCE):
+        provide_llvm(routine_name(name), _TEXT, name, is_final=True)
+    return ROUTINE
 
 
 class _Streaming:
@@ -148,19 +127,17 @@ class _Streaming:
         self.scratch: list[Buffer] = []
         self.found = False
         self._number = len(kernel.scratch)
-        self._is_row = kernel.name == "row"
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         found: list[Statement] = []
-        read = [(x, load) for x in statements if self._is_row and isinstance(x, Loop) for load in _loads(x)]
         for x in statements:
             if isinstance(x, Loop) and any(isinstance(inner, Loop | Multiply | Call) for inner in x.body):
                 found.append(replace(x, body=self.block(x.body)))
             else:
-                found += self._cut(x, read) if isinstance(x, Loop) else [x]
+                found += self._cut(x) if isinstance(x, Loop) else [x]
         return found
 
-    def _cut(self, loop: Loop, read: Sequence[tuple[Loop, Load]]) -> list[Statement]:
+    def _cut(self, loop: Loop) -> list[Statement]:
         """A loop over blocks of the loop's iterations: each writes to scratch, and that goes to where it belongs."""
         stores = [x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and _follows(x.index, loop)]
         short = isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < self._shortest
@@ -197,9 +174,7 @@ class _Streaming:
             self.scratch.append(row)
             inner[inner.index(x)] = Store(row, here.result, x.value)
             places = [body.at(x.index, loop, at, f"{len(self.scratch)}{k}") for k, at in enumerate((first, end))]
-            ahead = [] if calls else _next_row(loop, read, body, first)
-            routine = _provide([Fraction(_bytes(buffer), _bytes(row)) for buffer, _ in ahead])
-            calls.append(Call(routine, ((row, 0), *((x.buffer, place) for place in places), *ahead)))
+            calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
         cut = [*body.statements, replace(loop, start=first, stop=end, body=inner), *calls]
         return [*around.statements, Loop(number, 0, count, cut, [])]
 
@@ -231,29 +206,6 @@ class _Indices:
 
         value = found(index)
         return value if isinstance(value, Value) else value.value
-
-
-def _loads(loop: Loop) -> Iterator[Load]:
-    """Those of arguments, element by element."""
-    for x in loop.body:
-        if isinstance(x, Load) and x.buffer.size is None and not x.buffer.written and _follows(x.index, loop):
-            yield x
-
-
-def _next_row(
-    loop: Loop, read: Sequence[tuple[Loop, Load]], body: _Indices, first: Index
-) -> list[tuple[Buffer, Index]]:
-    """Where in the row that follows a block of the loop begins, of what loops over the same elements read."""
-    found: dict[Buffer, Index] = {}
-    for over, load in read:
-        if load.buffer not in found and (over.start, over.stop) == (loop.start, loop.stop) == (0, loop.stop):
-            name = f"{loop.index.name}_{load.buffer.name}"
-            found[load.buffer] = body.at(load.index, over, body.compute(name, "add", first, loop.stop), name)
-    return list(found.items())
-
-
-def _bytes(buffer: Buffer) -> int:
-    return element_type(buffer.type).dtype.itemsize
 
 
 def _turns(statements: Sequence[Statement]) -> bool:
