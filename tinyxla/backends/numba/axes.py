@@ -108,9 +108,8 @@ def piece_of(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index
     if pieces == 1:
         return index, 0, size
     length = -(-size // pieces)
-    start = b.index("multiply", b.index("remainder", index, pieces), length)
-    start = b.index("minimum", start, size)
-    return b.index("divide", index, pieces), start, b.index("minimum", b.index("add", start, length), size)
+    start = b.least(b.times(b.remainder(index, pieces), length), size)
+    return b.quotient(index, pieces), start, b.least(b.sum(start, length), size)
 
 
 def read_at(place: Place, coordinates: Coordinates) -> Coordinates:

@@ -128,7 +128,7 @@ def _lu_step(kind: str, is_first: bool) -> Kernel:
         return b.matrix, b.sum(b.times(column, rows), row)
 
     with b.strips() as strip:
-        block = b.index("remainder", b.sum(strip, next), blocks)
+        block = b.remainder(b.sum(strip, next), blocks)
         column = b.times(block, BLOCK)
         width = b.least(BLOCK, b.minus(columns, column))
         if not is_first:

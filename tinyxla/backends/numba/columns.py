@@ -64,12 +64,11 @@ class _Columns:
         if independent < FEW_BLOCKS and space.divisible:
             self.pieces = max(1, min(PIECES, long * each // (CHUNK * COSTLY_WORK)))
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            self.piece = b.index("remainder", index, self.pieces)
-            index = b.index("divide", index, self.pieces)
-            self.begin = b.index("multiply", b.index("remainder", index, blocks), COLUMNS)
-            self.outer = self.low.split_index(b.index("divide", index, blocks), [a.size for a in self.kept])
-            left = self.columns.size if blocks == 1 else b.index("subtract", self.columns.size, self.begin)
-            here = b.index("minimum", left, COLUMNS)
+            row, self.piece = b.split(index, self.pieces)
+            self.begin = b.times(b.remainder(row, blocks), COLUMNS)
+            self.outer = self.low.split_index(b.quotient(row, blocks), [a.size for a in self.kept])
+            left = self.columns.size if blocks == 1 else b.minus(self.columns.size, self.begin)
+            here = b.least(left, COLUMNS)
             self.lanes = here if self.joined == 1 else self.joined * self.width
             self._start()
             self._reduce()
@@ -85,7 +84,7 @@ class _Columns:
             for row, value in zip(self.rows, initial, strict=True):
                 b.store(row, j, value)
             for (x, at), copy in zip(self.repeated, self.copies, strict=True):
-                place = space.place([*self.kept, self.columns], [*self.outer, b.index("remainder", j, self.width)])
+                place = space.place([*self.kept, self.columns], [*self.outer, b.remainder(j, self.width)])
                 b.store(copy, j, low.value(x, read_at(at, place)))
 
     def _reduce(self) -> None:
@@ -104,8 +103,8 @@ class _Columns:
 
         def group(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             *first, k = indices
-            row = b.index("multiply", k, together)
-            self._accumulate([(*first, b.index("add", row, more)) for more in range(together)], self.lanes)
+            row = b.times(k, together)
+            self._accumulate([(*first, b.sum(row, more)) for more in range(together)], self.lanes)
             return carried
 
         self.low.nest(bounds, (), group, sequential=True)
@@ -119,8 +118,8 @@ class _Columns:
     def _left_over(self, outer: Sequence[tuple[Index, Index]], first: int, stop: int, lanes: Index) -> None:
         end: Index = stop
         if not outer:  # of the last piece
-            is_last = self.b.index("divide", self.b.index("add", self.piece, 1), self.pieces)
-            end = self.b.index("add", first, self.b.index("multiply", is_last, stop - first))
+            is_last = self.b.quotient(self.b.sum(self.piece, 1), self.pieces)
+            end = self.b.sum(first, self.b.times(is_last, stop - first))
 
         def visit(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             self._accumulate([indices], lanes)
@@ -142,10 +141,10 @@ class _Columns:
                 b.store(row, j, value)
 
     def _place(self, indices: Coordinates, j: Index) -> Coordinates:
-        b, column = self.b, self.b.index("add", self.begin, j)
+        b, column = self.b, self.b.sum(self.begin, j)
         if self.joined > 1:
             *first, row = indices
-            flat = b.index("add", b.index("multiply", row, self.joined * self.width), j)
+            flat = b.sum(b.times(row, self.joined * self.width), j)
             row, column = self.low.split_index(flat, (self.over[-1].size, self.width))
             indices = (*first, row)
         return self.space.place([*self.kept, *self.over, self.columns], [*self.outer, *indices, column])
@@ -154,13 +153,13 @@ class _Columns:
         low, b, space = self.low, self.b, self.space
         initial, reduced = space.start(low, self.pieces), [base(root) for root in space.roots]
         with low.loop(0, here) as (j, _):
-            place = space.place([*self.kept, self.columns], [*self.outer, b.index("add", self.begin, j)])
+            place = space.place([*self.kept, self.columns], [*self.outer, b.sum(self.begin, j)])
             result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
             values: list[Operand] = [b.load(row, j) for row in self.rows]
             if self.joined > 1:
                 values = initial
                 for k in range(self.joined):
-                    lane = b.index("add", j, k * self.width)
+                    lane = b.sum(j, k * self.width)
                     values = combined(low, reduced, values, [b.load(x, lane) for x in self.rows])
             space.deliver(low, values, result, self.piece, self.pieces, self.users)
 

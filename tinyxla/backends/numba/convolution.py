@@ -259,11 +259,8 @@ class _Products:
         )
         blocks, width, features = map(self.number, (self.blocks, self.width, axes.feature.size))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            piece, rest = b.index("remainder", index, pieces), b.index("divide", index, pieces)
-            tile, rest = b.index("remainder", rest, tiles), b.index("divide", rest, tiles)
-            block, group = b.index("remainder", rest, blocks), b.index("divide", rest, blocks)
-            feature = b.times(block, width)
-            columns = b.least(b.minus(features, feature), width)
+            group, block, tile, piece = b.split(index, blocks, tiles, pieces)
+            feature, columns = b.block(block, width, features)
 
             def begin_in(array: str) -> Index:
                 start = b.times(group, self.number(getattr(axes.group, array)))
@@ -273,18 +270,15 @@ class _Products:
             begins = {array: begin_in(array) for array in ("lhs", "rhs", "out")}
             whole = b.times(piece, self.number(x.array_shape.size))
             begins["out"] = b.sum(begins["out"], whole)
-            first = b.times(tile, height)
-            rows = b.least(b.minus(places, first), height)
+            first, rows = b.block(tile, height, places)
             sources, results = (
                 self._places(axes.places, array, begins[array], first, rows, _MOST_PLACES) for array in ("lhs", "out")
             )
             targets = results
             if after is not None:
                 targets = self._places([_Axis(self.height, 0, 0, self.width)], "out", 0, 0, rows, _MOST_PLACES)
-            begin = b.times(piece, length)
-            end = b.least(b.sum(begin, length), terms)
-            steps = b.index("divide", b.sum(b.minus(end, begin), b.minus(depth, 1)), depth)
-            with low.loop(0, steps, sequential=True) as (step, _):
+            begin, end = b.piece(piece, length, terms)
+            with low.loop(0, b.up(b.minus(end, begin), depth), sequential=True) as (step, _):
                 term = b.sum(begin, b.times(step, depth))
                 count = b.least(b.minus(end, term), depth)
                 inner = [

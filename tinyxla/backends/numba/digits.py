@@ -194,9 +194,9 @@ class Sort:
         length, keep = routine.number(self.length), routine.number(self.keep)
         arrays = routine.scratch(self._room)
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            base = b.index("multiply", line, length)
+            base = b.times(line, length)
             with low.loop(0, length, sequential=True) as (i, _):
-                key, *others = (routine.element(k, i, b.index("add", base, i)) for k in range(len(self.sources)))
+                key, *others = (routine.element(k, i, b.sum(base, i)) for k in range(len(self.sources)))
                 routine.put(arrays[0], i, [routine.key(key), *others])
             routine.order(arrays, 0, length, 0)
             routine.give(arrays[0], 0, line, (0, length), (length, keep))
@@ -213,7 +213,7 @@ class Routine:
         self.sort, self.low = sort, Lowering(name, sort.plan)
         self.builder, self.type = self.low.builder, sort.keys.type
         self._words = list[int]()
-        self._turned = [self.builder.compute("convert", self.type, self.number(n)) for n in sort.keys.numbers]
+        self._turned = [self.builder.convert(self.type, self.number(n)) for n in sort.keys.numbers]
 
     def number(self, value: int) -> Value:
         self._words.append(value - (value >> 63 << 64))  # as a word with a sign
@@ -234,10 +234,10 @@ class Routine:
             if count == 1:
                 yield index, index, 0, end
                 return
-            line = b.index("divide", index, pieces)
-            piece = b.index("subtract", index, b.index("multiply", line, pieces))
-            start = b.index("minimum", b.index("multiply", piece, size), end)
-            yield index, line, start, b.index("minimum", b.index("add", start, size), end)
+            line = b.quotient(index, pieces)
+            piece = b.minus(index, b.times(line, pieces))
+            start = b.least(b.times(piece, size), end)
+            yield index, line, start, b.least(b.sum(start, size), end)
 
     def finished(self, extent: int, work: int) -> LoweredKernel:
         found = finished(self.low, extent, work, [self.sort.x])
@@ -248,23 +248,22 @@ class Routine:
 
     def key(self, x: Operand) -> Operand:
         """Of the element with these bits."""
-        compute, type = self.builder.compute, self.type
+        b, type = self.builder, self.type
         negative, every, infinity, nan = self._turned
         if self.sort.keys.restores:
-            apart = compute("and", type, x, negative)
-            is_zero = self.builder.compare("EQ", apart, Literal(type, 0))
-            is_nan = self.builder.compare("GT", apart, infinity)
-            x = compute("select", type, is_nan, nan, compute("select", type, is_zero, Literal(type, 0), x))
-        return compute("xor", type, self._turn(x), every)
+            apart = b.both(x, negative)
+            is_zero, is_nan = b.compare("EQ", apart, Literal(type, 0)), b.compare("GT", apart, infinity)
+            x = b.choose(is_nan, nan, b.choose(is_zero, Literal(type, 0), x))
+        return b.compute("xor", type, self._turn(x), every)
 
     def of(self, key: Operand) -> Operand:
         """The bits of the element whose key this is."""
         return self._turn(self.builder.compute("xor", self.type, key, self._turned[1]))
 
     def _turn(self, x: Operand) -> Operand:
-        compute, type = self.builder.compute, self.type
-        sign = compute("shift-right-arithmetic", type, x, Literal(type, self.sort.keys.bits - 1))
-        return compute("xor", type, x, compute("and", type, sign, self._turned[0]))
+        b, type = self.builder, self.type
+        sign = b.compute("shift-right-arithmetic", type, x, Literal(type, self.sort.keys.bits - 1))
+        return b.compute("xor", type, x, b.both(sign, self._turned[0]))
 
     def put_back(
         self,
@@ -279,13 +278,13 @@ class Routine:
         low, b, (start, stop) = self.low, self.builder, bounds
         zero, nan = (self.key(x) for x in (Literal(self.type, 0), self._turned[3]))
         with low.loop(0, b.choose(b.compare("LT", start, stop), 2), sequential=True) as (kind, _):
-            last = b.index("subtract", stop, 1)
-            wanted = b.compute("select", self.type, b.compare("EQ", kind, 0), zero, nan)
+            last = b.minus(stop, 1)
+            wanted = b.choose(b.compare("EQ", kind, 0), zero, nan)
             with low.loop(0, length, [operand_of(start), operand_of(last)], sequential=True) as (_, loop):
                 first, end = loop.carried
-                middle = b.index("divide", b.index("add", first.inside, end.inside), 2)
+                middle = b.quotient(b.sum(first.inside, end.inside), 2)
                 sooner = b.compare("LT", ordered(middle), wanted)
-                first.updated = b.choose(sooner, b.index("minimum", b.index("add", middle, 1), last), first.inside)
+                first.updated = b.choose(sooner, b.least(b.sum(middle, 1), last), first.inside)
                 end.updated = b.choose(sooner, end.inside, middle)
                 loop.again = b.compare("LT", first.updated, end.updated)
             at = loop.carried[0].result
@@ -295,7 +294,7 @@ class Routine:
                 mine = b.compare("EQ", self.key(value), wanted)
                 with low.loop(0, b.choose(mine, 1), sequential=True):
                     store(at, value)
-                loop.carried[0].updated = operand_of(b.index("add", at, b.choose(mine, 1)))
+                loop.carried[0].updated = operand_of(b.sum(at, b.choose(mine, 1)))
 
     # --- elements
 
@@ -306,63 +305,56 @@ class Routine:
     def element(self, k: int, i: Index, place: Index) -> Operand:
         """The bits of the element of a source at a place, which is that of its line."""
         if self.sort.counts_places(k):
-            return self.counted(k, operand_of(i))
+            return self.counted(k, i)
         return self.builder.load(self.buffer(self.sort.sources[k]), place)
 
-    def counted(self, k: int, place: Operand) -> Operand:
-        kind, compute = self.sort.sources[k].array_shape.element_type, self.builder.compute
-        return compute("bitcast-convert", bits_of(kind), compute("convert", kind.name, place))
+    def counted(self, k: int, place: Index | Operand) -> Operand:
+        kind, b = self.sort.sources[k].array_shape.element_type, self.builder
+        return b.compute("bitcast-convert", bits_of(kind), b.convert(kind.name, place))
 
     def put(self, arrays: Sequence[Buffer], at: Index, values: Sequence[Operand]) -> None:
-        compute, offset = self.builder.compute, self.sort.offset
+        b, offset = self.builder, self.sort.offset
         if offset:
-            key, value = (compute("convert", "u64", x) for x in values)
-            values = [compute("or", "u64", compute("shift-left", "u64", key, Literal("u64", offset)), value)]
+            key, value = (b.convert("u64", x) for x in values)
+            values = [b.either(b.shift_left(key, offset), value)]
         for to, value in zip(arrays, values, strict=True):
-            self.builder.store(to, at, value)
+            b.store(to, at, value)
 
     def key_at(self, arrays: Sequence[Buffer], at: Index) -> Operand:
         return self._key(self.builder.load(arrays[0], at))
 
     def _key(self, number: Operand) -> Operand:
-        offset = self.sort.offset
-        if not offset:
-            return number
-        above = self.builder.compute("shift-right-logical", "u64", number, Literal("u64", offset))
-        return self.builder.compute("convert", self.type, above)
+        b, offset = self.builder, self.sort.offset
+        return b.convert(self.type, b.shift_right(number, offset)) if offset else number
 
     def along(self, arrays: Sequence[Buffer], at: Index) -> Operand:
         """What goes along with a key."""
         value = self.builder.load(arrays[-1], at)
         if not self.sort.offset:
             return value
-        return self.builder.compute("convert", bits_of(self.sort.sources[1].array_shape.element_type), value)
+        return self.builder.convert(bits_of(self.sort.sources[1].array_shape.element_type), value)
 
     # --- order
 
     def order(self, arrays: Sequence[Sequence[Buffer]], start: Index, count: Index, spare: Index) -> None:
         """Sort so many elements of the first arrays from `start` on. The others have room for them from `spare` on."""
-        low, b, index, sort = self.low, self.builder, self.builder.index, self.sort
-        type, stop = sort.types[0], index("add", start, count)
+        low, b, sort = self.low, self.builder, self.sort
+        type, stop = sort.types[0], b.sum(start, count)
         ends = self.limits(type, start, stop, lambda i: b.load(arrays[0][0], i))
         least, last = (self._key(x) for x in ends)
         bits = self.width(least, last)
         if sort.offset:
-            least = b.compute("convert", type, least)
-            least = b.compute("shift-left", type, least, Literal(type, sort.offset))
-        most = index("maximum", index("minimum", self.width(Literal(INDEX, 0), operand_of(count)), DIGIT), 1)
-        both, is_short = index("multiply", most, 2), b.compare("LE", bits, most)
-        every = index("divide", index("add", bits, index("subtract", both, 1)), both)
+            least = b.shift_left(b.convert(type, least), sort.offset)
+        most = b.most(b.least(self.width(Literal(INDEX, 0), operand_of(count)), DIGIT), 1)
+        both, is_short = b.times(most, 2), b.compare("LE", bits, most)
+        every = b.up(bits, both)
         with low.loop(0, 2, sequential=True) as (attempt, attempts):
-            pairs = b.choose(b.compare("EQ", attempt, 0), index("minimum", every, 1), every)
-            lower = index("maximum", index("subtract", bits, index("multiply", pairs, both)), 0)
-            upper, digits = index("subtract", bits, lower), index("maximum", index("multiply", pairs, 2), 1)
-            width = index("divide", index("add", upper, index("subtract", digits, 1)), digits)
-            width = b.choose(is_short, bits, width)
+            pairs = b.choose(b.compare("EQ", attempt, 0), b.least(every, 1), every)
+            lower = b.most(b.minus(bits, b.times(pairs, both)), 0)
+            upper, digits = b.minus(bits, lower), b.most(b.times(pairs, 2), 1)
+            width = b.choose(is_short, bits, b.up(upper, digits))
             with low.loop(0, pairs, sequential=True) as (pair, _):
-                shift = index(
-                    "add", index("multiply", index("multiply", pair, width), 2), index("add", lower, sort.offset)
-                )
+                shift = b.sum(b.times(pair, width, 2), b.sum(lower, sort.offset))
                 self._move_twice(arrays, (start, spare, count), (least, shift, width), is_short)
             some = b.choose(b.compare("GT", lower, 0), count)
             attempts.again = self._exchange(arrays[0], start, some)
@@ -376,24 +368,23 @@ class Routine:
     ) -> None:
         """To the second arrays by so many bits, from so many on, of how far numbers are from the least one, and back by
         as many more, or as they are if the first are all of a key."""
-        low, b, index, (start, spare, count) = self.low, self.builder, self.builder.index, places
-        stop, (least, shift, width), type = index("add", start, count), digit, arrays[0][0].type
-        values = b.compute("shift-left", INDEX, Literal(INDEX, 1), operand_of(width))
-        mask = b.compute("convert", type, operand_of(index("subtract", values, 1)))
-        shifts = [self.shift_of(type, bits) for bits in (shift, index("add", shift, width))]
+        low, b, (start, spare, count) = self.low, self.builder, places
+        stop, (least, shift, width), type = b.sum(start, count), digit, arrays[0][0].type
+        values = b.shift_left(1, operand_of(width))
+        mask = b.convert(type, b.minus(values, 1))
+        shifts = [self.shift_of(type, bits) for bits in (shift, b.sum(shift, width))]
         counters = [b.scratch(INDEX, 1 << DIGIT) for _ in shifts]
 
         def next_of(half: int, number: Operand) -> Value:
             """What was counted of such numbers so far."""
             apart = b.compute("subtract", type, number, least)
-            value = b.compute("and", type, b.compute("shift-right-logical", type, apart, shifts[half]), mask)
-            at = b.compute("convert", INDEX, value)
+            at = b.convert(INDEX, b.both(b.shift_right(apart, shifts[half]), mask))
             found = b.load(counters[half], at)
-            b.store(counters[half], at, operand_of(index("add", found, 1)))
+            b.store(counters[half], at, operand_of(b.sum(found, 1)))
             return found
 
         def move(half: int, here: Index, count: Index) -> None:
-            with low.loop(here, index("add", here, count), sequential=True) as (i, _):
+            with low.loop(here, b.sum(here, count), sequential=True) as (i, _):
                 numbers = [b.load(x, i) for x in arrays[half]]
                 place = next_of(half, numbers[0])
                 for to, number in zip(arrays[1 - half], numbers, strict=True):
@@ -408,34 +399,34 @@ class Routine:
                 next_of(half, number)
         with low.loop(0, values, [operand_of(spare), operand_of(start)], sequential=True) as (k, loop):
             for counter, slot in zip(counters, loop.carried, strict=True):
-                slot.updated = operand_of(index("add", slot.inside, b.load(counter, k)))
+                slot.updated = operand_of(b.sum(slot.inside, b.load(counter, k)))
                 b.store(counter, k, slot.inside)
         move(0, start, count)
         with low.loop(0, b.choose(is_short, count)) as (i, _):
             for to, x in zip(*arrays, strict=True):
-                b.store(to, index("add", start, i), b.load(x, index("add", spare, i)))
+                b.store(to, b.sum(start, i), b.load(x, b.sum(spare, i)))
         move(1, spare, b.choose(is_short, 0, count))
 
     def _exchange(self, arrays: Sequence[Buffer], start: Index, count: Index) -> Operand:
         """Let elements that come too late go to the front, some places at most; gives whether one had further to go."""
-        low, b, index = self.low, self.builder, self.builder.index
+        low, b = self.low, self.builder
         with low.loop(1, count, [Literal(INDEX, 0)], sequential=True) as (i, loop):
 
             def is_late(at: Index) -> Operand:
-                before = index("maximum", index("subtract", at, 1), start)
+                before = b.most(b.minus(at, 1), start)
                 return b.compare("LT", self.key_at(arrays, at), self.key_at(arrays, before))
 
-            last = index("add", start, i)
+            last = b.sum(start, i)
             with low.loop(0, b.choose(is_late(last), NEAR), [Literal(INDEX, 0)], sequential=True) as (step, inner):
-                at = index("subtract", last, step)
-                before = index("subtract", at, 1)
+                at = b.minus(last, step)
+                before = b.minus(at, 1)
                 for x in arrays:
                     first, second = b.load(x, before), b.load(x, at)
                     b.store(x, before, second)
                     b.store(x, at, first)
                 inner.again = is_late(before)
                 inner.carried[0].updated = b.choose(inner.again, 1)
-            loop.carried[0].updated = operand_of(index("maximum", loop.carried[0].inside, inner.carried[0].result))
+            loop.carried[0].updated = operand_of(b.most(loop.carried[0].inside, inner.carried[0].result))
         return b.compare("NE", loop.carried[0].result, 0)
 
     def limits(
@@ -451,14 +442,13 @@ class Routine:
 
     def width(self, least: Operand, last: Operand) -> Value:
         """How many bits tell how far apart two numbers are."""
-        compute, type = self.builder.compute, least.type
-        zeros = compute("count-leading-zeros", type, compute("subtract", type, last, least))
-        return compute("subtract", INDEX, Literal(INDEX, element_type(type).bits), compute("convert", INDEX, zeros))
+        b, type = self.builder, least.type
+        zeros = b.compute("count-leading-zeros", type, b.compute("subtract", type, last, least))
+        return b.compute("subtract", INDEX, Literal(INDEX, element_type(type).bits), b.convert(INDEX, zeros))
 
     def shift_of(self, type: str, bits: Index) -> Operand:
         """A number of bits that is known to be fewer than a number has."""
-        compute, most = self.builder.compute, Literal(type, element_type(type).bits - 1)
-        return compute("and", type, compute("convert", type, operand_of(bits)), most)
+        return self.builder.both(self.builder.convert(type, bits), element_type(type).bits - 1)
 
     def give(
         self,
@@ -470,23 +460,23 @@ class Routine:
     ) -> None:
         """Write what is in order, and at which place in the arrays, to between these bounds of a line of the results,
         as far as there is one. The sizes are those of lines of sources and results."""
-        sort, low, b, index, (length, keep) = self.sort, self.low, self.builder, self.builder.index, sizes
-        start, stop = bounds[0], index("minimum", bounds[1], keep)
-        to, source, base = index("multiply", line, keep), index("multiply", line, length), index("subtract", at, start)
+        sort, low, b, (length, keep) = self.sort, self.low, self.builder, sizes
+        start, stop = bounds[0], b.least(bounds[1], keep)
+        to, source, base = b.times(line, keep), b.times(line, length), b.minus(at, start)
         with low.loop(start, stop) as (i, _):
-            place = index("add", base, i)
+            place = b.sum(base, i)
             for k, result in enumerate(sort.results):
                 if result is not None:
                     value = self.along(arrays, place) if k else self.of(self.key_at(arrays, place))
-                    b.store(self.buffer(result, True), index("add", to, i), value)
+                    b.store(self.buffer(result, True), b.sum(to, i), value)
         result = sort.results[0]
         if sort.keys.restores and result is not None:
             self.put_back(
                 (start, stop),
                 length,
-                lambda i: self.key_at(arrays, index("add", base, i)),
-                lambda i: b.load(self.buffer(sort.sources[0]), index("add", source, i)),
-                lambda i, value: b.store(self.buffer(result, True), index("add", to, i), value),
+                lambda i: self.key_at(arrays, b.sum(base, i)),
+                lambda i: b.load(self.buffer(sort.sources[0]), b.sum(source, i)),
+                lambda i, value: b.store(self.buffer(result, True), b.sum(to, i), value),
             )
 
 
@@ -520,46 +510,42 @@ class _InParts:
         keys have a part each. Cells are made twice, the second time without the ends of the sample: a key far from all
         others shall not make them wide."""
         sort, r = self.sort, Routine(self.sort, "sample")
-        low, b, index, type = r.low, r.builder, r.builder.index, r.type
+        low, b, type = r.low, r.builder, r.type
         keys, counters = b.scratch(type, SAMPLE * PARTS), b.scratch("s32", CELLS * PARTS)
         cells, digits = (r.number(n) for n in (self.cells, self.cells.bit_length() - 1))
         step, length = r.number(sort.length // self.sample), r.number(sort.length)
         shares, sample, outside = (r.number(n) for n in (self.shares, self.sample, self.sample // OUTSIDE))
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
-            base, table = index("multiply", line, length), index("multiply", line, cells)
+            base, table = b.times(line, length), b.times(line, cells)
             with low.loop(0, sample, sequential=True) as (i, _):
-                at = index("add", base, index("multiply", i, step))
+                at = b.sum(base, b.times(i, step))
                 b.store(keys, i, r.key(b.load(r.buffer(sort.sources[0]), at)))
             found = r.limits(type, 0, sample, lambda i: b.load(keys, i), sequential=True)
             with low.loop(0, 2, found, sequential=True) as (_, turns):
                 ends = [slot.inside for slot in turns.carried]
                 for k, value in enumerate(ends):
-                    b.store(r.buffer(self.ends, True), index("add", index("multiply", line, 2), k), value)
+                    b.store(r.buffer(self.ends, True), b.sum(b.times(line, 2), k), value)
                 with low.loop(0, cells, sequential=True) as (i, _):
                     b.store(counters, i, Literal("s32", 0))
                 shift, cell = self._cell(r, ends, digits)
                 with low.loop(0, sample, sequential=True) as (i, _):
-                    at = b.compute("convert", INDEX, cell(b.load(keys, i)))
+                    at = b.convert(INDEX, cell(b.load(keys, i)))
                     b.store(counters, at, b.compute("add", "s32", b.load(counters, at), Literal("s32", 1)))
-                few = b.compare("LE", r.width(*ends), index("minimum", digits, PARTS.bit_length() - 1))
+                few = b.compare("LE", r.width(*ends), b.least(digits, PARTS.bit_length() - 1))
                 with low.loop(0, cells, [Literal(INDEX, 0)] * 3, sequential=True) as (i, loop):
                     before, first, last = (slot.inside for slot in loop.carried)
-                    upto = index("add", before, b.compute("convert", INDEX, b.load(counters, i)))
-                    part = b.choose(few, i, index("divide", index("multiply", before, shares), sample))
-                    b.store(r.buffer(self.table, True), index("add", table, i), b.compute("convert", "u8", part))
+                    upto = b.sum(before, b.convert(INDEX, b.load(counters, i)))
+                    part = b.choose(few, i, b.quotient(b.times(before, shares), sample))
+                    b.store(r.buffer(self.table, True), b.sum(table, i), b.convert("u8", part))
                     early = b.compare("LE", upto, outside)
-                    late = b.compare("GE", before, index("subtract", sample, outside))
-                    updated = upto, b.choose(early, index("add", i, 1), first), b.choose(late, last, i)
+                    late = b.compare("GE", before, b.minus(sample, outside))
+                    updated = upto, b.choose(early, b.sum(i, 1), first), b.choose(late, last, i)
                     for slot, value in zip(loop.carried, updated, strict=True):
                         slot.updated = operand_of(value)
                 limit = b.compute("subtract", type, ends[1], ends[0])
                 for slot, found, more in zip(turns.carried, loop.carried[1:], (0, 1), strict=True):
-                    number = b.compute(
-                        "convert", type, operand_of(b.compute("add", INDEX, found.result, Literal(INDEX, more)))
-                    )
-                    apart = b.compute(
-                        "subtract", type, b.compute("shift-left", type, number, shift), Literal(type, more)
-                    )
+                    number = b.convert(type, b.compute("add", INDEX, found.result, Literal(INDEX, more)))
+                    apart = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, more))
                     slot.updated = b.compute("add", type, ends[0], b.compute("minimum", type, apart, limit))
                 narrower = [slot.updated for slot in turns.carried if slot.updated is not None]
                 turns.again = b.compare("LT", r.width(*narrower), r.width(*ends))
@@ -567,15 +553,12 @@ class _InParts:
 
     def _cell(self, r: Routine, ends: Sequence[Operand], digits: Value) -> tuple[Operand, Callable[[Operand], Value]]:
         """By how many bits cells are wide, and in which one a key is; one beyond an end is in the first or last."""
-        compute, type, (least, last) = r.builder.compute, r.type, ends
-        shift = r.shift_of(
-            type, r.builder.index("maximum", r.builder.index("subtract", r.width(least, last), digits), 0)
-        )
+        b, type, (least, last) = r.builder, r.type, ends
+        shift = r.shift_of(type, b.most(b.minus(r.width(least, last), digits), 0))
 
         def cell(key: Operand) -> Value:
-            inside = compute("minimum", type, compute("maximum", type, key, least), last)
-            apart = compute("subtract", type, inside, least)
-            return compute("convert", "s32", compute("shift-right-logical", type, apart, shift))
+            inside = b.compute("minimum", type, b.compute("maximum", type, key, least), last)
+            return b.convert("s32", b.shift_right(b.compute("subtract", type, inside, least), shift))
 
         return shift, cell
 
@@ -591,42 +574,42 @@ class _InParts:
     ) -> Generator[tuple[Operand, Index, Index]]:
         """A loop over elements of a piece of a line: what is `of` a key, made for many at once, the element's number
         and place."""
-        low, b, index, (start, stop) = r.low, r.builder, r.builder.index, bounds
-        made, base, size = b.scratch(type, BLOCK), index("multiply", line, length), index("subtract", stop, start)
-        with low.loop(0, index("divide", index("add", size, BLOCK - 1), BLOCK), sequential=True) as (block, _):
-            before = index("multiply", block, BLOCK)
-            count, here = index("minimum", index("subtract", size, before), BLOCK), index("add", start, before)
+        low, b, (start, stop) = r.low, r.builder, bounds
+        made, base, size = b.scratch(type, BLOCK), b.times(line, length), b.minus(stop, start)
+        with low.loop(0, b.up(size, BLOCK), sequential=True) as (block, _):
+            before, count = b.block(block, BLOCK, size)
+            here = b.sum(start, before)
             with low.loop(0, count) as (i, _):
-                place = index("add", base, index("add", here, i))
+                place = b.sum(base, b.sum(here, i))
                 b.store(made, i, of(r.key(b.load(r.buffer(self.sort.sources[0]), place))))
             with low.loop(0, count, sequential=True) as (i, _):
-                number = index("add", here, i)
-                yield b.load(made, i), number, index("add", base, number)
+                number = b.sum(here, i)
+                yield b.load(made, i), number, b.sum(base, number)
 
     def _count(self) -> LoweredKernel:
         """Find the parts of all elements, and how many of a piece there are in each."""
         sort, r = self.sort, Routine(self.sort, "count")
-        low, b, index = r.low, r.builder, r.builder.index
+        low, b = r.low, r.builder
         cells, digits, length = (r.number(n) for n in (self.cells, self.cells.bit_length() - 1, sort.length))
         counters, parts = low.buffer(self.counts, True), low.buffer(self.parts, True, "u8")
         with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
-            first, table = index("multiply", number, PARTS), index("multiply", line, cells)
-            ends = [b.load(r.buffer(self.ends), index("add", index("multiply", line, 2), k)) for k in (0, 1)]
+            first, table = b.times(number, PARTS), b.times(line, cells)
+            ends = [b.load(r.buffer(self.ends), b.sum(b.times(line, 2), k)) for k in (0, 1)]
             with low.loop(0, PARTS) as (k, _):
-                b.store(counters, index("add", first, k), Literal(INDEX, 0))
+                b.store(counters, b.sum(first, k), Literal(INDEX, 0))
             _, cell = self._cell(r, ends, digits)
             with self._elements(r, line, length, bounds, "s32", cell) as (at, _, place):
-                part = b.load(r.buffer(self.table), index("add", table, b.compute("convert", INDEX, at)))
+                part = b.load(r.buffer(self.table), b.sum(table, b.convert(INDEX, at)))
                 b.store(parts, place, part)
-                at = index("add", first, b.compute("convert", INDEX, part))
-                b.store(counters, at, operand_of(index("add", b.load(counters, at), 1)))
+                at = b.sum(first, b.convert(INDEX, part))
+                b.store(counters, at, operand_of(b.sum(b.load(counters, at), 1)))
         return r.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
 
     def _part(self) -> LoweredKernel:
         """A piece's elements of a part come after all of the parts before, and after those of the pieces before. Those
         of which nothing is wanted are left out."""
         sort, r = self.sort, Routine(self.sort, "part")
-        low, b, index = r.low, r.builder, r.builder.index
+        low, b = r.low, r.builder
         many, length, wanted, bits = (
             r.number(n) for n in (self.pieces, sort.length, sort.wanted, piece_bits(sort.length))
         )
@@ -635,55 +618,53 @@ class _InParts:
 
         def pieces_until(place: Index, more: int) -> Operand:
             """A bit for each piece before that of a place, and so many more."""
-            piece = b.compute("shift-right-logical", INDEX, operand_of(place), r.shift_of(INDEX, bits))
-            return b.compute("shift-left", INDEX, Literal(INDEX, 1 << more), r.shift_of(INDEX, piece))
+            piece = b.shift_right(place, r.shift_of(INDEX, bits))
+            return b.shift_left(1 << more, r.shift_of(INDEX, piece))
 
         with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
-            begin, base = (index("multiply", line, n) for n in (many, length))
+            begin, base = (b.times(line, n) for n in (many, length))
             with low.loop(0, PARTS, [Literal(INDEX, 0)], sequential=True) as (k, totals):
                 start = totals.carried[0].inside
                 with low.loop(0, many, [start, start], sequential=True) as (p, loop):
                     every, before = loop.carried
-                    piece = index("add", begin, p)
-                    count = b.load(counts, index("add", index("multiply", piece, PARTS), k))
+                    piece = b.sum(begin, p)
+                    count = b.load(counts, b.sum(b.times(piece, PARTS), k))
                     earlier = b.compare("LT", piece, number)
-                    every.updated = operand_of(index("add", every.inside, count))
-                    before.updated = operand_of(index("add", before.inside, b.choose(earlier, count)))
+                    every.updated = operand_of(b.sum(every.inside, count))
+                    before.updated = operand_of(b.sum(before.inside, b.choose(earlier, count)))
                 stop = every.result
-                touched = b.compute(
-                    "subtract", INDEX, pieces_until(index("subtract", stop, 1), 1), pieces_until(start, 0)
-                )
-                is_wanted = b.compare("NE", b.compute("and", INDEX, touched, wanted), 0)
-                b.store(counters, k, operand_of(index("add", base, before.result)))
+                touched = b.compute("subtract", INDEX, pieces_until(b.minus(stop, 1), 1), pieces_until(start, 0))
+                is_wanted = b.compare("NE", b.both(touched, wanted), 0)
+                b.store(counters, k, operand_of(b.sum(base, before.result)))
                 b.store(steps, k, b.choose(is_wanted, 1))
-                at = index("add", index("multiply", number, PARTS), k)
+                at = b.sum(b.times(number, PARTS), k)
                 for ends, end in ((self.starts, b.choose(is_wanted, start, stop)), (self.stops, stop)):
                     b.store(low.buffer(ends, True), at, end)
                 totals.carried[0].updated = stop
             with self._elements(r, line, length, bounds, r.type, lambda key: key) as (key, inside, at):
-                part = b.compute("convert", INDEX, b.load(parts, at))
+                part = b.convert(INDEX, b.load(parts, at))
                 others = [r.element(k, inside, at) for k in range(1, len(sort.sources))]
                 place = b.load(counters, part)
                 step = 1 if sort.wanted == ALL else b.load(steps, part)
-                b.store(counters, part, operand_of(index("add", place, step)))
+                b.store(counters, part, operand_of(b.sum(place, step)))
                 r.put(arrays, place, [key, *others])
         return r.finished(sort.lines * self.pieces, 8 * sort.length // self.pieces)
 
     def _order(self) -> LoweredKernel:
         sort, r = self.sort, Routine(self.sort, "order")
-        low, b, index = r.low, r.builder, r.builder.index
+        low, b = r.low, r.builder
         length, keep, many = (r.number(n) for n in (sort.length, sort.keep, self.pieces * PARTS))
         arrays = [[r.buffer(x, True) for x in some] for some in (self.first, self.second)]
 
         def bounds(number: Index) -> tuple[Index, Index, list[Value]]:
-            line = index("divide", number, PARTS)
-            at = index("add", index("multiply", line, many), index("remainder", number, PARTS))
+            line = b.quotient(number, PARTS)
+            at = b.sum(b.times(line, many), b.remainder(number, PARTS))
             ends = [b.load(low.buffer(x), at) for x in (self.starts, self.stops)]
-            return line, index("add", index("multiply", line, length), ends[0]), ends
+            return line, b.sum(b.times(line, length), ends[0]), ends
 
         _, spare, _ = bounds(b.kernel.first)  # there is room for all parts of the loop, and so for each
         with low.loop(b.kernel.first, b.kernel.last) as (number, _):
             line, place, (start, stop) = bounds(number)
-            r.order(arrays, place, index("subtract", stop, start), place if self.has_room else spare)
+            r.order(arrays, place, b.minus(stop, start), place if self.has_room else spare)
             r.give(arrays[0], place, line, (start, stop), (length, keep))
         return r.finished(sort.lines * PARTS, 32 * sort.length // PARTS)

@@ -190,12 +190,10 @@ class _Blocks(Lowering):
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
         with self.loop(b.kernel.first, b.kernel.last) as (index, _):
             *indices, block = self.split_index(index, (*(axis.size for axis in outer), blocks))
-            first = b.index("multiply", block, width)
-            rest = b.index("subtract", inner.size, first)
-            here = b.index("minimum", rest, width) if inner.size % width else width
+            first, here = b.block(block, width, inner.size)
 
             def place(j: Index) -> Coordinates:
-                return spread(parts.axes, (*indices, b.index("add", first, j)), len(parts.sizes))
+                return spread(parts.axes, (*indices, b.sum(first, j)), len(parts.sizes))
 
             with self.loop(0, here) as (j, _):
                 for row, x in zip(rows, arrays, strict=True):

@@ -84,7 +84,7 @@ class _Firsts:
         few = size <= CAPACITY and (self.sort.keep * size <= AT_ONCE or size < 2 * BLOCK)
         many, rows = (0, 0) if few else (self.routine.number(groups), self.routine.number(size // pieces // groups))
         with self.routine.pieces(pieces, size) as (index, line, start, stop):
-            self.base = b.index("multiply", line, b.kernel.numbers[-1])
+            self.base = b.times(line, b.kernel.numbers[-1])
             if few:
                 with low.loop(0, stop) as (i, _):
                     self._put(i, i)
@@ -92,18 +92,18 @@ class _Firsts:
             else:
                 self._group(start, many, rows)
                 self._choose(start, stop, many)
-            to = b.index("multiply", index, keep)
+            to = b.times(index, keep)
             with low.loop(0, keep, sequential=True) as (i, _):
                 key, place = self.candidates.get(i)
                 if table:
-                    place = b.load(table, b.compute("convert", INDEX, place))
+                    place = b.load(table, b.convert(INDEX, place))
                 for result, value in zip(results, (self.routine.of(key), place), strict=True):
                     if result is not None:
-                        b.store(self.routine.buffer(result, True), b.index("add", to, i), value)
+                        b.store(self.routine.buffer(result, True), b.sum(to, i), value)
         return self.routine.finished(self.sort.lines * pieces, size // pieces)
 
     def _key(self, place: Index) -> Operand:
-        return self.routine.key(self.b.load(self.elements, self.b.index("add", self.base, place)))
+        return self.routine.key(self.b.load(self.elements, self.b.sum(self.base, place)))
 
     def _put(self, to: Index, place: Index) -> Operand:
         key = self._key(place)
@@ -117,10 +117,10 @@ class _Firsts:
         with low.loop(0, many, sequential=True) as (j, _):
             b.store(firsts, j, self.last)
         with low.loop(0, rows, sequential=True) as (row, _):
-            here = b.index("add", start, b.index("multiply", row, many))
-            with low.loop(0, b.index("divide", many, BLOCK)) as (block, _), low.loop(0, BLOCK) as (i, _):
-                j = b.index("add", b.index("multiply", block, BLOCK), i)
-                least = b.compute("minimum", type, b.load(firsts, j), self._key(b.index("add", here, j)))
+            here = b.sum(start, b.times(row, many))
+            with low.loop(0, b.quotient(many, BLOCK)) as (block, _), low.loop(0, BLOCK) as (i, _):
+                j = b.sum(b.times(block, BLOCK), i)
+                least = b.compute("minimum", type, b.load(firsts, j), self._key(b.sum(here, j)))
                 b.store(firsts, j, least)
         with low.loop(0, many, sequential=True) as (j, _):
             self.candidates.put(j, b.load(firsts, j), j)
@@ -129,37 +129,37 @@ class _Firsts:
         """Pass over a piece with a bound that so many candidates give, and with another one as often as there are many
         others; what is equal to the first one may be wanted."""
         low, b, keep, zero = self.low, self.b, self.keep, Literal(INDEX, 0)
-        length = b.index("subtract", stop, start)
-        blocks, rest = b.index("divide", length, BLOCK), b.index("remainder", length, BLOCK)
-        begin = b.index("add", start, rest)  # of whole blocks
-        with low.loop(0, b.index("add", blocks, 2), [zero, operand_of(many)], sequential=True) as (turn, outer):
+        length = b.minus(stop, start)
+        blocks, rest = b.quotient(length, BLOCK), b.remainder(length, BLOCK)
+        begin = b.sum(start, rest)  # of whole blocks
+        with low.loop(0, b.sum(blocks, 2), [zero, operand_of(many)], sequential=True) as (turn, outer):
             is_first = b.compare("EQ", turn, zero)
             bound = self.candidates.cut(outer.carried[1].inside)
 
             def is_wanted(key: Operand) -> Operand:
-                equal = b.compute("and", "pred", is_first, b.compare("EQ", key, bound))
-                return b.compute("or", "pred", equal, b.compare("LT", key, bound))
+                equal = b.both(is_first, b.compare("EQ", key, bound))
+                return b.either(equal, b.compare("LT", key, bound))
 
             with low.loop(0, b.choose(is_first, rest), sequential=True) as (i, _):
-                self._put(i, b.index("add", start, i))
+                self._put(i, b.sum(start, i))
             passed = [outer.carried[0].inside, b.choose(is_first, rest, keep)]
             with low.loop(passed[0], blocks, passed, sequential=True) as (block, loop):
-                here = b.index("add", begin, b.index("multiply", block, BLOCK))
+                here = b.sum(begin, b.times(block, BLOCK))
                 with low.loop(0, BLOCK, [self.last]) as (i, least):
                     slot = least.carried[0]
-                    slot.updated = b.compute("minimum", self.keys.type, slot.inside, self._key(b.index("add", here, i)))
+                    slot.updated = b.compute("minimum", self.keys.type, slot.inside, self._key(b.sum(here, i)))
                 some = b.choose(is_wanted(slot.result), BLOCK)
                 with low.loop(0, some, [loop.carried[1].inside], sequential=True) as (i, chosen):
                     to = chosen.carried[0].inside
-                    key = self._put(to, b.index("add", here, i))
-                    chosen.carried[0].updated = operand_of(b.index("add", to, b.choose(is_wanted(key), 1)))
-                loop.carried[0].updated = operand_of(b.index("add", block, 1))
+                    key = self._put(to, b.sum(here, i))
+                    chosen.carried[0].updated = operand_of(b.sum(to, b.choose(is_wanted(key), 1)))
+                loop.carried[0].updated = operand_of(b.sum(block, 1))
                 loop.carried[1].updated = chosen.carried[0].result
                 loop.again = b.compare("LE", chosen.carried[0].result, Literal(INDEX, CAPACITY))
             for before, after in zip(outer.carried, loop.carried, strict=True):
                 before.updated = after.result
             more = b.compare("GT", loop.carried[1].result, keep)
-            outer.again = b.compute("or", "pred", is_first, more)
+            outer.again = b.either(is_first, more)
 
     @property
     def last(self) -> Literal:
@@ -176,17 +176,14 @@ class _OneByOne:
         self.some, self.found = self.b.scratch("u64", CAPACITY + 2 * BLOCK), self.b.scratch("u64", FEW)
 
     def put(self, to: Index, key: Operand, place: Index) -> None:
-        compute = self.b.compute
-        above = compute("shift-left", "u64", compute("convert", "u64", key), Literal("u64", 32))
-        self.b.store(self.some, to, compute("or", "u64", above, compute("convert", "u64", operand_of(place))))
+        b = self.b
+        b.store(self.some, to, b.either(b.shift_left(b.convert("u64", key), 32), b.convert("u64", place)))
 
     def get(self, i: Index) -> tuple[Operand, Operand]:
         return self._parts(self.b.load(self.found, i))
 
     def _parts(self, number: Operand) -> tuple[Operand, Operand]:
-        compute = self.b.compute
-        key = compute("convert", self.key, compute("shift-right-logical", "u64", number, Literal("u64", 32)))
-        return key, compute("convert", "u32", number)
+        return self.b.convert(self.key, self.b.shift_right(number, 32)), self.b.convert("u32", number)
 
     def cut(self, count: Index) -> Operand:
         low, b, last = self.low, self.b, Literal("u64", (1 << 64) - 1)
@@ -194,7 +191,7 @@ class _OneByOne:
             from_here = rounds.carried[0].inside
             with low.loop(0, count, [last]) as (i, least):
                 value = b.load(self.some, i)
-                left = b.compute("select", "u64", b.compare("GE", value, from_here), value, last)
+                left = b.choose(b.compare("GE", value, from_here), value, last)
                 least.carried[0].updated = b.compute("minimum", "u64", least.carried[0].inside, left)
             found = least.carried[0].result
             b.store(self.found, turn, found)
@@ -213,11 +210,11 @@ class _ByDigits:
         self.arrays = routine.scratch(CAPACITY + 2 * BLOCK)
 
     def put(self, to: Index, key: Operand, place: Index) -> None:
-        self.routine.put(self.arrays[0], to, [key, self.b.compute("convert", "u32", operand_of(place))])
+        self.routine.put(self.arrays[0], to, [key, self.b.convert("u32", place)])
 
     def get(self, i: Index) -> tuple[Operand, Operand]:
         return self.routine.key_at(self.arrays[0], i), self.routine.along(self.arrays[0], i)
 
     def cut(self, count: Index) -> Operand:
         self.routine.order(self.arrays, 0, count, 0)
-        return self.get(self.b.index("subtract", self.keep, 1))[0]
+        return self.get(self.b.minus(self.keep, 1))[0]

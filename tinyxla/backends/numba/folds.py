@@ -54,10 +54,6 @@ def store(low: Lowering, x: Storage, sizes: Sequence[int], place: Sequence[Index
     low.builder.store(low.buffer(x, True), low.linear(sizes, place), value)
 
 
-def select(low: Lowering, condition: Operand, x: Operand, y: Operand) -> Operand:
-    return low.builder.compute("select", x.type, condition, x, y)
-
-
 class Fold(NamedTuple):
     """What all kernels of one instruction need."""
 

@@ -48,7 +48,7 @@ class Calls:
         if word is None:
             word = self._words[kind, value] = self.b.scratch(kind, 1)
         is_known = not isinstance(value, Value)
-        self.b.store(word, 0, Literal(kind, value) if is_known else self.b.compute("convert", kind, value))
+        self.b.store(word, 0, Literal(kind, value) if is_known else self.b.convert(kind, value))
         return word, 0
 
     def failed(self) -> Operand:

@@ -343,10 +343,10 @@ class _Transform:
         """A coefficient of a real signal of odd length: those behind the middle are conjugates of others."""
         n = b.number["n"]
         re, im = element(b.least(k, b.minus(n, k)))
-        behind = b.compare("GT", k, b.index("divide", n, 2))
+        behind = b.compare("GT", k, b.quotient(n, 2))
         alone = b.compare("EQ", k, 0)
-        im = b.compute("select", self.part, behind, b.compute("negate", self.part, im), im)
-        return re, b.compute("select", self.part, alone, _literal(self.part, 0.0), im)
+        im = b.choose(behind, b.compute("negate", self.part, im), im)
+        return re, b.choose(alone, _literal(self.part, 0.0), im)
 
     def _chirp(self, source: Storage, target: Storage, outer: int, n: int, inner: int, is_real: bool = False) -> None:
         """A length with a large prime, as a convolution by one without, after Bluestein; real signals are of odd

@@ -236,11 +236,11 @@ def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
 
     def pivot(k: Index, pivots: Place) -> Operand:
         found = m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
-        block = m.b.index("divide", k, blocked_factors.BLOCK) if is_blocked else 0
+        block = m.b.quotient(k, blocked_factors.BLOCK) if is_blocked else 0
         start = m.b.times(block, blocked_factors.BLOCK)
         if not isinstance(start, Value):
             return found
-        return m.b.compute("add", "s32", found, m.b.compute("convert", "s32", start))
+        return m.b.compute("add", "s32", found, m.b.convert("s32", start))
 
     def body() -> None:
         if made is None:
@@ -279,11 +279,9 @@ def _permute(low: Lowering, order: Place, size: int, steps: int, pivot: Callable
     """The order in which rows stand after they have been exchanged. A pivot is moved to one of the rows."""
     b, (buffer, start) = low.builder, order
     with low.loop(0, size) as (k, _):
-        b.store(buffer, b.sum(start, k), b.compute("convert", "s32", k))
+        b.store(buffer, b.sum(start, k), b.convert("s32", k))
     with low.loop(0, steps, sequential=True) as (k, _):
-        row = b.compute(
-            "clamp", INDEX, Literal(INDEX, 0), b.compute("convert", INDEX, pivot(k)), Literal(INDEX, size - 1)
-        )
+        row = b.compute("clamp", INDEX, Literal(INDEX, 0), b.convert(INDEX, pivot(k)), Literal(INDEX, size - 1))
         here, there = b.sum(start, k), b.sum(start, row)
         value, other = b.load(buffer, here), b.load(buffer, there)
         b.store(buffer, here, other)

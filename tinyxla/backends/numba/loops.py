@@ -260,7 +260,7 @@ class Builder:
                 return right
         if isinstance(right, int) and op in _DIVISIONS and a is not None and 0 <= a[0] // right == a[1] // right:
             rows = a[0] // right
-            return rows if op == "divide" else self.index("subtract", left, rows * right)
+            return rows if op == "divide" else self.minus(left, rows * right)
         narrow = op in _DIVISIONS and a is not None and b is not None and a[0] >= 0 and max(a[1], b[1]) < 1 << 31
         found = self.compute(op, INDEX, operand_of(left), operand_of(right), index="narrow" if narrow else "wide")
         if a is not None and b is not None and op in _INTERVALS:
@@ -276,6 +276,13 @@ class Builder:
     def minus(self, x: Index, y: Index) -> Index:
         return self.index("subtract", x, y)
 
+    def quotient(self, x: Index, y: Index) -> Index:
+        """Of numbers >= 0, rounded down."""
+        return self.index("divide", x, y)
+
+    def remainder(self, x: Index, y: Index) -> Index:
+        return self.index("remainder", x, y)
+
     def least(self, x: Index, y: Index) -> Index:
         return self.index("minimum", x, y)
 
@@ -284,19 +291,24 @@ class Builder:
 
     def up(self, size: Index, length: Index) -> Index:
         """How many pieces of some length there are."""
-        return self.index("divide", self.sum(size, self.minus(length, 1)), length)
+        return self.quotient(self.sum(size, self.minus(length, 1)), length)
 
     def piece(self, piece: Index, length: Index, whole: Index) -> tuple[Index, Index]:
         """From where to where a piece of some length is in the whole."""
         start = self.times(piece, length)
         return start, self.least(self.sum(start, length), whole)
 
+    def block(self, block: Index, length: Index, whole: Index) -> tuple[Index, Index]:
+        """From where on a block of some length is in the whole, and how much of it."""
+        start = self.times(block, length)
+        return start, self.least(self.minus(whole, start), length)
+
     def split(self, index: Index, *sizes: Index) -> list[Index]:
         """The coordinates of an index in a space whose inner sizes are these."""
         found: list[Index] = []
         for size in reversed(sizes):
-            found.append(self.index("remainder", index, size))
-            index = self.index("divide", index, size)
+            found.append(self.remainder(index, size))
+            index = self.quotient(index, size)
         return [index, *reversed(found)]
 
     def compare(self, direction: str, x: Index | Operand, y: Index | Operand) -> Value:
@@ -309,6 +321,28 @@ class Builder:
         """One of two values of a type, such as indices: as many iterations if the condition holds, say, else none."""
         yes, no = operand_of(yes), operand_of(no)
         return self.compute("select", yes.type, condition, yes, no)
+
+    def convert(self, type: str, x: Index | Operand) -> Value:
+        return self.compute("convert", type, operand_of(x))
+
+    def both(self, x: Operand, y: int | Operand) -> Value:
+        """Whether two conditions hold, or the bits that two numbers have in common."""
+        return self._of_bits("and", x, y)
+
+    def either(self, x: Operand, y: int | Operand) -> Value:
+        """Whether one of two conditions holds, or the bits that one of two numbers has."""
+        return self._of_bits("or", x, y)
+
+    def shift_left(self, x: Index | Operand, bits: int | Operand) -> Value:
+        return self._of_bits("shift-left", x, bits)
+
+    def shift_right(self, x: Index | Operand, bits: int | Operand) -> Value:
+        """What comes in from the left is zero."""
+        return self._of_bits("shift-right-logical", x, bits)
+
+    def _of_bits(self, op: str, x: Index | Operand, y: int | Operand) -> Value:
+        x = operand_of(x)
+        return self.compute(op, x.type, x, Literal(x.type, y) if isinstance(y, int) else y)
 
     def bounds(self, index: Index) -> tuple[int, int] | None:
         """The least and the greatest that an index can be, as far as is known."""

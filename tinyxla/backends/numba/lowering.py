@@ -6,6 +6,7 @@ is nothing but arithmetic on the index. A coordinate is an int or an `s64` value
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -177,13 +178,13 @@ class Lowering:
             return body([()])
         b = self.builder
         *outer, (start, stop) = bounds
-        size = b.index("subtract", stop, start)
+        size = b.minus(stop, start)
         count = next((k for k in counts if isinstance(size, int) and size % k == 0), counts[-1])
 
         def inner(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             rest = start
             if count > 1:
-                whole = b.index("divide", size, count)
+                whole = b.quotient(size, count)
                 with self.loop(0, whole, sequential=True) as (k, _):
                     first = b.sum(start, b.times(k, count))
                     body([(*indices, b.sum(first, more)) for more in range(count)])
@@ -231,10 +232,10 @@ class Lowering:
 
         def blocks(places: Sequence[Coordinates]) -> None:
             count = b.minus(stop, start)
-            whole = b.index("divide", count, width)
+            whole = b.quotient(count, width)
             with self.loop(0, whole) as (block, _):
                 lanes(places, b.sum(start, b.times(block, width)), width)
-            rest = b.index("remainder", count, width)
+            rest = b.remainder(count, width)
             if rest != 0:
                 lanes(places, b.sum(start, b.times(whole, width)), rest)
 
@@ -244,7 +245,7 @@ class Lowering:
         self.nest_by_several(outer, [1] if width == LANES else ROWS, blocks)
         halvings = (LANES // FEW_LANES).bit_length() - 1 if width == LANES else 0
         with self.loop(0, halvings, [Literal(INDEX, LANES)], True) as (_, halves):
-            half = b.index("divide", halves.carried[0].inside, 2)
+            half = b.quotient(halves.carried[0].inside, 2)
             halves.carried[0].updated = operand_of(half)
             with self.loop(0, half) as (lane, _):
                 other = b.sum(lane, half)
@@ -258,14 +259,9 @@ class Lowering:
 
     def split_index(self, index: Index, sizes: Sequence[int]) -> Coordinates:
         """The coordinates of the index-th element of a space."""
-        found: list[Index] = []
-        rest = index
         if math.prod(sizes):
             self.builder.bound(index, 0, math.prod(sizes) - 1)
-        for size in reversed(sizes[1:]):
-            found.append(self.builder.index("remainder", rest, size))
-            rest = self.builder.index("divide", rest, size)
-        coordinates = (rest, *reversed(found)) if sizes else ()
+        coordinates = tuple(self.builder.split(index, *sizes[1:])) if sizes else ()
         steps = _steps(sizes, coordinates)
         if len(steps) > 1:
             self._split[steps] = index
@@ -344,9 +340,9 @@ class Lowering:
         kind = x.array_shape.element_type
         wide = working_type(x.op.name, kind, attributes.pop("result_accuracy", None))
         if wide is not kind:
-            converted = [self.builder.compute("convert", wide.name, operand) for operand in operands]
+            converted = [self.builder.convert(wide.name, operand) for operand in operands]
             result = self.builder.compute(x.op.name, wide.name, *converted)
-            return self.builder.compute("convert", kind.name, result)
+            return self.builder.convert(kind.name, result)
         attributes.pop("new_element_type", None)
         if "type" in attributes:  # of a comparison
             attributes["compare_type"] = attributes.pop("type")
@@ -485,7 +481,7 @@ def _within(low: Lowering, index: Index, size: int) -> Operand | None:
     for is_certain, limit, direction in ((least >= 0, 0, "GE"), (greatest < size, size, "LT")):
         if not is_certain:
             inside = low.builder.compare(direction, index, limit)
-            found = inside if found is None else low.builder.compute("and", "pred", found, inside)
+            found = inside if found is None else low.builder.both(found, inside)
     return found
 
 
@@ -496,7 +492,6 @@ def clamped(low: Lowering, index: Index, size: int) -> Index:
 def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     b = low.builder
     operand, padding = x.operands
-    type_name = x.array_shape.element_type.name
     outside = low.value(padding, ())
     if operand.array_shape.size == 0:
         return outside
@@ -512,9 +507,9 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
             # made positive first, since the remainder of what is negative has its sign
             step = interior + 1
             shifted = b.sum(index, step * (-(-max(low_edge, 0) // step)))
-            rest = b.index("remainder", shifted, step)
+            rest = b.remainder(shifted, step)
             inside.append(low.builder.compare("EQ", rest, 0))
-            index = b.minus(b.index("divide", shifted, step), -(-max(low_edge, 0) // step))
+            index = b.minus(b.quotient(shifted, step), -(-max(low_edge, 0) // step))
         certain = low_edge <= 0 and high_edge <= 0 and not interior
         within = None if certain else _within(low, index, size)
         if within == Literal("pred", False):
@@ -526,10 +521,7 @@ def _pad(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
     found = low.value(operand, tuple(place))
     if not inside:
         return found
-    condition = inside[0]
-    for other in inside[1:]:
-        condition = b.compute("and", "pred", condition, other)
-    return b.compute("select", type_name, condition, found, outside)
+    return b.choose(functools.reduce(b.both, inside), found, outside)
 
 
 def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -549,7 +541,7 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     ):  # such as a roll: another index rather than another element
         source, firsts, others = chosen
         places = [b.sum(locals_[k], first) for k, first in zip(pieces, firsts, strict=True)]
-        place = _choose(low, index, [starts[k + 1] for k in pieces], [operand_of(p) for p in places], INDEX)
+        place = _choose(low, index, [starts[k + 1] for k in pieces], [operand_of(p) for p in places])
         assert not isinstance(place, Literal) or isinstance(place.value, int)
         along = place.value if isinstance(place, Literal) else place
         b.bound(along, 0, source.array_shape.dimensions[d] - 1)
@@ -559,14 +551,14 @@ def _concatenate(low: Lowering, x: Instruction, coordinates: Coordinates) -> Ope
     for k in pieces:
         inside = clamped(low, locals_[k], operands[k].array_shape.dimensions[d]) if len(pieces) > 1 else locals_[k]
         elements.append(low.value(operands[k], (*coordinates[:d], inside, *coordinates[d + 1 :])))
-    return _choose(low, index, [starts[k + 1] for k in pieces], elements, x.array_shape.element_type.name)
+    return _choose(low, index, [starts[k + 1] for k in pieces], elements)
 
 
-def _choose(low: Lowering, index: Index, ends: Sequence[int], values: Sequence[Operand], type: str) -> Operand:
+def _choose(low: Lowering, index: Index, ends: Sequence[int], values: Sequence[Operand]) -> Operand:
     """The first of the values before whose end the index is."""
     found = values[-1]
     for end, value in zip(reversed(ends[:-1]), reversed(values[:-1]), strict=True):
-        found = low.builder.compute("select", type, low.builder.compare("LT", index, end), value, found)
+        found = low.builder.choose(low.builder.compare("LT", index, end), value, found)
     return found
 
 
@@ -585,10 +577,10 @@ def start_index(low: Lowering, indices: Instruction, place: Coordinates, last: i
     if value.type == "s32" and last < 1 << 31:  # half as wide as an index, so that vectors hold twice as many
         value = low.builder.compute("maximum", "s32", value, Literal("s32", 0))
         value = low.builder.compute("minimum", "s32", value, Literal("s32", last))
-        inside = low.builder.compute("convert", INDEX, value)
+        inside = low.builder.convert(INDEX, value)
         low.builder.bound(inside, 0, last)
         return inside
-    return clamped(low, low.builder.compute("convert", INDEX, value), last + 1)
+    return clamped(low, low.builder.convert(INDEX, value), last + 1)
 
 
 def _dynamic_slice(low: Lowering, x: Instruction, coordinates: Coordinates) -> Operand:
@@ -680,7 +672,7 @@ def is_chosen(low: Lowering, index: Operand, number: int, count: int) -> Operand
     if number < count - 1:
         return b.compare("EQ", index, Literal(index.type, number))
     below = b.compare("LT", index, Literal(index.type, 0))
-    return b.compute("or", "pred", below, b.compare("GE", index, Literal(index.type, number)))
+    return b.either(below, b.compare("GE", index, Literal(index.type, number)))
 
 
 _STRUCTURED: dict[str, Callable[[Lowering, Instruction, Coordinates], list[Operand]]] = {

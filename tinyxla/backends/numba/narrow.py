@@ -29,31 +29,29 @@ def is_narrow(kind: ElementType) -> bool:
 
 def convert(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
     """A conversion from or to a narrow type."""
-    compute = low.builder.compute
+    b = low.builder
     if is_narrow(source):
-        value = low.load(_values(source), (compute("convert", INDEX, value),))
+        value = low.load(_values(source), (b.convert(INDEX, value),))
         source = element_type(value.type)
     if not is_narrow(target):
-        return compute("convert", target.name, value) if source is not target else value
+        return b.convert(target.name, value) if source is not target else value
     if target.is_integer:
         return _to_integer(low, value, source, target)
-    bits = compute("bitcast-convert", "u32", compute("convert", "f32", value))
-    upper = compute("shift-right-logical", "u32", bits, Literal("u32", 16))
-    rest = compute("and", "u32", bits, Literal("u32", 0xFFFF))
-    some = low.builder.compare("NE", rest, Literal("u32", 0))
-    place = compute("or", "u32", upper, compute("convert", "u32", some))
-    return low.load(_bytes(target), (compute("convert", INDEX, place),))
+    bits = b.compute("bitcast-convert", "u32", b.convert("f32", value))
+    upper, rest = b.shift_right(bits, 16), b.both(bits, 0xFFFF)
+    place = b.either(upper, b.convert("u32", b.compare("NE", rest, Literal("u32", 0))))
+    return low.load(_bytes(target), (b.convert(INDEX, place),))
 
 
 def _to_integer(low: Lowering, value: Operand, source: ElementType, target: ElementType) -> Operand:
     """Integers wrap around, floats saturate."""
-    compute = low.builder.compute
+    b = low.builder
     if source.kind == "float":
         wide = "s8" if target.kind == "signed" else "u8"
         low_end = -(1 << (target.bits - 1)) if target.kind == "signed" else 0
         ends = Literal(wide, low_end), Literal(wide, low_end + (1 << target.bits) - 1)
-        value = compute("clamp", wide, ends[0], compute("convert", wide, value), ends[1])
-    return compute("and", "u8", compute("convert", "u8", value), Literal("u8", (1 << target.bits) - 1))
+        value = b.compute("clamp", wide, ends[0], b.convert(wide, value), ends[1])
+    return b.both(b.convert("u8", value), (1 << target.bits) - 1)
 
 
 @cache

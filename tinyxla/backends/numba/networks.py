@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from tinyxla.backends.numba import digits, panel_routines
-from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, operand_of
+from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.compiler.sorts import SHORT
 from tinyxla.shapes import element_type
@@ -53,10 +53,9 @@ class _SideBySide:
         blocks, width = number(-(-most // self.lanes)), number(most)
         levels = number(max(0, (sort.length - 1).bit_length() - BASE))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            self.outer = b.index("divide", index, blocks) if self.across else 0
-            block = b.index("subtract", index, b.index("multiply", self.outer, blocks))
-            self.begin = b.index("multiply", block, self.lanes)
-            self.count = b.index("minimum", b.index("subtract", width, self.begin), self.lanes)
+            self.outer = b.quotient(index, blocks) if self.across else 0
+            block = b.minus(index, b.times(self.outer, blocks))
+            self.begin, self.count = b.block(block, self.lanes, width)
             unlike = self._nest(self.length, self._put)
             for k, value in enumerate((self.length, levels)):
                 b.store(numbers, k, value)
@@ -83,36 +82,36 @@ class _SideBySide:
         return self.low.nest(bounds[::turn], [none], element)[0]
 
     def _row(self, i: Index, lane: Index) -> Index:
-        return self.b.index("add", self.b.index("multiply", i, self.lanes), lane)
+        return self.b.sum(self.b.times(i, self.lanes), lane)
 
     def _place(self, size: Index, i: Index, lane: Index) -> Index:
         """Of an element in an array whose lines have such a size."""
-        index, line = self.b.index, self.b.index("add", self.begin, lane)
+        b, line = self.b, self.b.sum(self.begin, lane)
         if self.across or self.inner == 1:
             around, inside = (self.outer, line) if self.across else (line, 0)
         else:
-            around, inside = index("divide", line, self.inner), index("remainder", line, self.inner)
-        start = index("add", index("multiply", around, index("multiply", size, self.inner)), inside)
-        return index("add", start, index("multiply", i, self.inner))
+            around, inside = b.quotient(line, self.inner), b.remainder(line, self.inner)
+        start = b.sum(b.times(around, b.times(size, self.inner)), inside)
+        return b.sum(start, b.times(i, self.inner))
 
     def _element(self, k: int, i: Index, lane: Index) -> Operand:
         return self.b.load(self.routine.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
 
     def _put(self, i: Index, lane: Index, unlike: Operand) -> Operand:
         """Make a number of an element; gives whether one was met so far that its key does not tell."""
-        compute, x = self.b.compute, self._element(0, i, lane)
+        b, x = self.b, self._element(0, i, lane)
         key = found = self.routine.key(x)
         if self.shift:
-            found = compute("shift-left", self.kind, compute("convert", self.kind, key), Literal(self.kind, self.shift))
-            found = compute("or", self.kind, found, compute("convert", self.kind, operand_of(i)))
-        self.b.store(self.rows, self._row(i, lane), found)
+            above = b.shift_left(b.convert(self.kind, key), self.shift)
+            found = b.either(above, b.convert(self.kind, i))
+        b.store(self.rows, self._row(i, lane), found)
         if not (self.alone and self.keys.restores):
             return unlike
-        return compute("or", key.type, unlike, compute("xor", key.type, x, self.routine.of(key)))
+        return b.either(unlike, b.compute("xor", key.type, x, self.routine.of(key)))
 
     def _take(self, i: Index, lane: Index, carried: Operand) -> Operand:
-        compute, found = self.b.compute, self.b.load(self.rows, self._row(i, lane))
-        place = compute("convert", INDEX, compute("and", self.kind, found, Literal(self.kind, (1 << self.shift) - 1)))
+        b, found = self.b, self.b.load(self.rows, self._row(i, lane))
+        place = b.convert(INDEX, b.both(found, (1 << self.shift) - 1))
         for k, result in enumerate(self.sort.results):
             if result is None:
                 continue

@@ -90,11 +90,10 @@ def _panel(
 ) -> None:
     """Copy some steps of the columns of a panel, from a right operand whose rows, or else columns, are contiguous."""
     n, start = b.number, b.times(at.start, kind.step)
-    left = b.times(at.panel, kind.width)
-    columns = b.index("minimum", b.index("subtract", n["n"], left), kind.width)
+    left, columns = b.block(at.panel, kind.width, n["n"])
     row, column = (n["b_row"], 1) if by_rows else (1, n["b_column"])
     base = b.sum(b.times(at.batch, n["b_batch"]), b.times(left, column), b.times(start, row))
-    give(b, sizes, COPY, pitch=kind.width, terms=b.index("subtract", n["k"], start))
+    give(b, sizes, COPY, pitch=kind.width, terms=b.minus(n["k"], start))
     if by_rows:
         give(b, sizes, COPY, steps=columns, row=row, rows=at.steps)
         b.call(routines.lines(type, kind, kind.step == 2), to, (source, base), (sizes, 0))
@@ -103,7 +102,7 @@ def _panel(
     height = tile_rows()
     with b.loop(0, b.up(columns, height), sequential=True) as (group, _):
         j = b.times(group, height)
-        give(b, sizes, COPY, rows=b.index("subtract", columns, j))
+        give(b, sizes, COPY, rows=b.minus(columns, j))
         into = to[0], b.sum(to[1], b.times(j, kind.step))
         b.call(routines.turn_for(type, kind), into, (source, b.sum(base, b.times(j, column))), (sizes, 0))
 
@@ -121,7 +120,7 @@ def _pack(kind: Arithmetic, type: str, by_rows: bool) -> Kernel:
         with b.loop(first, last, sequential=True) as (panel, _):
             line = b.sum(b.times(b.sum(b.times(batch, n["panels"]), panel), n["pitch"]), start)
             to = panels, b.times(line, kind.width * kind.step)
-            at = Panel(batch, panel, start, b.index("subtract", stop, start))
+            at = Panel(batch, panel, start, b.minus(stop, start))
             _panel(b, kind, type, by_rows, to, source, sizes, at)
     return b.kernel
 
@@ -142,41 +141,41 @@ def _multiply(
     row, column = (n["a_row"], 1) if by_rows else (1, n["a_column"])
     rows_apart, steps_apart = (_PITCH, 1) if by_rows else (1, _BLOCK)
     if not copies:
-        rows_apart, steps_apart = b.index("divide", row, kind.step) if by_rows else 1, column
-    b.list(rows, b.index("minimum", n["block"], n["m"]), rows_apart)
-    b.list(results, b.index("minimum", n["block"], n["m"]), n["c_row"])
-    b.list(terms, b.index("minimum", n["depth"], n["steps"]), steps_apart)
-    b.list(factors, b.index("minimum", n["depth"], n["steps"]), kind.width if inside else n["b_row"])
+        rows_apart, steps_apart = b.quotient(row, kind.step) if by_rows else 1, column
+    b.list(rows, b.least(n["block"], n["m"]), rows_apart)
+    b.list(results, b.least(n["block"], n["m"]), n["c_row"])
+    b.list(terms, b.least(n["depth"], n["steps"]), steps_apart)
+    b.list(factors, b.least(n["depth"], n["steps"]), kind.width if inside else n["b_row"])
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, down, part, piece = b.split(index, n["blocks"], n["across"], n["pieces"])
         first, last = b.piece(down, n["block"], n["m"])
         first_panel, last_panel = b.piece(part, n["panels"], b.up(n["n"], kind.width))
-        on_diagonal = b.index("divide", b.times(first, n["triangle"]), kind.width)
-        first_panel = b.index("maximum", first_panel, on_diagonal)
+        on_diagonal = b.quotient(b.times(first, n["triangle"]), kind.width)
+        first_panel = b.most(first_panel, on_diagonal)
         begin, end = b.piece(piece, n["length"], n["steps"])
         source = b.sum(b.times(batch, n["a_batch"]), b.times(first, row))
         target = b.sum(b.times(batch, n["c_batch"]), b.times(first, n["c_row"]), b.times(piece, n["c_piece"]))
-        height = b.index("subtract", last, first)
+        height = b.minus(last, first)
         give(b, sizes, NUMBERS, m=height)
-        with b.loop(0, b.up(b.index("subtract", end, begin), n["depth"]), sequential=True) as (chunk, _):
+        with b.loop(0, b.up(b.minus(end, begin), n["depth"]), sequential=True) as (chunk, _):
             start = b.sum(begin, b.times(chunk, n["depth"]))
-            steps = b.index("minimum", b.index("subtract", end, start), n["depth"])
+            steps = b.least(b.minus(end, start), n["depth"])
             term = b.times(start, kind.step)
             in_a = b.sum(source, b.times(term, column))
-            give(b, sizes, NUMBERS, k=steps, more=b.index("minimum", chunk, 1))
+            give(b, sizes, NUMBERS, k=steps, more=b.least(chunk, 1))
             if copies:
-                left = b.index("subtract", n["k"], term)
+                left = b.minus(n["k"], term)
                 give(b, copy, COPY, row=row if by_rows else column, terms=left)
                 if by_rows:
-                    left = b.index("minimum", left, b.times(steps, kind.step))
+                    left = b.least(left, b.times(steps, kind.step))
                     give(b, copy, COPY, rows=height, steps=left, pitch=_PITCH * kind.step)
                 else:
                     give(b, copy, COPY, rows=steps, steps=height, pitch=_BLOCK)
                 b.call(routines.lines(type, kind, kind.step == 2 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
                 in_a = 0
             with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                left = b.times(panel, kind.width)
-                give(b, sizes, NUMBERS, n=b.index("minimum", b.index("subtract", n["n"], left), kind.width))
+                left, columns = b.block(panel, kind.width, n["n"])
+                give(b, sizes, NUMBERS, n=columns)
                 in_b: Index = 0
                 if inside:
                     at = Panel(batch, panel, start, steps)
@@ -298,9 +297,8 @@ def _mirror(type: str) -> Kernel:
     out, sizes = b.argument(type, True), b.scratch(INDEX, len(COPY))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         matrix, group = b.split(index, n["groups"])
-        first = b.times(group, height)
-        after = b.index("minimum", b.sum(first, height), n["m"])
-        give(b, sizes, COPY, rows=height, steps=b.index("subtract", n["m"], after), row=n["m"], pitch=n["m"])
+        first, after = b.piece(group, height, n["m"])
+        give(b, sizes, COPY, rows=height, steps=b.minus(n["m"], after), row=n["m"], pitch=n["m"])
         base = b.times(matrix, n["size"])
         below, right = b.sum(base, b.times(after, n["m"]), first), b.sum(base, b.times(first, n["m"]), after)
         b.call(routines.turn(routines.bits_of(type)), (out, below), (out, right), (sizes, 0))

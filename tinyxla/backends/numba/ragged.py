@@ -40,12 +40,12 @@ def _start(low: Lowering, x: Instruction, group: Index) -> Index:
     rows = Literal(INDEX, lhs.array_shape.dimensions[0])
 
     def add(indices: Coordinates, totals: list[Operand]) -> list[Operand]:
-        size = b.compute("convert", INDEX, low.value(sizes, indices))
+        size = b.convert(INDEX, low.value(sizes, indices))
         return [b.compute("add", INDEX, totals[0], b.compute("clamp", INDEX, Literal(INDEX, 0), size, rows))]
 
     (start,) = low.nest([(0, group)], [Literal(INDEX, 0)], add)
     assert isinstance(start, Value)
-    return b.index("minimum", start, lhs.array_shape.dimensions[0])
+    return b.least(start, lhs.array_shape.dimensions[0])
 
 
 def _each_row_group(x: Instruction, plan: Plan) -> LoweredKernel:
@@ -59,14 +59,14 @@ def _each_row_group(x: Instruction, plan: Plan) -> LoweredKernel:
     tiles = -(-rows // _TILE)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         group, tile = low.split_index(index, [_groups(x), tiles])
-        end = _start(low, x, b.index("add", group, 1))
-        first = b.index("add", _start(low, x, group), b.index("multiply", tile, _TILE))
-        count = b.index("maximum", b.index("minimum", b.index("subtract", end, first), _TILE), 0)
-        first = b.index("minimum", first, rows)
+        end = _start(low, x, b.sum(group, 1))
+        first = b.sum(_start(low, x, group), b.times(tile, _TILE))
+        count = b.most(b.least(b.minus(end, first), _TILE), 0)
+        first = b.least(first, rows)
         b.multiply(
-            Matrix(out, b.index("multiply", first, columns), columns),
-            Matrix(lhs, b.index("multiply", first, terms), terms),
-            Matrix(rhs, b.index("multiply", group, terms * columns), terms if terms_last else columns, terms_last),
+            Matrix(out, b.times(first, columns), columns),
+            Matrix(lhs, b.times(first, terms), terms),
+            Matrix(rhs, b.times(group, terms * columns), terms if terms_last else columns, terms_last),
             (count, columns, terms),
         )
     return finished(low, _groups(x) * tiles, _TILE * terms * (1 + columns // 16), [x])
@@ -81,8 +81,8 @@ def _no_group(x: Instruction, plan: Plan) -> LoweredKernel:
     out = low.buffer(x, True)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         end = _start(low, x, _groups(x))
-        start = b.index("maximum", b.index("multiply", end, columns), b.index("multiply", index, columns * _TILE))
-        stop = b.index("minimum", b.index("multiply", b.index("add", index, 1), columns * _TILE), rows * columns)
+        start = b.most(b.times(end, columns), b.times(index, columns * _TILE))
+        stop = b.least(b.times(b.sum(index, 1), columns * _TILE), rows * columns)
         with low.loop(start, stop) as (k, _):
             b.store(out, k, zero(x.array_shape))
     return finished(low, -(-rows // _TILE), _TILE * columns, [x])
@@ -97,18 +97,14 @@ def _each_term_group(x: Instruction, plan: Plan) -> LoweredKernel:
     tiles = -(-rows // _TILE)
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         group, tile = low.split_index(index, [_groups(x), tiles])
-        first, end = _start(low, x, group), _start(low, x, b.index("add", group, 1))
-        row = b.index("multiply", tile, _TILE)
-        result = b.index("multiply", b.index("add", b.index("multiply", group, rows), row), columns)
+        first, end = _start(low, x, group), _start(low, x, b.sum(group, 1))
+        row = b.times(tile, _TILE)
+        result = b.times(b.sum(b.times(group, rows), row), columns)
         b.multiply(
             Matrix(out, result, columns),
-            Matrix(lhs, b.index("add", b.index("multiply", first, rows), row), rows, True),
-            Matrix(rhs, b.index("multiply", first, columns), columns),
-            (
-                b.index("minimum", b.index("subtract", rows, row), _TILE),
-                columns,
-                b.index("maximum", b.index("subtract", end, first), 0),
-            ),
+            Matrix(lhs, b.sum(b.times(first, rows), row), rows, True),
+            Matrix(rhs, b.times(first, columns), columns),
+            (b.least(b.minus(rows, row), _TILE), columns, b.most(b.minus(end, first), 0)),
         )
     terms = -(-x.operands[0].array_shape.dimensions[0] // max(1, _groups(x)))
     return finished(low, _groups(x) * tiles, _TILE * terms * (1 + columns // 16), [x])

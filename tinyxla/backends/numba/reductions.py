@@ -186,13 +186,9 @@ def argument(
         compare_type = "FLOAT" if kind.is_inexact else "UNSIGNED" if kind.name[0] in "up" else "SIGNED"
         return b.compute("compare", "pred", one, other, direction=direction, compare_type=compare_type)
 
-    def either(one: Operand, other: Operand) -> Operand:
-        return b.compute("or", "pred", one, other)
-
-    blocks = b.index("divide", b.index("add", b.index("subtract", stop, start), BLOCK - 1), BLOCK)
-    with low.loop(0, blocks, initial, sequential=True) as (number, loop):
-        first = b.index("add", start, b.index("multiply", number, BLOCK))
-        block = [(first, b.index("minimum", b.index("add", first, BLOCK), stop))]
+    with low.loop(0, b.up(b.minus(stop, start), BLOCK), initial, sequential=True) as (number, loop):
+        first = b.sum(start, b.times(number, BLOCK))
+        block = [(first, b.least(b.sum(first, BLOCK), stop))]
         known: list[Operand] = [c.inside for c in loop.carried]
 
         def extreme(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
@@ -200,15 +196,15 @@ def argument(
 
         def first_place(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
             element = low.value(values, place(indices))
-            here = either(compared(element, found, "EQ"), compared(element, element, "NE"))
-            chosen = b.compute("select", none.type, here, low.value(places, place(indices)), none)
+            here = b.either(compared(element, found, "EQ"), compared(element, element, "NE"))
+            chosen = b.choose(here, low.value(places, place(indices)), none)
             return [b.compute("minimum", none.type, carried[0], chosen)]
 
         (found,) = low.nest(block, [neutral], extreme)
-        worse = either(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
+        worse = b.either(compared(known[0], found, direction), compared(known[0], known[0], "NE"))
         with low.loop(0, b.choose(b.compute("not", "pred", worse), 1), known, sequential=True) as (_, again):
             (at,) = low.nest(block, [none], first_place)
-            index = clamped(low, b.compute("convert", INDEX, at), values.array_shape.dimensions[_axis(x)])
+            index = clamped(low, b.convert(INDEX, at), values.array_shape.dimensions[_axis(x)])
             better = [low.value(values, place((index,))), at]
             updated = low.apply(x.attributes.to_apply, [*(c.inside for c in again.carried), *better])
             for slot, value in zip(again.carried, updated, strict=True):
@@ -342,8 +338,8 @@ def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     low = Lowering("split", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        piece = b.index("remainder", index, pieces)
-        outer = low.split_index(b.index("divide", index, pieces), [a.size for a in kept])
+        row, piece = b.split(index, pieces)
+        outer = low.split_index(row, [a.size for a in kept])
         initial = space.start(low, pieces)
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
         if pieces > 1:

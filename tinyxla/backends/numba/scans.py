@@ -15,7 +15,7 @@ from typing import Any
 
 from tinyxla.backends.numba import scan_routines
 from tinyxla.backends.numba.axes import CHUNK, finished
-from tinyxla.backends.numba.folds import Fold, Line, load, select, store
+from tinyxla.backends.numba.folds import Fold, Line, load, store
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Partial, Storage
 from tinyxla.compiler.fusion import is_costly
@@ -66,18 +66,18 @@ class _Scan:
         """The first row of a piece, and the rows of each of its parts."""
         b, body = self.low.builder, self.line.along.size - self.rest
         more = body - self.pieces * self.rows
-        first = b.index("add", b.index("multiply", p, self.rows), self.rest)
-        is_last = b.index("divide", p, self.pieces - 1) if self.pieces > 1 else 1
-        return first, b.index("add", b.index("multiply", is_last, more // self.parts), self.rows // self.parts)
+        first = b.sum(b.times(p, self.rows), self.rest)
+        is_last = b.quotient(p, self.pieces - 1) if self.pieces > 1 else 1
+        return first, b.sum(b.times(is_last, more // self.parts), self.rows // self.parts)
 
     def element(self, line: Index, row: Index, column: Index) -> Index:
-        place = self.low.builder.index("subtract", self.line.along.size - 1, row) if self.backward else row
+        place = self.low.builder.minus(self.line.along.size - 1, row) if self.backward else row
         return self.low.linear(self.line.sizes, (line, place, column))
 
     def lowest(self, line: Index, row: Index, rows: Index, column: Index = 0) -> Index:
         """The first place of so many rows."""
         b = self.low.builder
-        return self.element(line, b.index("subtract", b.index("add", row, rows), 1) if self.backward else row, column)
+        return self.element(line, b.minus(b.sum(row, rows), 1) if self.backward else row, column)
 
     def load(self, place: Index) -> list[Operand]:
         return [self.low.builder.load(self.low.buffer(s), place) for s in self.fold.arrays]
@@ -95,7 +95,7 @@ class _Scan:
         b = self.low.builder
         place = self.lowest(line, row, rows, column)
         with self.low.loop(0, count) as (k, _):
-            self.store(b.index("add", place, k), [b.load(buffer, k) for buffer in results])
+            self.store(b.sum(place, k), [b.load(buffer, k) for buffer in results])
 
     def by_blocks(
         self,
@@ -108,14 +108,12 @@ class _Scan:
         b = self.low.builder
 
         def block(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
-            begin = b.index("multiply", indices[0], height)
-            return visit(begin, b.index("minimum", b.index("subtract", length, begin), height), carried)
+            return visit(*b.block(indices[0], height, length), carried)
 
         if not height:
             visit(0, length, list(values))
         else:
-            blocks = b.index("divide", b.index("add", length, height - 1), height)
-            self.low.nest([(0, blocks)], values, block, sequential=True)
+            self.low.nest([(0, b.up(length, height))], values, block, sequential=True)
 
     def join(self, before: Sequence[Operand], after: Sequence[Operand]) -> list[Operand]:
         left, right = (after, before) if self.backward else (before, after)
@@ -126,8 +124,9 @@ class _Scan:
         found = self.join(before, elements)
         if not self.puts_first:
             return found
-        first = self.low.builder.compare("EQ", row, 0)
-        return [select(self.low, first, x, y) for x, y in zip(elements, found, strict=True)]
+        b = self.low.builder
+        first = b.compare("EQ", row, 0)
+        return [b.choose(first, x, y) for x, y in zip(elements, found, strict=True)]
 
     def through_rest(self, values: Sequence[Operand], line: Index, p: Index, column: Index) -> list[Operand]:
         """What comes before the parts of a piece: before the first one, there are rows that are in none."""
@@ -174,7 +173,7 @@ class _Scan:
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):
             starts = [low.value(o, ()) for o in self.fold.x.operands[len(self.fold.x.operands) // 2 :]]
             with low.loop(0, blocks) as (k, _):
-                is_first = b.compute("convert", "s64", b.compare("LT", k, self.columns))
+                is_first = b.convert("s64", b.compare("LT", k, self.columns))
                 for known in self.known:
                     store(low, known, (self.line.outer, blocks), (line, k), is_first)
             with low.loop(0, self.line.inner) as (j, _):
@@ -208,10 +207,10 @@ def _by_routine(fold: Fold, line: Line, target: Storage, op: str, backward: bool
         b.store(carry, 0, *_starts_of_runs(scan, [(o, first)], length, p))
 
         def visit(begin: Index, rows: Index, values: list[Operand]) -> list[Operand]:
-            row = b.index("add", first, begin)
+            row = b.sum(first, begin)
             place = scan.lowest(o, row, rows)
             to = 0 if fold.is_large else place
-            b.call(routine, (source, place), (result, to), (result, b.index("add", to, rows)), (carry, 0))
+            b.call(routine, (source, place), (result, to), (result, b.sum(to, rows)), (carry, 0))
             if fold.is_large:
                 scan.put_away(o, row, rows, 0, rows, [result])
             return values
@@ -234,16 +233,13 @@ def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         if many:
             length: Index = n
-            lines = [
-                b.index("minimum", b.index("add", b.index("multiply", index, group), k), line.outer - 1)
-                for k in range(group)
-            ]
+            lines = [b.least(b.sum(b.times(index, group), k), line.outer - 1) for k in range(group)]
             runs: list[tuple[Index, Index]] = [(o, 0) for o in lines]
             values = scan.starts * (group * inner)
         else:
-            o, p = b.index("divide", index, scan.pieces), b.index("remainder", index, scan.pieces)
+            o, p = b.quotient(index, scan.pieces), b.remainder(index, scan.pieces)
             first, length = scan.piece(p)
-            runs = [(o, b.index("add", first, b.index("multiply", length, k))) for k in range(side)]
+            runs = [(o, b.sum(first, b.times(length, k))) for k in range(side)]
             values = _starts_of_runs(scan, runs, length, p)
         rows = [[] if direct else [b.scratch(type, height * inner) for type in types] for _ in runs]
 
@@ -251,9 +247,9 @@ def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool
             def element(indices: Coordinates, carried: list[Operand]) -> list[Operand]:
                 (t,) = indices
                 updated: list[Operand] = []
-                at = b.index("subtract", b.index("subtract", here, 1), t) if backward else t
+                at = b.minus(b.minus(here, 1), t) if backward else t
                 for (o, first), row in zip(runs, rows, strict=True):
-                    u = b.index("add", first, b.index("add", begin, t))
+                    u = b.sum(first, b.sum(begin, t))
                     for j in range(inner):
                         place = scan.element(o, u, j)
                         new = scan.step(carried[len(updated) : len(updated) + count], u, place)
@@ -262,13 +258,13 @@ def _in_registers(fold: Fold, line: Line, targets: list[Storage], backward: bool
                             scan.store(place, new)
                         else:
                             for buffer, value in zip(row, new, strict=True):
-                                b.store(buffer, b.index("add", b.index("multiply", at, inner), j), value)
+                                b.store(buffer, b.sum(b.times(at, inner), j), value)
                 return updated
 
             values = low.nest([(0, here)], values, element, sequential=True)
             for (o, first), row in zip(runs, rows, strict=True):
                 if not direct:
-                    scan.put_away(o, b.index("add", first, begin), here, 0, b.index("multiply", here, inner), row)
+                    scan.put_away(o, b.sum(first, begin), here, 0, b.times(here, inner), row)
             return values
 
         scan.by_blocks(length, height, values, visit)
@@ -290,7 +286,7 @@ def _starts_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: In
             def visit(indices: Coordinates, carried: list[Operand], group: Any = group) -> list[Operand]:
                 updated: list[Operand] = []
                 for first, j in group:
-                    elements = scan.load(scan.element(o, b.index("add", first, indices[0]), j))
+                    elements = scan.load(scan.element(o, b.sum(first, indices[0]), j))
                     updated += scan.join(carried[len(updated) : len(updated) + count], elements)
                 return updated
 
@@ -306,8 +302,8 @@ def _starts_of_runs(scan: _Scan, runs: Sequence[tuple[Index, Index]], length: In
             if totals:
                 before = scan.join(before, totals[k * inner + j])
             values.append(before)
-        scan.send(o, b.index("add", p, 1), j, before)
-    scan.hand("announce", o, b.index("add", p, 1), 0)
+        scan.send(o, b.sum(p, 1), j, before)
+    scan.hand("announce", o, b.sum(p, 1), 0)
     per = len(runs) + 1
     return [v for k in range(len(runs)) for j in range(inner) for v in values[j * per + k]]
 
@@ -361,30 +357,28 @@ class _Vectors(_Scan):
         b, line = self.low.builder, self.line
         if self.wide:
             self.o, self.p, self.block = self.low.split_index(index, (line.outer, self.pieces, self.columns))
-            begin = b.index("multiply", self.block, self.width)
-            self.here = b.index("minimum", b.index("subtract", line.inner, begin), self.width)
+            _, self.here = b.block(self.block, self.width, line.inner)
         elif self.split:
             self.o, self.p = self.low.split_index(index, (line.outer, self.pieces))
         else:
-            self.o = b.index("multiply", index, LANES)
-            self.here = b.index("minimum", b.index("subtract", line.outer, self.o), LANES)
+            self.o, self.here = b.block(index, LANES, line.outer)
         if self.wide or self.split:
             self.first, self.length = self.piece(self.p)
 
     def _place(self, j: Index, t: Index) -> tuple[Index, Index]:
         """The row, and the place in memory."""
         b = self.low.builder
-        row = b.index("add", self.first, t)
+        row = b.sum(self.first, t)
         if self.wide:
             return row, self.element(self.o, row, self._column(j))
         if self.split:
-            row = b.index("add", row, b.index("multiply", j, self.length))
+            row = b.sum(row, b.times(j, self.length))
             return row, self.element(self.o, row, 0)
-        return row, self.element(b.index("add", self.o, j), row, 0)
+        return row, self.element(b.sum(self.o, j), row, 0)
 
     def _column(self, j: Index) -> Index:
         b = self.low.builder
-        return b.index("add", b.index("multiply", self.block, self.width), j)
+        return b.sum(b.times(self.block, self.width), j)
 
     def _values(self, j: Index) -> list[Operand]:
         return [self.low.builder.load(x, j) for x in self.row]
@@ -399,7 +393,7 @@ class _Vectors(_Scan):
         with low.loop(1, self.length, sequential=True) as (t, _), low.loop(0, self.here) as (j, _):
             self._put(j, self.join(self._values(j), self.load(self._place(j, t)[1])))
         self.hand("wait", o, p, self.block)
-        after = low.builder.index("add", p, 1)
+        after = low.builder.sum(p, 1)
         if self.split:
             before = self.through_rest(self.received(o, p, 0), o, p, 0)
 
@@ -424,16 +418,16 @@ class _Vectors(_Scan):
         with self.low.loop(int(self.reads_back), count, sequential=True) as (t, _):
             self._step(begin, count, t)
         if not self.direct:
-            most = b.index("multiply", count, self.width) if self.columns == 1 else self.here
-            self.put_away(self.o, b.index("add", self.first, begin), count, self._column(0), most, self.results)
+            most = b.times(count, self.width) if self.columns == 1 else self.here
+            self.put_away(self.o, b.sum(self.first, begin), count, self._column(0), most, self.results)
         return carried
 
     def _step(self, begin: Index, count: Index, t: Index) -> None:
         b = self.low.builder
         with self.low.loop(0, self.here) as (j, _):
-            number, at = self._place(j, b.index("add", begin, t))
+            number, at = self._place(j, b.sum(begin, t))
             if self.reads_back and t != 0:
-                last = self._place(j, b.index("subtract", t, 1))[1]
+                last = self._place(j, b.minus(t, 1))[1]
                 before: list[Operand] = [b.load(self.low.buffer(target, True), last) for target in self.targets]
             else:
                 before = self._values(j)
@@ -443,6 +437,6 @@ class _Vectors(_Scan):
             if self.direct:
                 self.store(at, new)
             elif self.height > 1:
-                at = b.index("subtract", b.index("subtract", count, 1), t) if self.backward else t
+                at = b.minus(b.minus(count, 1), t) if self.backward else t
                 for buffer, value in zip(self.results, new, strict=True):
-                    b.store(buffer, b.index("add", b.index("multiply", at, self.width), j), value)
+                    b.store(buffer, b.sum(b.times(at, self.width), j), value)

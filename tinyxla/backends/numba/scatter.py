@@ -69,7 +69,7 @@ def lower_update(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         with low.loop(begin, end) as (j, _):
             inner: Coordinates = tuple(j if d == last else 0 for d in range(len(outer), len(parts)))
             place: Coordinates = (*indices, *inner)
-            to = [b.index("add", f, c) for f, c in zip(first, place, strict=True)]
+            to = [b.sum(f, c) for f, c in zip(first, place, strict=True)]
             low.store(x, to, low.value(update, place))
     return [finished(low, rows * pieces if row else 0, -(-row // pieces), [x])]
 
@@ -155,9 +155,9 @@ class _Scatter:
     def _cleared(self, index: Index) -> Index:
         """Where the sums of a piece begin, which are without updates yet."""
         low, whole = self.low, math.prod(self.sizes)
-        base = low.builder.index("multiply", index, _apart(whole))
+        base = low.builder.times(index, _apart(whole))
         with low.loop(0, whole) as (i, _):
-            place = low.builder.index("add", base, i)
+            place = low.builder.sum(base, i)
             low.builder.store(low.buffer(self.targets[0], True), place, _neutral(self.x))
         return base
 
@@ -175,18 +175,18 @@ class _Scatter:
             place[d], fits = place_inside(low, low.value(self.indices, vector), sizes[d] - extent)
             if not k:
                 for direction, end in zip(("GE", "LT"), own, strict=False):
-                    fits = b.compute("and", "pred", fits, b.compare(direction, place[d], end))
-            inside = fits if inside is None else b.compute("and", "pred", inside, fits)
+                    fits = b.both(fits, b.compare(direction, place[d], end))
+            inside = fits if inside is None else b.both(inside, fits)
         for d, c in self.a.pairs():
             place[d] = coordinates[c]
 
         def update(inner: Coordinates, values: list[Operand]) -> list[Operand]:
             at = list(place)
             for d, c in zip(self.window, inner, strict=True):
-                at[d] = b.index("add", at[d], c)
+                at[d] = b.sum(at[d], c)
             others, along = iter(coordinates), dict(zip(self.a.offset_dims, inner, strict=True))
             source = tuple(along[d] if d in along else next(others) for d in range(len(coordinates) + len(inner)))
-            where = b.index("add", low.linear(sizes, at), base)
+            where = b.sum(low.linear(sizes, at), base)
             old = [b.load(low.buffer(target, True), where) for target in self.targets]
             new = low.apply(self.x.attributes.to_apply, [*old, *(low.value(u, source) for u in self.updates)])
             for target, value in zip(self.targets, new, strict=True):
@@ -225,7 +225,7 @@ def _added_up(x: Instruction, plan: Plan, apart: Storage, result: Storage, sums:
     with low.loop(b.kernel.first, b.kernel.last) as (i, _):
         value: Operand = b.load(to, i)
         for k in range(sums):
-            other = b.load(source, b.index("add", i, k * _apart(size)))
+            other = b.load(source, b.sum(i, k * _apart(size)))
             (value,) = low.apply(x.attributes.to_apply, [value, other])
         b.store(to, i, value)
     return finished(low, size, sums, [x])
@@ -253,10 +253,10 @@ def _ranges(a: indexing.Gather, sizes: Sequence[int], window: Sequence[int], ele
 def place_inside(low: Lowering, index: Operand, last: int) -> tuple[Index, Operand]:
     """An index as a place, and whether it is one from 0 to `last`."""
     b = low.builder
-    place = b.compute("convert", INDEX, index)
+    place = b.convert(INDEX, index)
     if last < 0:
         return place, Literal("pred", False)
-    unsigned = b.compute("convert", "u64", place)  # where what is negative is beyond all others
+    unsigned = b.convert("u64", place)  # where what is negative is beyond all others
     return place, b.compare("LE", unsigned, Literal("u64", last))
 
 

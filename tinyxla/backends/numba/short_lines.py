@@ -43,33 +43,32 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     place = partial(_place, low, sizes, dimension)
 
     def exchange(above: Index, lane: Index) -> None:
-        here = b.index("add", b.index("multiply", above, LANES), lane)
-        below = b.index("add", here, LANES)
+        here = b.sum(b.times(above, LANES), lane)
+        below = b.sum(here, LANES)
         first, second = ([b.load(row, at) for row in rows] for at in (here, below))
         pairs: list[Operand] = [value for pair in zip(second, first, strict=True) for value in pair]
         wrong = low.apply(x.attributes.to_apply, pairs)[0]
         for row, one, other in zip(rows, first, second, strict=True):
-            b.store(row, here, b.compute("select", row.type, wrong, other, one))
-            b.store(row, below, b.compute("select", row.type, wrong, one, other))
+            b.store(row, here, b.choose(wrong, other, one))
+            b.store(row, below, b.choose(wrong, one, other))
 
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin = b.index("multiply", index, LANES)
-        count = b.index("minimum", b.index("subtract", lines, begin), LANES)
+        begin, count = b.block(index, LANES, lines)
         with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
             for o, row in zip(x.operands, rows, strict=True):
-                at = b.index("add", b.index("multiply", i, LANES), lane)
-                b.store(row, at, low.value(o, place(b.index("add", begin, lane), i)))
+                at = b.sum(b.times(i, LANES), lane)
+                b.store(row, at, low.value(o, place(b.sum(begin, lane), i)))
         with low.loop(0, length, sequential=True) as (turn, _):
-            odd = b.index("remainder", turn, 2)
-            with low.loop(0, b.index("divide", b.index("subtract", length, odd), 2), sequential=True) as (pair, _):
-                above = b.index("add", b.index("multiply", pair, 2), odd)
+            odd = b.remainder(turn, 2)
+            with low.loop(0, b.quotient(b.minus(length, odd), 2), sequential=True) as (pair, _):
+                above = b.sum(b.times(pair, 2), odd)
                 with low.loop(0, count) as (lane, _):
                     exchange(above, lane)
         with low.loop(0, count) as (lane, _), low.loop(0, length) as (i, _):
             for result, row in zip(digits.results_by_number(x, users), rows, strict=True):
                 if result is not None:
-                    value = b.load(row, b.index("add", b.index("multiply", i, LANES), lane))
-                    low.store(result, place(b.index("add", begin, lane), i), value)
+                    value = b.load(row, b.sum(b.times(i, LANES), lane))
+                    low.store(result, place(b.sum(begin, lane), i), value)
     return [finished(low, -(-lines // LANES), LANES * length * length * 4, [x])]
 
 

@@ -101,7 +101,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             elif k in nest.updated:
                 storage = Partial(operand.array_shape)
                 copies.append(copied(operand, storage, plan))
-            start = low.builder.index("multiply", lane, shape.size) if several else 0
+            start = low.builder.times(lane, shape.size) if several else 0
             held.append(InMemory(low.buffer(storage, storage is not operand), start))
         for number, found in enumerate(low.run(nest, held)):
             if number in results and not isinstance(found, InMemory):
@@ -193,13 +193,13 @@ class Elements(Lowering):
         """Of an array; coordinates that are not known choose."""
         place = self.linear(sizes, coordinates)
         if isinstance(held, InMemory):
-            return self.builder.load(held.buffer, self.builder.index("add", held.start, place))
+            return self.builder.load(held.buffer, self.builder.sum(held.start, place))
         if isinstance(place, int):
             return held[place]
         (first, _), *others = _possible(sizes, coordinates)
         found = held[first]
         for number, here in others:
-            found = self.builder.compute("select", found.type, self._is_at(coordinates, here), held[number], found)
+            found = self.builder.choose(self._is_at(coordinates, here), held[number], found)
         return found
 
     def _is_at(self, coordinates: Coordinates, place: Sequence[int], condition: Operand | None = None) -> Operand:
@@ -208,14 +208,14 @@ class Elements(Lowering):
         for c, here in zip(coordinates, place, strict=True):
             if not isinstance(c, int):
                 same = b.compare("EQ", c, here)
-                condition = same if condition is None else b.compute("and", "pred", condition, same)
+                condition = same if condition is None else b.both(condition, same)
         return Literal("pred", True) if condition is None else condition
 
     def chosen(self, condition: Operand, x: Held, y: Held) -> Held:
         """The elements of one of two arrays in registers."""
         assert not isinstance(x, InMemory)
         assert not isinstance(y, InMemory)
-        return [self.builder.compute("select", a.type, condition, a, b) for a, b in zip(x, y, strict=True)]
+        return [self.builder.choose(condition, a, b) for a, b in zip(x, y, strict=True)]
 
     def put(
         self, held: Held, sizes: Sequence[int], coordinates: Coordinates, new: Operand, condition: Operand | None = None
@@ -223,16 +223,16 @@ class Elements(Lowering):
         """An array with another element, if the condition holds: at a place in range, in any case."""
         b = self.builder
         if isinstance(held, InMemory):
-            place = b.index("add", held.start, self.linear(sizes, coordinates))
+            place = b.sum(held.start, self.linear(sizes, coordinates))
             if condition is not None:
-                new = b.compute("select", new.type, condition, new, b.load(held.buffer, place))
+                new = b.choose(condition, new, b.load(held.buffer, place))
             b.store(held.buffer, place, new)
             return held
         changed = list(held)
         for number, place in _possible(sizes, coordinates):
             here = self._is_at(coordinates, place, condition)
             is_certain = isinstance(here, Literal)
-            changed[number] = new if is_certain else b.compute("select", new.type, here, new, held[number])
+            changed[number] = new if is_certain else b.choose(here, new, held[number])
         return changed
 
 
@@ -294,7 +294,7 @@ def _dynamic_update_slice(low: Elements, x: Instruction) -> list[Held]:
     first = [start_index(low, s, (), size - part) for s, size, part in zip(starts, sizes, parts, strict=True)]
     found = low.held(whole)
     for place in places_of(update.array_shape):
-        at = tuple(low.builder.index("add", f, c) for f, c in zip(first, place, strict=True))
+        at = tuple(low.builder.sum(f, c) for f, c in zip(first, place, strict=True))
         found = low.put(found, sizes, at, low.value(update, place))
     return [found]
 
@@ -315,8 +315,8 @@ def _scatter(low: Elements, x: Instruction) -> list[Held]:
             offset, extent = along.get(d, (0, 1))
             vector = a.vector(batch, k, indices.array_shape.rank)
             start, fits = place_inside(low, low.value(indices, vector), sizes[d] - extent)
-            inside = fits if inside is None else low.builder.compute("and", "pred", inside, fits)
-            place[d] = low.builder.index("add", clamped(low, start, sizes[d] - extent + 1), offset)
+            inside = fits if inside is None else low.builder.both(inside, fits)
+            place[d] = low.builder.sum(clamped(low, start, sizes[d] - extent + 1), offset)
         for d, c in a.pairs():
             place[d] = batch[c]
         old = low.element(found, sizes, tuple(place))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from tinyxla.backends.numba import panel_routines as routines
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, operand_of
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Storage
 from tinyxla.backends.numba.native import vector_bytes
 from tinyxla.backends.numba.panels import give
@@ -74,8 +74,7 @@ class _Lanes:
     def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
         """Of as many as are turned at once: the first, and how many are left."""
         b, height = self.b, routines.tile_rows()
-        count = b.index("divide", b.sum(size, height - 1), height)
-        with self.low.loop(0, count, sequential=True) as (group, _):
+        with self.low.loop(0, b.up(size, height), sequential=True) as (group, _):
             start = b.times(group, height)
             yield start, b.minus(size, start)
 
@@ -187,15 +186,15 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
         largest, where = m.b.scratch(m.kind, m.width), m.b.scratch("s32", m.width)
         pivots, order = m.b.scratch("s32", steps * m.width), m.b.scratch("s32", rows * m.width)
         with m.each(0, rows) as i, m.lanes():
-            m.store(order, i, m.b.compute("convert", "s32", operand_of(i)))
+            m.store(order, i, m.b.convert("s32", i))
         with m.each(0, steps) as k:
-            number = m.b.compute("convert", "s32", operand_of(k))
+            number = m.b.convert("s32", k)
             after = m.b.sum(k, 1)
             with m.lanes() as load:
                 m.store(largest, 0, m.compute("abs", load(a, m.at(k, columns, k))))
                 m.store(where, 0, number)
             with m.each(after, rows) as i:
-                row = m.b.compute("convert", "s32", operand_of(i))
+                row = m.b.convert("s32", i)
                 with m.lanes() as load:
                     size = m.compute("abs", load(a, m.at(i, columns, k)))
                     better = m.b.compare("GT", size, load(largest, 0))
@@ -204,7 +203,7 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
             with m.lanes() as load:
                 m.store(pivots, k, load(where, 0))
             with m.each(after, rows) as i:
-                row = m.b.compute("convert", "s32", operand_of(i))
+                row = m.b.convert("s32", i)
                 with m.lanes() as load:
                     exchange(order, m.b.compare("EQ", load(where, 0), row), i, k)
                 with m.each(0, columns) as j, m.lanes() as load:

@@ -75,14 +75,13 @@ class _Strips:
         low, width = self.low, self.width
         b = low.builder
         with low.loop(b.kernel.first, b.kernel.last) as (strip, _):
-            start = b.index("multiply", strip, width)
-            count = b.index("minimum", b.index("subtract", self.lanes, start), width)
+            start, count = b.block(strip, width, self.lanes)
             if self.steps is None:
                 self._step_by_lane(start, count)
             else:
                 self._step_together(start, count, self.steps)
             with low.loop(0, count) as (j, _):
-                self._store(b.index("add", start, j), j)
+                self._store(b.sum(start, j), j)
         work = self.nest.work * (TYPICAL_STEPS if self.steps is None else width * self.steps)
         return [finished(low, -(-self.lanes // width), work, list(self.results.values()))]
 
@@ -93,7 +92,7 @@ class _Strips:
         for operand, parameter, several in operands:
             shape = parameter.array_shape
             if parameter in self.nest.homes:
-                first = low.builder.index("multiply", lane, shape.size) if several else 0
+                first = low.builder.times(lane, shape.size) if several else 0
                 held[parameter] = InMemory(low.buffer(operand), first)
             else:
                 held[parameter] = [low.value(operand, (lane, *p) if several else p) for p in places_of(shape)]
@@ -130,22 +129,22 @@ class _Strips:
         def go_on(place: Index, values: Sequence[Held], goes_on: Operand, some: Carried) -> None:
             self._put(place, values)
             b.store(running, place, goes_on)
-            some.updated = b.compute("or", "s32", some.inside, b.compute("convert", "s32", goes_on))
+            some.updated = b.either(some.inside, b.convert("s32", goes_on))
 
         def any_of(some: Carried) -> Operand:
             return b.compare("NE", some.result, none)
 
         with low.loop(0, count, [none]) as (j, inner):
-            values = self._first(b.index("add", start, j))
+            values = self._first(b.sum(start, j))
             go_on(j, values, only(low.run(self.condition, values)), inner.carried[0])
         with low.loop(0, b.choose(any_of(inner.carried[0]), UNBOUNDED), sequential=True) as (_, outer):
             with low.loop(0, count, [none]) as (j, inner):
-                values = self._carried(b.index("add", start, j), j)
+                values = self._carried(b.sum(start, j), j)
                 goes_on = b.load(running, j)
                 new = low.run(self.body, values)
                 for k in self.rows:
                     values[k] = low.chosen(goes_on, new[k], values[k])
-                more = b.compute("and", "pred", goes_on, only(low.run(self.condition, values)))
+                more = b.both(goes_on, only(low.run(self.condition, values)))
                 go_on(j, values, more, inner.carried[0])
             outer.again = any_of(inner.carried[0])
 
@@ -154,12 +153,12 @@ class _Strips:
         low = self.low
         b = low.builder
         with low.loop(0, count) as (j, _):
-            self._put(j, self._first(b.index("add", start, j)))
+            self._put(j, self._first(b.sum(start, j)))
         with low.loop(0, steps, sequential=True) as (t, _), low.loop(0, count) as (j, _):
-            values = self._carried(b.index("add", start, j), j)
+            values = self._carried(b.sum(start, j), j)
             for k, step in self.counters.items():
                 first = only([values[k]])
-                number = b.compute("convert", first.type, t)
+                number = b.convert(first.type, t)
                 grown = b.compute("multiply", first.type, number, Literal(first.type, step))
                 values[k] = [b.compute("add", first.type, first, grown)]
             self._put(j, low.run(self.body, values))

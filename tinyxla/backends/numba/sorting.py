@@ -122,16 +122,15 @@ class _MergeSort:
         block = min(BLOCK, self.length)
         count = -(-self.length // block)
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            line = b.index("divide", index, count)
-            begin = b.index("multiply", b.index("remainder", index, count), block)
-            end = b.index("minimum", b.index("add", begin, block), self.length)
+            line = b.quotient(index, count)
+            begin, end = b.piece(b.remainder(index, count), block, self.length)
             to = self._next()
-            runs = b.index("divide", b.index("add", b.index("subtract", end, begin), RUN - 1), RUN)
+            runs = b.up(b.minus(end, begin), RUN)
             if self.length <= RUN:
                 self._run(low, to, line, 0, self.length)
             else:
                 with low.loop(0, runs) as (number, _):
-                    self._run(low, to, line, b.index("add", begin, b.index("multiply", number, RUN)), end)
+                    self._run(low, to, line, b.sum(begin, b.times(number, RUN)), end)
             self._here = to
             levels = max(0, -(-block // RUN) - 1).bit_length()
             self._back_and_forth(low, (levels - (block == self.length)) // 2, line, begin, end)
@@ -148,16 +147,16 @@ class _MergeSort:
         b = low.builder
         size = min(RUN, self.length)
         whole = self.length % RUN == 0 or self.length < RUN  # then no run is cut short
-        index = [b.index("add", start, k) for k in range(size)]
-        last = b.index("subtract", end, 1)
-        values = [self.source.load(low, line, i if whole else b.index("minimum", i, last)) for i in index]
+        index = [b.sum(start, k) for k in range(size)]
+        last = b.minus(end, 1)
+        values = [self.source.load(low, line, i if whole else b.least(i, last)) for i in index]
         inside = [None if whole else b.compare("LT", i, end) for i in index]
         for turn in range(size):
             for k in range(turn % 2, size - 1, 2):
                 swap = self._before(low, values[k + 1], values[k])
                 beyond = inside[k + 1]
                 if beyond is not None:
-                    swap = b.compute("and", "pred", swap, beyond)
+                    swap = b.both(swap, beyond)
                 values[k], values[k + 1] = (
                     _choose(low, swap, values[k + 1], values[k]),
                     _choose(low, swap, values[k], values[k + 1]),
@@ -183,7 +182,7 @@ class _MergeSort:
                 to = self._next()
                 self._merges(low, to, width, line, begin, end)
                 self._here = to
-                width = b.index("multiply", width, 2)
+                width = b.times(width, 2)
             loop.carried[0].updated = operand_of(width)
         assert self._here is here
         self._width <<= 2 * (times - 1)
@@ -192,16 +191,16 @@ class _MergeSort:
         """The merges of a block: several at a time as long as there are as many whole ones, since each step of one
         waits for the step before."""
         b = low.builder
-        size = b.index("subtract", end, begin)
-        group_width = b.index("multiply", width, TOGETHER)
-        groups = b.index("divide", size, group_width)
+        size = b.minus(end, begin)
+        group_width = b.times(width, TOGETHER)
+        groups = b.quotient(size, group_width)
         with low.loop(0, groups) as (group, _):
-            first = b.index("add", begin, b.index("multiply", group, group_width))
-            starts = [b.index("add", first, b.index("multiply", width, k)) for k in range(TOGETHER)]
+            first = b.sum(begin, b.times(group, group_width))
+            starts = [b.sum(first, b.times(width, k)) for k in range(TOGETHER)]
             self._merge(low, to, width, line, starts, end)
-        pairs = b.index("divide", b.index("add", size, b.index("subtract", width, 1)), width)
-        with low.loop(b.index("multiply", groups, TOGETHER), pairs) as (pair, _):
-            self._merge(low, to, width, line, [b.index("add", begin, b.index("multiply", pair, width))], end)
+        pairs = b.up(size, width)
+        with low.loop(b.times(groups, TOGETHER), pairs) as (pair, _):
+            self._merge(low, to, width, line, [b.sum(begin, b.times(pair, width))], end)
 
     def _merge(
         self, low: Lowering, to: _Lines, width: Index, line: Index, starts: Sequence[Index], limit: Index
@@ -209,22 +208,22 @@ class _MergeSort:
         """For each start the two runs which begin there and together have a width; all of them are whole if there are
         several."""
         b = low.builder
-        half = b.index("divide", width, 2)
-        middles = [b.index("minimum", b.index("add", s, half), limit) for s in starts]
-        right_ends = [b.index("minimum", b.index("add", m, half), limit) for m in middles]
+        half = b.quotient(width, 2)
+        middles = [b.least(b.sum(s, half), limit) for s in starts]
+        right_ends = [b.least(b.sum(m, half), limit) for m in middles]
         carried = [operand_of(index) for pair in zip(starts, middles, strict=True) for index in pair]
-        with low.loop(0, b.index("subtract", right_ends[0], starts[0]), carried, sequential=True) as (step, loop):
+        with low.loop(0, b.minus(right_ends[0], starts[0]), carried, sequential=True) as (step, loop):
             for k, (start, left_end, right_end) in enumerate(zip(starts, middles, right_ends, strict=True)):
                 at_left, at_right = loop.carried[2 * k : 2 * k + 2]
                 i, j = at_left.inside, at_right.inside
-                left = self._here.load(low, line, b.index("minimum", i, b.index("subtract", left_end, 1)))
-                right = self._here.load(low, line, b.index("minimum", j, b.index("subtract", right_end, 1)))
-                sooner = b.compute("and", "pred", b.compare("LT", j, right_end), self._before(low, right, left))
-                from_right = b.compute("or", "pred", sooner, b.compute("not", "pred", b.compare("LT", i, left_end)))
-                to.store(low, line, b.index("add", start, step), _choose(low, from_right, right, left))
+                left = self._here.load(low, line, b.least(i, b.minus(left_end, 1)))
+                right = self._here.load(low, line, b.least(j, b.minus(right_end, 1)))
+                sooner = b.both(b.compare("LT", j, right_end), self._before(low, right, left))
+                from_right = b.either(sooner, b.compute("not", "pred", b.compare("LT", i, left_end)))
+                to.store(low, line, b.sum(start, step), _choose(low, from_right, right, left))
                 moved = b.choose(from_right, 1)
-                at_left.updated = operand_of(b.index("add", i, b.index("subtract", 1, moved)))
-                at_right.updated = operand_of(b.index("add", j, moved))
+                at_left.updated = operand_of(b.sum(i, b.minus(1, moved)))
+                at_right.updated = operand_of(b.sum(j, moved))
 
     def _doubling(self) -> LoweredKernel:
         """All merges of one width, over all lines."""
@@ -234,12 +233,12 @@ class _MergeSort:
         pairs = -(-self.length // self._width)
         to = self._next()
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            line = b.index("divide", index, pairs)
-            start = b.index("multiply", b.index("remainder", index, pairs), self._width)
+            line = b.quotient(index, pairs)
+            start = b.times(b.remainder(index, pairs), self._width)
             self._merge(low, to, self._width, line, [start], self.length)
         self._here = to
         return finished(low, self.lines * pairs, CHUNK, [self.x])
 
 
 def _choose(low: Lowering, chosen: Operand, first: Sequence[Operand], second: Sequence[Operand]) -> list[Operand]:
-    return [low.builder.compute("select", x.type, chosen, x, y) for x, y in zip(first, second, strict=True)]
+    return [low.builder.choose(chosen, x, y) for x, y in zip(first, second, strict=True)]

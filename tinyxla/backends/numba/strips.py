@@ -65,9 +65,9 @@ class Strips:
         roots = [root for phase in phases for root in phase]
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
             *self.others, strip = low.split_index(index, counts)
-            self.begin = b.index("multiply", strip, LANES)
-            is_last = b.index("divide", strip, self.count - 1) if self.count > 1 else 1
-            self.rows = b.index("add", LANES, b.index("multiply", is_last, self.rest))
+            self.begin = b.times(strip, LANES)
+            is_last = b.quotient(strip, self.count - 1) if self.count > 1 else 1
+            self.rows = b.sum(LANES, b.times(is_last, self.rest))
             done: list[tuple[Instruction, Buffer]] = []
             for phase in phases:
                 done = self._phase(phase, done)
@@ -163,7 +163,7 @@ class Strips:
         self.low.keep(x, lambda _: (row, self.lane))
 
     def _row(self, lane: Index) -> Coordinates:
-        return spread(self.axes, [*self.others, self.b.index("add", self.begin, lane)], len(self.outer))
+        return spread(self.axes, [*self.others, self.b.sum(self.begin, lane)], len(self.outer))
 
     # --- what has an element for each of a row's
 
@@ -185,7 +185,7 @@ class Strips:
         return self._turned(tile, self.low.linear(x.array_shape.dimensions[rank:], place[rank:]), self.lane)
 
     def _turned(self, tile: Buffer, k: Index, lane: Index) -> tuple[Buffer, Index]:
-        return tile, self.b.index("add", self.b.index("multiply", k, self.most), lane)
+        return tile, self.b.sum(self.b.times(k, self.most), lane)
 
     def _turn(self, x: Instruction, tile: Buffer, back: bool) -> None:
         low, zeros = self.low, [0] * (x.array_shape.rank - len(self.outer) - 1)

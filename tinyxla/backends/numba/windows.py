@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.folds import STILL, Dimension, Fold, Line, load, select, store
+from tinyxla.backends.numba.folds import STILL, Dimension, Fold, Line, load, store
 from tinyxla.backends.numba.loops import Index, Literal, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Storage, Users, zero
 from tinyxla.backends.numba.scans import lower_scan
@@ -60,7 +60,7 @@ def _counts(dimensions: Sequence[Dimension]) -> list[int]:
 def _ceiling(low: Lowering, value: Index, step: int) -> Index:
     """value / step, rounded up, and at least 0."""
     b = low.builder
-    return b.index("divide", b.most(b.sum(value, step - 1), 0), step)
+    return b.quotient(b.most(b.sum(value, step - 1), 0), step)
 
 
 # --- windows that are gone through ------------------------------------------------------------------------------------
@@ -85,13 +85,13 @@ def _elements(low: Lowering, d: Dimension, o: Index, is_inside: bool = False, ag
     found: _Elements = []
     for k in range(d.places if w.window_dilation == 1 else w.size):
         if w.window_dilation == 1:
-            index = b.sum(b.index("divide", b.sum(moved, apart - 1), apart), k)
+            index = b.sum(b.up(moved, apart), k)
             there = b.compare("LT", b.times(index, apart), b.sum(moved, w.size))
         else:
             place = b.sum(moved, k * w.window_dilation)
-            index, there = b.index("divide", place, apart), b.compare("EQ", b.index("remainder", place, apart), 0)
+            index, there = b.quotient(place, apart), b.compare("EQ", b.remainder(place, apart), 0)
         for limit, direction in ((before, "GE"), (before + d.size, "LT")):
-            there = b.compute("and", "pred", there, b.compare(direction, index, limit))
+            there = b.both(there, b.compare(direction, index, limit))
         index = b.least(b.minus(b.most(index, before), before), d.size - 1)
         found.append((index, there))
     return found
@@ -100,7 +100,7 @@ def _elements(low: Lowering, d: Dimension, o: Index, is_inside: bool = False, ag
 def _together(low: Lowering, places: Sequence[tuple[Index, Operand | None]], *further: Operand) -> Operand | None:
     """Whether all of these hold, if there are any."""
     conditions = [*further, *(there for _, there in places if there is not None)]
-    return functools.reduce(lambda p, q: low.builder.compute("and", "pred", p, q), conditions) if conditions else None
+    return functools.reduce(low.builder.both, conditions) if conditions else None
 
 
 def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> LoweredKernel:
@@ -120,9 +120,8 @@ def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> 
         low_edge = min(max(0, -(-w.padding_low // w.stride)), high_edge)
         high_edge = max(low_edge, min(reach // w.stride + 1, high_edge))
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        begin = b.times(b.index("remainder", index, blocks), ROW)
-        end = b.least(b.sum(begin, ROW), last.positions) if blocks > 1 else last.positions
-        result = low.split_index(b.index("divide", index, blocks), _counts(outer))
+        begin, end = b.piece(b.remainder(index, blocks), ROW, last.positions)
+        result = low.split_index(b.quotient(index, blocks), _counts(outer))
         around = [_elements(low, d, o, again=again) for d, o in zip(outer, result, strict=True)]
         initial = low.initial(fold.x)
 
@@ -133,7 +132,7 @@ def _direct(fold: Fold, dimensions: list[Dimension], sources: list[Storage]) -> 
                     elements = [load(low, a, sizes, [i for i, _ in places]) for a in sources]
                     found, there = fold.apply(low, values, elements), _together(low, places)
                     if there is not None:
-                        found = [select(low, there, x, y) for x, y in zip(found, values, strict=True)]
+                        found = [b.choose(there, x, y) for x, y in zip(found, values, strict=True)]
                     values = found
                 if after is not None:
                     place = dict(zip(_looped(fold.x), (*result, o), strict=True))
@@ -191,10 +190,10 @@ def _blocked(fold: Fold, line: Line, targets: list[Storage]) -> LoweredKernel:
         def element(row: Index, j: Index) -> Operand:
             """Of the elements from the block's first on."""
             place = b.minus(b.sum(first, row), w.padding_low)
-            inside = b.compute("and", "pred", b.compare("GE", place, 0), b.compare("LT", place, n))
+            inside = b.both(b.compare("GE", place, 0), b.compare("LT", place, n))
             place = b.least(b.most(place, 0), n - 1)
             value = load(low, fold.arrays[0], line.sizes, (outer, place, b.sum(left, j)))
-            return select(low, inside, value, neutral)
+            return b.choose(inside, value, neutral)
 
         with low.loop(0, wide) as (j, _):
             b.store(ends, scratch_at(w.size, j), neutral)
@@ -269,9 +268,9 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
             element = load(low, operand, sizes, [i for i, _ in places])
             better = b.compute("not", "pred", low.apply(x.attributes.select, [best, element])[0])
             is_first = b.compare("EQ", found, none)
-            take = _together(low, places, *([b.compute("or", "pred", is_first, better)] if k else []))
-            best = element if take is None else select(low, take, element, best)
-            found = Literal("s32", k) if take is None else select(low, take, Literal("s32", k), found)
+            take = _together(low, places, *([b.either(is_first, better)] if k else []))
+            best = element if take is None else b.choose(take, element, best)
+            found = Literal("s32", k) if take is None else b.choose(take, Literal("s32", k), found)
         return found
 
     def put(k: int, chosen: Operand, place: Coordinates, result: Coordinates) -> None:
@@ -279,7 +278,7 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
         old = initial if is_tiled else load(low, x, sizes, place)
         (new,) = low.apply(x.attributes.scatter, [old, load(low, source, counts, result)])
         hit = b.compare("EQ", chosen, Literal("s32", k))
-        store(low, x, sizes, place, select(low, hit, new, old))
+        store(low, x, sizes, place, b.choose(hit, new, old))
 
     def line(result: Coordinates) -> None:
         """A line of windows, at once or for each of their elements."""
@@ -292,8 +291,7 @@ def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel
                     put(k, chosen, tuple(i for i, _ in places), (*result, o))
             return
         with low.loop(0, -(-last.positions // width), sequential=True) as (block, _):
-            begin = b.times(block, width)
-            end = b.least(b.sum(begin, width), last.positions)
+            begin, end = b.piece(block, width, last.positions)
             with low.loop(begin, end) as (o, _):
                 b.store(row, b.minus(o, begin), chosen_at([*around, _elements(low, last, o)]))
             w = last.window
