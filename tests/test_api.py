@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import itertools
-import pkgutil
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -666,30 +662,6 @@ def test_device_functions(x: np.ndarray[Any, Any]) -> None:
 
 
 # --- documentation ----------------------------------------------------------------------------------------------------
-
-
-def modules() -> Iterator[str]:
-    """All modules but those that need a compiler to be imported."""
-    for found in pkgutil.walk_packages(tx.__path__, "tinyxla."):
-        if not found.name.startswith("tinyxla.backends.numba"):
-            yield found.name
-
-
-@pytest.mark.parametrize("name", ["tinyxla", *modules()])
-def test_examples_in_docstrings_run(name: str) -> None:
-    """Examples use the names of their own module, of the package around it, `np` for NumPy and `tx` for tinyxla."""
-    module = importlib.import_module(name)
-    package = importlib.import_module(module.__package__ or name)
-    names = (
-        {"np": np, "tx": tx, **vars(package), **vars(module)}
-        if package is not tx
-        else {"np": np, "tx": tx, **vars(module)}
-    )
-    names["np"] = vars(module).get("np", np)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = doctest.testmod(module, extraglobs=names, report=True)
-    assert found.failed == 0, f"{found.failed} of {found.attempted} examples of {name} fail; see the output"
 
 
 def test_public_functions_are_documented() -> None:

@@ -4,81 +4,47 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import pkgutil
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from tinyxla import lax, random
+import tinyxla as tx
 
-MODULES = {
-    "tinyxla.cache": {},
-    "tinyxla.callbacks": {},
-    "tinyxla.compilation": {},
-    "tinyxla.contexts": {},
-    "tinyxla.debug": {},
-    "tinyxla.devices": {},
-    "tinyxla.dtypes": {},
-    "tinyxla.ffi": {},
-    "tinyxla.flatten_util": {},
-    "tinyxla.lax": {},
-    "tinyxla.lax.contraction": vars(lax),
-    "tinyxla.lax.control_flow": vars(lax),
-    "tinyxla.lax.convolution": vars(lax),
-    "tinyxla.lax.elementwise": vars(lax),
-    "tinyxla.lax.fourier": vars(lax),
-    "tinyxla.lax.indexing": vars(lax),
-    "tinyxla.lax.linalg": {},
-    "tinyxla.lax.movement": vars(lax),
-    "tinyxla.lax.ordering": vars(lax),
-    "tinyxla.lax.padding": vars(lax),
-    "tinyxla.lax.random_bits": vars(lax),
-    "tinyxla.lax.reductions": vars(lax),
-    "tinyxla.lax.values": {},
-    "tinyxla.nn": {},
-    "tinyxla.nn.activations": {},
-    "tinyxla.nn.attention": {},
-    "tinyxla.nn.initializers": {"random": random},
-    "tinyxla.nn.normalization": {},
-    "tinyxla.numpy.fft": {},
-    "tinyxla.numpy.linalg": {},
-    "tinyxla.numpy.places": {},
-    "tinyxla.numpy.polynomials": {},
-    "tinyxla.numpy.sorting": {},
-    "tinyxla.numpy.whole_numbers": {},
-    "tinyxla.profiler": {},
-    "tinyxla.random": {},
-    "tinyxla.random.distributions": vars(random),
-    "tinyxla.random.families": vars(random),
-    "tinyxla.random.keys": {},
-    "tinyxla.random.selections": vars(random),
-    "tinyxla.image": {},
-    "tinyxla.experimental.ode": {},
-    "tinyxla.scipy.cluster.vq": {},
-    "tinyxla.scipy.fft": {},
-    "tinyxla.scipy.interpolate": {},
-    "tinyxla.scipy.linalg": {},
-    "tinyxla.scipy.ndimage": {},
-    "tinyxla.scipy.optimize": {},
-    "tinyxla.scipy.signal": {},
-    "tinyxla.scipy.sparse.linalg": {},
-    "tinyxla.scipy.special": {},
-    "tinyxla.scipy.stats": {},
-    "tinyxla.segments": {},
-    "tinyxla.text.parser": {},
-    "tinyxla.threads": {},
-    "tinyxla.tree": {},
-    "tinyxla.tree_util": {},
-    "tinyxla.xla": {},
-    "tinyxla.xla.layouts": {},
-    "tinyxla.xla.shapes": {},
-}
+HAVE_EXAMPLES = """
+cache callbacks compilation contexts debug devices dtypes ffi flatten_util lax lax.contraction lax.control_flow
+lax.convolution lax.elementwise lax.fourier lax.indexing lax.linalg lax.movement lax.ordering lax.padding
+lax.random_bits lax.reductions lax.values nn nn.activations nn.attention nn.initializers nn.normalization numpy.fft
+numpy.linalg numpy.places numpy.polynomials numpy.sorting numpy.whole_numbers profiler random random.distributions
+random.families random.keys random.selections image experimental.ode scipy.cluster.vq scipy.fft scipy.interpolate
+scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse.linalg scipy.special scipy.stats segments
+text.parser threads tree tree_util xla xla.layouts xla.shapes
+""".split()
+
+
+def modules() -> Iterator[str]:
+    """All modules but those that need a compiler to be imported."""
+    for found in pkgutil.walk_packages(tx.__path__, "tinyxla."):
+        if not found.name.startswith("tinyxla.backends.numba"):
+            yield found.name
+
+
+MODULES = ["tinyxla", *modules()]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
+    """Examples use the names of their own module, of the package around it, `np` for NumPy and `tx` for tinyxla."""
     module = importlib.import_module(name)
-    names = {**vars(module), "np": np, **MODULES[name]}
-    names.pop("__name__", None)
-    result = doctest.testmod(module, globs=names)
-    assert result.attempted > 0
-    assert result.failed == 0
+    package = importlib.import_module(module.__package__ or name)
+    around = {} if package is tx else vars(package)
+    names = {"np": np, "tx": tx, **around, **vars(module)}
+    names["np"] = vars(module).get("np", np)
+    found = doctest.testmod(module, extraglobs=names, report=True)
+    assert found.failed == 0, f"{found.failed} of {found.attempted} examples of {name} fail; see the output"
+    assert found.attempted > 0 or name.removeprefix("tinyxla.") not in HAVE_EXAMPLES
+
+
+def test_modules_with_examples_are_modules() -> None:
+    assert {f"tinyxla.{name}" for name in HAVE_EXAMPLES} <= set(MODULES)

@@ -3,6 +3,7 @@ order. Where JAX promises the same, calls are compared with its."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,6 +129,11 @@ def run(lib: Any, program: Any, transform: Callable[[Any, Any], Any], argument: 
     return log.of(transform(lib, program(lib, log)), argument)
 
 
+@functools.cache
+def plainly(program: Any) -> list[Any]:
+    return run(tx, program, COMPILED["plain"])
+
+
 # --- forward mode, reverse mode ---------------------------------------------------------------------------------------
 
 DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
@@ -156,9 +162,8 @@ def test_derivatives_pass_effects_by(program: Any, derivative: str, where: str) 
             DERIVATIVES[derivative](lib, f) if where == "outside" else lib.jit(DERIVATIVES[derivative](lib, lib.jit(f)))
         )
 
-    expected = run(tx, program, COMPILED["plain"])
-    assert expected
-    assert run(tx, program, transform) == expected
+    assert plainly(program)
+    assert run(tx, program, transform) == plainly(program)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
@@ -174,6 +179,18 @@ def test_jax_calls_the_same_in_gradients(program: Any) -> None:
 
 
 # --- vmap -------------------------------------------------------------------------------------------------------------
+
+
+EXAMPLES = np.array([0.5, 2.0], np.float32)
+
+
+def mapped(lib: Any, f: Any) -> Any:
+    return lib.vmap(f)
+
+
+@functools.cache
+def for_each_example(program: Any) -> list[Any]:
+    return run(tx, program, mapped, EXAMPLES)
 
 
 def summed(function: Any) -> Any:
@@ -199,14 +216,10 @@ def test_once_for_each_example(program: Any, order: tuple[str, ...]) -> None:
                 f = summed(f)
         return f
 
-    def mapped(lib: Any, f: Any) -> Any:
-        return lib.vmap(f)
-
-    argument = np.array([0.5, 2.0], np.float32)
-    found = run(tx, program, transform, argument)
-    assert found == run(tx, program, mapped, argument)
+    found = run(tx, program, transform, EXAMPLES)
+    assert found == for_each_example(program)
     if order == ("vmap",):
-        assert sorted(found) == sorted(run(jax, program, mapped, argument))
+        assert sorted(found) == sorted(run(jax, program, mapped, EXAMPLES))
 
 
 def test_lanes_that_end_one_by_one() -> None:

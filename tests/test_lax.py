@@ -203,7 +203,7 @@ DOTS = [
 
 REDUCTIONS = [
     *(
-        Case(name, lambda ns, x, name=name: getattr(ns, name)(x, (0,)), (x,))
+        Case(f"{name}:{x.dtype}", lambda ns, x, name=name: getattr(ns, name)(x, (0,)), (x,))
         for names, x in (
             ("reduce_sum reduce_max reduce_min reduce_prod", F),
             ("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor", I),
@@ -253,6 +253,7 @@ CREATION = [
 ]
 
 CASES = [*ELEMENTWISE, *MOVEMENT, *DOTS, *REDUCTIONS, *CREATION]
+assert len({case.name for case in CASES}) == len(CASES)
 
 
 def close(ours: Any, theirs: Any) -> None:
@@ -277,9 +278,21 @@ def by_name(cases: list[Case]) -> Any:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def of_jax() -> dict[str, Any]:
+    """What JAX gives for all cases, by their names."""
+    return together({case.name: (functools.partial(case.call, jax.lax), case.arrays) for case in CASES})
+
+
+def together(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> dict[str, Any]:
+    """The results of many functions of arrays, which JAX compiles as one program."""
+    program = jax.jit(lambda arrays: {name: function(*arrays[name]) for name, (function, _) in calls.items()})
+    return program({name: arrays for name, (_, arrays) in calls.items()})
+
+
 @by_name(CASES)
 def test_values(case: Case) -> None:
-    expected = case.call(jax.lax, *map(jnp.asarray, case.arrays))
+    expected = of_jax()[case.name]
     close(case.call(lax, *case.arrays), expected)
     close(tinyxla.jit(lambda *xs: case.call(lax, *xs))(*case.arrays), expected)
 
@@ -287,51 +300,83 @@ def test_values(case: Case) -> None:
 BATCHED = [case for case in CASES if case.arrays]
 
 
+def mappings(case: Case) -> dict[str, tuple[tuple[int | None, ...], tuple[Any, ...]]]:
+    """The first array is mapped; then all of them are."""
+    stacked = tuple(np.stack([x, np.flip(x)]) for x in case.arrays)
+    rest = len(stacked) - 1
+    every = {"all": ((0,) * (rest + 1), stacked)}
+    return {"the first": ((0,) + (None,) * rest, (stacked[0], *case.arrays[1:])), **every} if rest else every
+
+
+@functools.cache
+def mapped_by_jax() -> dict[str, Any]:
+    return together(
+        {
+            f"{case.name}, {which}": (jax.vmap(functools.partial(case.call, jax.lax), in_axes=axes), arrays)
+            for case in BATCHED
+            for which, (axes, arrays) in mappings(case).items()
+        }
+    )
+
+
 @by_name(BATCHED)
 def test_batches(case: Case) -> None:
-    """The first array is mapped; then all of them are."""
-    stacked = [np.stack([x, np.flip(x)]) for x in case.arrays]
-    ours, theirs = functools.partial(case.call, lax), functools.partial(case.call, jax.lax)
-    for axes, arrays in (
-        ((0,) + (None,) * (len(stacked) - 1), [stacked[0], *case.arrays[1:]]),
-        ((0,) * len(stacked), stacked),
-    ):
-        close(tinyxla.vmap(ours, in_axes=axes)(*arrays), jax.vmap(theirs, in_axes=axes)(*map(jnp.asarray, arrays)))
+    for which, (axes, arrays) in mappings(case).items():
+        mapped = tinyxla.vmap(functools.partial(case.call, lax), in_axes=axes)
+        close(mapped(*arrays), mapped_by_jax()[f"{case.name}, {which}"])
 
 
 # JAX rounds tangents too, or has no rule.
 NOT_LIKE_JAX = ("nextafter:float32", "convert narrow", "reduce_precision", "reduce of a tree")
+
+
 DIFFERENTIABLE = [case for case in BATCHED if case.arrays[0].dtype == np.float32 and case.name not in NOT_LIKE_JAX]
+
+
+def floating(case: Case) -> tuple[int, ...]:
+    return tuple(k for k, x in enumerate(case.arrays) if x.dtype == np.float32)
+
+
+def total(case: Case, ns: Any, real: Any, leaves: Any) -> Callable[..., Any]:
+    """The sum of all floating-point results, weighted."""
+
+    def function(*xs: Any) -> Any:
+        parts = [
+            (real(y) * np.cos(np.arange(y.size)).reshape(y.shape).astype(np.float32)).sum()
+            for y in leaves(case.call(ns, *xs))
+            if y.dtype.kind in "fcV"
+        ]
+        return sum(parts[1:], parts[0]).astype(np.float32)
+
+    return function
+
+
+def floats(case: Case) -> bool:
+    return any(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(of_jax()[case.name]))
+
+
+@functools.cache
+def gradients_of_jax() -> dict[str, Any]:
+    return together(
+        {
+            case.name: (jax.grad(total(case, jax.lax, jnp.real, jax.tree.leaves), floating(case)), case.arrays)
+            for case in DIFFERENTIABLE
+            if floats(case)
+        }
+    )
 
 
 @by_name(DIFFERENTIABLE)
 def test_gradients(case: Case) -> None:
-    expected = case.call(jax.lax, *map(jnp.asarray, case.arrays))
-    weights = [np.cos(np.arange(x.size)).reshape(x.shape).astype(np.float32) for x in jax.tree.leaves(expected)]
-    if not any(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(expected)):
+    if not floats(case):
         pytest.skip("there are no floating-point results")
-
-    def total(ns: Any, real: Any, leaves: Any) -> Callable[..., Any]:
-        def function(*xs: Any) -> Any:
-            parts = [
-                (real(y) * w).sum()
-                for y, w in zip(leaves(case.call(ns, *xs)), weights, strict=True)
-                if y.dtype.kind in "fcV"
-            ]
-            return sum(parts[1:], parts[0]).astype(np.float32)
-
-        return function
-
-    ours = total(lax, tinyxla.numpy.real, tinyxla.tree.leaves)
-    theirs = total(jax.lax, jnp.real, jax.tree.leaves)
-    floating = tuple(k for k, x in enumerate(case.arrays) if x.dtype == np.float32)
-    wanted = jax.grad(theirs, floating)(*map(jnp.asarray, case.arrays))
-    close(tinyxla.grad(ours, floating)(*case.arrays), wanted)
-    close(tinyxla.jit(tinyxla.grad(ours, floating))(*case.arrays), wanted)
-    tangents = [np.asarray(np.sin(case.arrays[k] + 1)) for k in floating]
-    _, found = tinyxla.jvp(
-        lambda *xs: ours(*_filled(case.arrays, floating, xs)), [case.arrays[k] for k in floating], tangents
-    )
+    ours = total(case, lax, tinyxla.numpy.real, tinyxla.tree.leaves)
+    wanted, places = gradients_of_jax()[case.name], floating(case)
+    close(tinyxla.grad(ours, places)(*case.arrays), wanted)
+    close(tinyxla.jit(tinyxla.grad(ours, places))(*case.arrays), wanted)
+    moving = [case.arrays[k] for k in places]
+    tangents = [np.asarray(np.sin(x + 1)) for x in moving]
+    _, found = tinyxla.jvp(lambda *xs: ours(*_filled(case.arrays, places, xs)), moving, tangents)
     along = sum(np.sum(np.asarray(g) * t) for g, t in zip(wanted, tangents, strict=True))
     np.testing.assert_allclose(float(found), along, rtol=1e-3, atol=1e-4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -94,11 +95,19 @@ def test_minimize() -> None:
 def test_map_coordinates(mode: str) -> None:
     places = [RANDOM.uniform(-9, 12, (6, 2)).astype(np.float32) for _ in range(2)]
     theirs = jax.scipy.ndimage.map_coordinates
-    for x, order in ((A[:5, :4], 1), ((10 * A[:5, :4]).astype(np.int32), 0), ((10 * A[:5, :4]).astype(np.int32), 1)):
-        found = ndimage.map_coordinates(x, places, order, mode, 2.0)
-        close(found, jax.jit(lambda x, c, o=order: theirs(x, c, o, mode, 2.0))(x, places))
+    whole = (10 * A[:5, :4]).astype(np.int32)
+    cases = ((A[:5, :4], 1), (whole, 0), (whole, 1))
+
+    @jax.jit
+    def by_jax(c: Any) -> tuple[Any, Any]:
+        values = [theirs(jnp.asarray(x), c, order, mode, 2.0) for x, order in cases]
+        return values, jax.grad(lambda c: theirs(jnp.asarray(A), c, 1, mode).sum())(c)
+
+    values, expected = by_jax(places)
+    for (x, order), wanted in zip(cases, values, strict=True):
+        close(ndimage.map_coordinates(x, places, order, mode, 2.0), wanted)
     slopes = tx.grad(lambda c: ndimage.map_coordinates(A, c, 1, mode).sum())(places)
-    for found, wanted in zip(slopes, jax.jit(jax.grad(lambda c: theirs(A, c, 1, mode).sum()))(places), strict=True):
+    for found, wanted in zip(slopes, expected, strict=True):
         close(found, wanted)
     with pytest.raises(ArgumentError, match="order 0 or 1"):
         ndimage.map_coordinates(A, places, 3)
@@ -110,18 +119,21 @@ def test_map_coordinates(mode: str) -> None:
 def test_grid_interpolation(method: str) -> None:
     grid = (np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 3.0, 5.0]))
     points = RANDOM.uniform(-1, 6, (20, 2)).astype(np.float32)
-    for values in (A[:3, :4], A[:6, :4].reshape(3, 4, 2)):
-        for outside in (np.nan, None, 1.0):
-            mine = interpolate.RegularGridInterpolator(grid, values, method, fill_value=outside)
-            theirs = jax.scipy.interpolate.RegularGridInterpolator(
-                grid, jnp.asarray(values), method, fill_value=outside
-            )
-            wanted = jax.jit(theirs)(points)
-            close(mine(points), wanted)
-            close(mine((points[:, 0], points[:, 1])), wanted)
-            alone, wanted = mine(points[0]), theirs(points[0])
-            assert alone.shape == wanted.shape
-            close(alone, wanted)
+    cases = list(itertools.product((A[:3, :4], A[:6, :4].reshape(3, 4, 2)), (np.nan, None, 1.0)))
+
+    @jax.jit
+    def by_jax(points: Any) -> list[Any]:
+        of_jax = jax.scipy.interpolate.RegularGridInterpolator
+        functions = [of_jax(grid, jnp.asarray(values), method, fill_value=outside) for values, outside in cases]
+        return [(f(points), f(points[0])) for f in functions]
+
+    for (values, outside), (wanted, wanted_alone) in zip(cases, by_jax(points), strict=True):
+        mine = interpolate.RegularGridInterpolator(grid, values, method, fill_value=outside)
+        close(mine(points), wanted)
+        close(mine((points[:, 0], points[:, 1])), wanted)
+        alone = mine(points[0])
+        assert alone.shape == wanted_alone.shape
+        close(alone, wanted_alone)
     line = interpolate.RegularGridInterpolator(grid[:1], A[:3, 0], method)
     close(line(points[:5, 0]), line(points[:5, :1]))
     with pytest.raises(ArgumentError, match="method must be"):
@@ -158,9 +170,13 @@ def test_differential_equations() -> None:
     def theirs(y: Any, t: Any, mu: Any) -> Any:
         return jax.experimental.ode.odeint(_oscillator(jnp), y, t, mu, **options)
 
-    close(mine(start, times, 1.5), jax.jit(theirs)(start, times, 1.5), 1e-3)
+    def summed(*p: Any) -> Any:
+        path = theirs(*p)
+        return (path**2).sum(), path
+
+    wanted, path = jax.jit(jax.grad(summed, (0, 1, 2), has_aux=True))(start, times, 1.5)
+    close(mine(start, times, 1.5), path, 1e-3)
     slopes = tx.jit(tx.grad(lambda *p: (mine(*p) ** 2).sum(), (0, 1, 2)))(start, times, 1.5)
-    wanted = jax.jit(jax.grad(lambda *p: (theirs(*p) ** 2).sum(), (0, 1, 2)))(start, times, 1.5)
     for found, expected in zip(slopes, wanted, strict=True):
         close(found, expected, 2e-3)
     moving, turned = tx.jvp(lambda mu: mine(start, times, mu), (1.5,), (1.0,))
@@ -203,11 +219,18 @@ def test_tridiagonal_systems() -> None:
     right = A[:6].reshape(2, 6, 6)
     solve, theirs = tx.lax.linalg.tridiagonal_solve, jax.lax.linalg.tridiagonal_solve
     found = tx.jit(solve)(low, middle, high, right)
-    for k in range(2):
-        close(found[k], theirs(*(jnp.asarray(v[k]) for v in (low, middle, high, right))))
     arguments = tuple(v[0] for v in (low, middle, high, right))
     slopes = tx.grad(lambda *v: (solve(*v) ** 2).sum(), (0, 1, 2, 3))(*arguments)
-    wanted = jax.grad(lambda *v: (theirs(*v) ** 2).sum(), (0, 1, 2, 3))(*map(jnp.asarray, arguments))
+
+    @jax.jit
+    def by_jax(*several: Any) -> tuple[Any, Any]:
+        first, second = ([v[k] for v in several] for k in (0, 1))
+        slopes = jax.grad(lambda *v: (theirs(*v) ** 2).sum(), (0, 1, 2, 3))(*first)
+        return [theirs(*first), theirs(*second)], slopes
+
+    both, wanted = by_jax(low, middle, high, right)
+    for k in range(2):
+        close(found[k], both[k])
     for found, expected in zip(slopes, wanted, strict=True):
         close(found, expected, 1e-3)
     with pytest.raises(ShapeError, match="must have the shape"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -33,18 +34,23 @@ def keys(seed: int) -> tuple[Any, Any]:
     return random.PRNGKey(seed), jax.random.PRNGKey(seed)
 
 
-def assert_same(ours: Any, theirs: Any) -> None:
+def assert_same(ours: Any, theirs: Any, case: Any = "") -> None:
     found, wanted = np.asarray(ours), np.asarray(theirs)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(found, wanted, strict=True)
+    assert found.dtype == wanted.dtype, case
+    np.testing.assert_array_equal(found, wanted, str(case), strict=True)
 
 
-def assert_near(ours: Any, theirs: Any, tolerance: float) -> None:
+def assert_near(ours: Any, theirs: Any, tolerance: float, case: Any = "") -> None:
     found, wanted = np.asarray(ours), np.asarray(theirs)
-    assert found.dtype == wanted.dtype
-    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype, case
+    assert found.shape == wanted.shape, case
     as_wide = np.complex128 if found.dtype.kind == "c" else np.float64
-    np.testing.assert_allclose(found.astype(as_wide), wanted.astype(as_wide), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found.astype(as_wide), wanted.astype(as_wide), tolerance, tolerance, err_msg=str(case))
+
+
+def by_jax(draw: Callable[..., Any], cases: Iterable[Any]) -> Callable[[Any], Any]:
+    """What `draw` gives with JAX for a key and each of the cases, from one compilation."""
+    return jax.jit(lambda key: [draw(jax.random, key, case) for case in cases])
 
 
 # --- the cipher -------------------------------------------------------------------------------------------------------
@@ -113,24 +119,27 @@ def test_keys_under_transformations() -> None:
 # --- exact distributions ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
-def test_bits(dtype: str, shape: tuple[int, ...]) -> None:
+def test_bits(dtype: str) -> None:
+    expected = by_jax(lambda r, k, shape: r.bits(k, shape, dtype), SHAPES)
     for seed in SEEDS:
         ours, theirs = keys(seed)
-        assert_same(random.bits(ours, shape, dtype), jax.random.bits(theirs, shape, dtype))
+        for shape, wanted in zip(SHAPES, expected(theirs), strict=True):
+            assert_same(random.bits(ours, shape, dtype), wanted, (seed, shape))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_uniform(dtype: str, shape: tuple[int, ...]) -> None:
+def test_uniform(dtype: str) -> None:
     ours, theirs = keys(42)
-    assert_same(random.uniform(ours, shape, dtype), jax.random.uniform(theirs, shape, dtype))
     tolerance = {"float32": 2e-6, "float16": 1e-2, "bfloat16": 6e-2}[dtype]  # XLA may fuse the product and the sum
-    limits = {"minval": -3.5, "maxval": 7.25}
-    assert_near(
-        random.uniform(ours, shape, dtype, **limits), jax.random.uniform(theirs, shape, dtype, **limits), tolerance
-    )
+
+    def both(r: Any, key: Any, shape: Any) -> Any:
+        return r.uniform(key, shape, dtype), r.uniform(key, shape, dtype, minval=-3.5, maxval=7.25)
+
+    for shape, (wanted, moved) in zip(SHAPES, by_jax(both, SHAPES)(theirs), strict=True):
+        found = both(random, ours, shape)
+        assert_same(found[0], wanted, shape)
+        assert_near(found[1], moved, tolerance, shape)
 
 
 def test_uniform_stays_inside_its_limits() -> None:
@@ -167,13 +176,13 @@ def test_randint(dtype: str) -> None:
     limits = [(0, 100), (5, 3), (3, 3), (int(info.min), int(np.iinfo(np.int32).max if info.bits == 32 else info.max))]
     if info.bits < 32:
         limits += [(int(info.min), int(info.max) + 1), (-70000, 70000)]
-    for low, high in limits:
-        ours, theirs = keys(42)
-        expected = jax.random.randint(theirs, (50,), low, high, dtype)
-        assert_same(random.randint(ours, (50,), low, high, dtype), expected)
+    ours, theirs = keys(42)
+    compiled = tinyxla.jit(lambda k, a, b: random.randint(k, (50,), a, b, dtype))
+    wanted = by_jax(lambda r, k, case: r.randint(k, (50,), *case, dtype), limits)(theirs)
+    for (low, high), expected in zip(limits, wanted, strict=True):
+        assert_same(random.randint(ours, (50,), low, high, dtype), expected, (low, high))
         if low < high:
-            found = tinyxla.jit(lambda k, a, b: random.randint(k, (50,), a, b, dtype))(ours, low, high)
-            assert_same(found, expected)
+            assert_same(compiled(ours, low, high), expected, (low, high))
 
 
 def test_randint_of_arrays() -> None:
@@ -212,26 +221,27 @@ FAMILIES: list[tuple[str, Callable[[Any, Any, str], Any]]] = [
 
 
 @pytest.mark.parametrize("dtype", list(COARSE))
-@pytest.mark.parametrize(("name", "draw"), FAMILIES, ids=[name for name, _ in FAMILIES])
-def test_families(name: str, draw: Callable[[Any, Any, str], Any], dtype: str) -> None:
+def test_families(dtype: str) -> None:
     ours, theirs = keys(42)
-    assert_near(draw(random, ours, dtype), draw(jax.random, theirs, dtype), COARSE[dtype])
+    wanted = by_jax(lambda r, k, family: family[1](r, k, dtype), FAMILIES)(theirs)
+    for (name, draw), expected in zip(FAMILIES, wanted, strict=True):
+        assert_near(draw(random, ours, dtype), expected, COARSE[dtype], name)
 
 
 def test_other_distributions() -> None:
+    cases: list[tuple[str, tuple[Any, ...], float]] = [
+        ("truncated_normal", (-2.0, 1.0, (500,)), 1e-5),
+        ("truncated_normal", (np.zeros(3, np.float32), np.ones((2, 1), np.float32)), 1e-5),
+        ("laplace", ((500,),), 2e-4),  # 1 - |u| cancels where XLA fuses the product and the sum that u is made of
+        ("lognormal", (0.5, (500,)), 1e-5),
+        ("cauchy", ((500,),), 1e-4),
+        ("normal", ((50,), "complex64"), 1e-5),
+    ]
+    expected = by_jax(lambda r, k, case: getattr(r, case[0])(k, *case[1]), cases)
     for seed in SEEDS:
         ours, theirs = keys(seed)
-        for name, arguments, tolerance in (
-            ("truncated_normal", (-2.0, 1.0, (500,)), 1e-5),
-            ("truncated_normal", (np.zeros(3, np.float32), np.ones((2, 1), np.float32)), 1e-5),
-            ("laplace", ((500,),), 2e-4),  # 1 - |u| cancels where XLA fuses the product and the sum that u is made of
-            ("lognormal", (0.5, (500,)), 1e-5),
-            ("cauchy", ((500,),), 1e-4),
-        ):
-            assert_near(
-                getattr(random, name)(ours, *arguments), getattr(jax.random, name)(theirs, *arguments), tolerance
-            )
-        assert_near(random.normal(ours, (50,), "complex64"), jax.random.normal(theirs, (50,), "complex64"), 1e-5)
+        for (name, arguments, tolerance), wanted in zip(cases, expected(theirs), strict=True):
+            assert_near(getattr(random, name)(ours, *arguments), wanted, tolerance, (name, seed))
 
 
 def test_moments() -> None:
@@ -256,10 +266,11 @@ def test_moments() -> None:
 def test_many_numbers_by_mapped_keys(draw: Any) -> None:
     ours, theirs = (package.random.split(package.random.PRNGKey(3), 120) for package in (tinyxla, jax))
     each, expected = functools.partial(draw, tinyxla), functools.partial(draw, jax)
-    assert_near(tinyxla.vmap(each)(ours), jax.vmap(expected)(theirs), 1e-5)
-    assert_near(tinyxla.vmap(each, 1, 1)(ours.T), jax.vmap(expected, 1, 1)(theirs.T), 1e-5)
+    wanted = np.asarray(jax.jit(jax.vmap(expected))(theirs))
+    assert_near(tinyxla.vmap(each)(ours), wanted, 1e-5)
+    assert_near(tinyxla.vmap(each, 1, 1)(ours.T), wanted.T, 1e-5)
     nested = tinyxla.vmap(tinyxla.vmap(each))(ours.reshape(4, 30, 2))
-    assert_near(nested.reshape(120, -1), jax.vmap(expected)(theirs), 1e-5)
+    assert_near(nested.reshape(120, -1), wanted, 1e-5)
 
 
 def test_under_transformations() -> None:
@@ -278,23 +289,24 @@ def test_under_transformations() -> None:
 # --- orders and choices -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 10, 1700, 4001])
-def test_permutation_of_numbers(count: int) -> None:
+def test_permutation_of_numbers() -> None:
     ours, theirs = keys(42)
-    found = random.permutation(ours, count)
-    assert_same(found, jax.random.permutation(theirs, count))
-    assert sorted(np.asarray(found).tolist()) == list(range(count))
+    counts = (0, 1, 2, 10, 1700, 4001)
+    for count, wanted in zip(counts, by_jax(lambda r, k, n: r.permutation(k, n), counts)(theirs), strict=True):
+        found = random.permutation(ours, count)
+        assert_same(found, wanted, count)
+        assert sorted(np.asarray(found).tolist()) == list(range(count))
 
 
 def test_permutation_of_arrays() -> None:
     ours, theirs = keys(1)
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    for axis in (0, 1, -1):
-        for independent in (False, True):
-            expected = jax.random.permutation(theirs, x, axis, independent)
-            assert_same(random.permutation(ours, x, axis, independent), expected)
-            compiled = tinyxla.jit(lambda k, v: random.permutation(k, v, axis, independent))  # noqa: B023
-            assert_same(compiled(ours, x), expected)
+    ways = list(itertools.product((0, 1, -1), (False, True)))
+    wanted = by_jax(lambda r, k, way: r.permutation(k, x, *way), ways)(theirs)
+    compiled = tinyxla.jit(lambda k, v: [random.permutation(k, v, *way) for way in ways])(ours, x)
+    for way, found, expected in zip(ways, compiled, wanted, strict=True):
+        assert_same(random.permutation(ours, x, *way), expected, way)
+        assert_same(found, expected, f"{way}, compiled")
     assert_same(
         tinyxla.vmap(lambda k: random.permutation(k, 6))(random.split(ours, 3)),
         jax.vmap(lambda k: jax.random.permutation(k, 6))(jax.random.split(theirs, 3)),
@@ -305,7 +317,7 @@ def test_choice() -> None:
     ours, theirs = keys(42)
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     p = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
-    for arguments in (
+    cases: list[dict[str, Any]] = [
         {"a": 10, "shape": (6,)},
         {"a": 10, "shape": (2, 3), "replace": False},
         {"a": x, "shape": (3, 2), "axis": 1},
@@ -316,22 +328,22 @@ def test_choice() -> None:
         {"a": 4, "shape": (2, 2), "p": p, "replace": False},
         {"a": 4},
         {"a": 1, "shape": (3,), "p": np.ones(1, np.float32)},
-    ):
-        assert_same(random.choice(ours, **arguments), jax.random.choice(theirs, **arguments))
+    ]
+    wanted = by_jax(lambda r, k, arguments: r.choice(k, **arguments), cases)(theirs)
+    for arguments, expected in zip(cases, wanted, strict=True):
+        assert_same(random.choice(ours, **arguments), expected, arguments)
 
 
 def test_categorical() -> None:
     ours, theirs = keys(42)
     logits = np.random.default_rng(0).normal(size=(2, 3, 5)).astype(np.float32)
+    cases: list[dict[str, Any]] = []
     for axis, batch in ((-1, (2, 3)), (0, (3, 5)), (1, (2, 5))):
-        assert_same(random.categorical(ours, logits, axis), jax.random.categorical(theirs, logits, axis))
-        for leading in ((4,), (2, 2)):
-            shape = (*leading, *batch)
-            expected = jax.random.categorical(theirs, logits, axis, shape=shape)
-            assert_same(random.categorical(ours, logits, axis, shape), expected)
-        shape = (2, *batch)
-        expected = jax.random.categorical(theirs, logits, axis, shape=shape, replace=False)
-        assert_same(random.categorical(ours, logits, axis, shape, replace=False), expected)
+        cases += [{"axis": axis}, *({"axis": axis, "shape": (*leading, *batch)} for leading in ((4,), (2, 2)))]
+        cases += [{"axis": axis, "shape": (2, *batch), "replace": False}]
+    wanted = by_jax(lambda r, k, options: r.categorical(k, logits, **options), cases)(theirs)
+    for options, expected in zip(cases, wanted, strict=True):
+        assert_same(random.categorical(ours, logits, **options), expected, options)
     certain = np.array([-np.inf, 0.0, -np.inf], np.float32)
     assert set(np.asarray(random.categorical(ours, certain, shape=(50,))).tolist()) == {1}
 

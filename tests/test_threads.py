@@ -646,7 +646,7 @@ def test_processes_started_in_any_way(method: str) -> None:
         found = list(pool.map(sine_sum, [SIZE] * 6, timeout=120))
     assert {value for value, _ in found} == {expected}
     assert here not in {process for _, process in found}
-    with context.Pool(2) as processes:
+    with context.Pool(1) as processes:
         assert {value for value, _ in processes.map(sine_sum, [SIZE] * 4)} == {expected}
 
 

@@ -3,6 +3,7 @@ point."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -196,37 +197,58 @@ FUNCTIONS = {
 OPERANDS = (np.array([[0.3, -0.7, 1.1], [0.5, 0.9, -0.2]]), np.array([[0.4, 0.8, -0.6], [1.2, -0.1, 0.7]]))
 
 
-def assert_like_jax(names: Sequence[str], function: Function, oracle: Function) -> None:
+Names = tuple[str, ...]
+PAIRS: list[Names] = [*((name,) for name in TRANSFORMATIONS), *itertools.product(TRANSFORMATIONS, repeat=2)]
+TRIPLES: list[Names] = list(itertools.product(TRANSFORMATIONS, repeat=3))
+CAPTURING: list[Names] = list(itertools.product(["jvp", "vjp", "vmap"], repeat=3))
+CASES = {
+    **dict.fromkeys(FUNCTIONS, PAIRS),
+    "arithmetic": [*PAIRS, *TRIPLES],
+    "closing": [*PAIRS, *CAPTURING],
+}
+
+
+def nested(names: Names, function: Any, which: int) -> Any:
+    """The transformations of this package, or those of JAX."""
     for name in reversed(names):
-        transform, jax_transform = TRANSFORMATIONS[name]
-        function, oracle = transform(function), jax_transform(oracle)
-    results = [x.numpy() for x in function(*map(wrap, OPERANDS))]
+        function = TRANSFORMATIONS[name][which](function)
+    return function
+
+
+@functools.cache
+def expected(which: str) -> dict[Names, list[Any]]:
+    """What JAX gives for all cases of a function: one program, since they have much in common."""
+
+    def program(*operands: Any) -> list[Any]:
+        return [nested(names, FUNCTIONS[which][1], 1)(*operands) for names in CASES[which]]
+
     with jax.enable_x64(True):
-        expected = jax.jit(oracle)(*map(jnp.asarray, OPERANDS))
-    assert len(results) == len(expected)
-    for x, y in zip(results, expected, strict=True):
+        results = jax.jit(program)(*map(jnp.asarray, OPERANDS))
+    return dict(zip(CASES[which], results, strict=True))
+
+
+def assert_like_jax(names: Names, which: str) -> None:
+    results = [x.numpy() for x in nested(names, FUNCTIONS[which][0], 0)(*map(wrap, OPERANDS))]
+    for x, y in zip(results, expected(which)[names], strict=True):
         assert x.shape == y.shape
         assert x.dtype == y.dtype
         np.testing.assert_allclose(x, y, 1e-11, 1e-11)
 
 
-PAIRS = [*((name,) for name in TRANSFORMATIONS), *itertools.product(TRANSFORMATIONS, repeat=2)]
-
-
 @pytest.mark.parametrize("which", FUNCTIONS)
 @pytest.mark.parametrize("names", PAIRS, ids="-".join)
-def test_nested_pairs(names: Sequence[str], which: str) -> None:
-    assert_like_jax(names, *FUNCTIONS[which])
+def test_nested_pairs(names: Names, which: str) -> None:
+    assert_like_jax(names, which)
 
 
-@pytest.mark.parametrize("names", list(itertools.product(TRANSFORMATIONS, repeat=3)), ids="-".join)
-def test_nested_triples(names: Sequence[str]) -> None:
-    assert_like_jax(names, *FUNCTIONS["arithmetic"])
+@pytest.mark.parametrize("names", TRIPLES, ids="-".join)
+def test_nested_triples(names: Names) -> None:
+    assert_like_jax(names, "arithmetic")
 
 
-@pytest.mark.parametrize("names", list(itertools.product(["jvp", "vjp", "vmap"], repeat=3)), ids="-".join)
-def test_nested_triples_with_captured_values(names: Sequence[str]) -> None:
-    assert_like_jax(names, *FUNCTIONS["closing"])
+@pytest.mark.parametrize("names", CAPTURING, ids="-".join)
+def test_nested_triples_with_captured_values(names: Names) -> None:
+    assert_like_jax(names, "closing")
 
 
 @pytest.mark.parametrize("transform", [pushed, pulled])
