@@ -9,20 +9,17 @@ from functools import partial
 from itertools import accumulate, pairwise, product
 from typing import Any, Literal
 
-from tinyxla.backends.numba import pads, reductions, strips, transposes
-from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, read_at, spread
+from tinyxla.backends.numba import pads, reductions, strips, tiles
+from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
 from tinyxla.backends.numba.columns import column
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
-from tinyxla.compiler.access import Place, normal, renumbered
-from tinyxla.compiler.fusion import Fusion, Plan, base, buffer_of, domain, is_costly, results_of, walk
+from tinyxla.backends.numba.tiles import ACROSS
+from tinyxla.compiler.access import normal, renumbered
+from tinyxla.compiler.fusion import Fusion, Plan, base, domain, is_costly, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import reduction
 
-ACROSS = 1 << 13  # elements that had better not be read across
-LINE = 64  # bytes of the cache
-STRIPS_LIMIT = 1 << 16  # bytes of all that is turned for a piece
-MORE = 16  # elements between the lines of a strip, so that these do not meet the same cache set again and again
 LARGEST_ROW = 1 << 14  # elements of an intermediate that is kept for a row
 ROWS_LIMIT = 1 << 17  # bytes of all of them
 STRIP_LIMIT = 1 << 9  # elements of all arrays of a row, where rows make strips
@@ -59,10 +56,10 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         for root in roots:
             low.define(root, coordinates)
 
-    crossing = _crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
+    crossing = tiles.crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
     way = _last_loop(axes, crossing, work, roots, plan.stored)
     if crossing is not None and crossing is not axes[-2 if way in ("written", "inside") else -1]:
-        return [_tiled(low, axes, crossing, work, roots)]
+        return [tiles.tiled(low, axes, crossing, work, roots)]
     return [finished(low, *_nest(low, roots, axes, way, work, len(sizes), plan.stored, define), roots)]
 
 
@@ -216,93 +213,6 @@ def _has_short_vectors(roots: Sequence[Instruction], stored: set[Instruction], i
         is_costly(x) for x in (*roots, *(x for x, _, m in found if not m))
     )
     return is_along and is_cheap and inner.size > 2
-
-
-def _crossing(roots: Sequence[Instruction], stored: set[Instruction], axes: Sequence[Axis]) -> Axis | None:
-    """An outer loop along which something is contiguous in memory that the inner loop would read with long strides."""
-    for axis in axes[:-1]:
-        if _read_along(axis, axes[-1], roots, stored):
-            return axis
-    return None
-
-
-def _read_along(
-    axis: Axis, inner: Axis, roots: Sequence[Instruction], stored: set[Instruction]
-) -> list[tuple[Instruction, Place]]:
-    """What is read from memory such that this loop runs through it without gaps, and the inner one with them."""
-    found: list[tuple[Instruction, Place]] = []
-    for x, place, from_memory in walk(roots, stored, views=True):
-        wide = [c for c in place if c != -1]
-        plain = not any(isinstance(c, frozenset) for c in wide)
-        along = plain and wide and wide[-1] == axis.last and any(d in wide for d in range(inner.first, inner.last + 1))
-        if from_memory and along and x.array_shape.size >= ACROSS:
-            found.append((x, place))
-    return found
-
-
-def _tiled(
-    low: Lowering, axes: Sequence[Axis], crossing: Axis, work: int, roots: Sequence[Instruction]
-) -> LoweredKernel:
-    """Strips: pieces of as many lines of the result as elements of what lies across are on a line of the cache. What
-    lies across is first copied, as it is read, to a strip that stays in the first cache; so every line of memory is
-    read once, and loops go along memory on both sides. Meanwhile what the strip that follows will read is asked for."""
-    b, inner = low.builder, axes[-1]
-    across = _read_along(crossing, inner, roots, low.stored)
-    straight = [item for item in _read_along(inner, crossing, roots, low.stored) if buffer_of(item[0]) not in roots]
-    sizes = [x.array_shape.dtype.itemsize for x, _ in across]
-    lines = min(LINE // min(sizes), crossing.size)
-    width = _width(inner.size, max(sizes), STRIPS_LIMIT // (lines * sum(sizes)))
-    pitch = -(-width // (4 * MORE)) * 4 * MORE + 2 * MORE  # of which there are few, since each has its routine
-    others = [a for a in axes if a not in (crossing, inner)]
-    counts = [*(a.size for a in others), -(-inner.size // width), -(-crossing.size // lines)]
-    rank, extent = len(domain(roots[0])), math.prod(counts)
-    copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
-
-    def copied(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
-        return copy, b.index("add", b.index("add", b.index("multiply", i, pitch), MORE), j)
-
-    def corner(number: Index) -> tuple[list[Index], Index]:
-        """Where a strip begins, and how many of its lines another one has, too."""
-        *indices, column, strip = low.split_index(number, counts)
-        begin = b.index("multiply", strip, lines)
-        top = b.index("minimum", begin, crossing.size - lines)
-        return [*indices, top, b.index("multiply", column, width)], b.index("subtract", begin, top)
-
-    def coordinates_at(start: Sequence[Index], i: Index, j: Index) -> Coordinates:
-        here = (*start[:-2], b.index("add", start[-2], i), b.index("add", start[-1], j))
-        by_axis = dict(zip([*others, crossing, inner], here, strict=True))
-        return spread(axes, [by_axis[a] for a in axes], rank)
-
-    def address(x: Instruction, place: Place, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
-        return low.buffer(buffer_of(x)), low.linear(
-            x.array_shape.dimensions, read_at(place, coordinates_at(start, i, j))
-        )
-
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        b.bound(index, 0, extent - 1)
-        here, first = corner(index)
-        ahead, _ = corner(b.index("minimum", b.index("add", index, 1), extent - 1))
-        length = b.index("minimum", b.index("subtract", inner.size, here[-1]), width)
-        for (x, place), copy in zip(across, copies, strict=True):
-            at, soon = partial(address, x, place, here), partial(address, x, place, ahead)
-            transposes.turn(low, at, partial(copied, copy), (lines, length), min(lines, inner.size), soon)
-        with low.loop(first, lines) as (i, _):
-            for x, place in straight:
-                b.call(transposes.provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
-            with low.loop(0, length) as (j, _):
-                coordinates = coordinates_at(here, i, j)
-                for (x, place), copy in zip(across, copies, strict=True):
-                    low.know(x, read_at(place, coordinates), b.load(*copied(copy, i, j)))
-                for root in roots:
-                    low.define(root, coordinates)
-    return finished(low, extent, work * lines * width, roots)
-
-
-def _width(size: int, bytes_each: int, most: int) -> int:
-    """Elements of pieces of lines of this size: as equal as can be, and longer where the cache's lines are cut."""
-    near = (512 if size * bytes_each % LINE == 0 else 1024) // max(2, bytes_each)
-    pieces = max(1, round(size / min(near, most)))
-    return size if pieces == 1 else -(-size // (pieces * MORE)) * MORE
 
 
 def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:

@@ -1,0 +1,75 @@
+"""Matrices that are read along and across, in pairs of squares that mirror each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+from tinyxla.backends.numba import tiles
+from tinyxla.backends.numba.loops import INDEX, Builder, Compute, Literal, Value
+
+_COMPUTED = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "select": lambda c, x, y: x if c else y,
+}
+_COMPARED = {"GE": lambda x, y: x >= y, "GT": lambda x, y: x > y, "EQ": lambda x, y: x == y}
+
+
+def value_of(b: Builder, index: Any, known: dict[str, Any]) -> Any:
+    """What statements that a builder collected compute from known numbers."""
+    for x in b.kernel.body:
+        assert isinstance(x, Compute)
+        operands = [y.value if isinstance(y, Literal) else known[y.name] for y in x.operands]
+        compute = _COMPARED[dict(x.attributes)["direction"]] if x.op == "compare" else _COMPUTED[x.op]
+        known[x.result.name] = compute(*operands)
+    return index if isinstance(index, int) else known[index.name]
+
+
+@pytest.mark.parametrize("squares", range(1, 8))
+def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
+    pairs, end = tiles._Pairs(squares, columns=2, strips=3), 99
+    b = Builder("pairs")
+    place = [Value(INDEX, f"p{k}") for k in range(5)]
+    found = pairs.place(b, place, end)
+    seen: Counter[tuple[int, int]] = Counter()
+    order: list[frozenset[int]] = []
+    for at in np.ndindex(*pairs.counts):
+        known = dict(zip((x.name for x in place), map(int, at), strict=True))
+        column, strip = (value_of(b, x, known) for x in found)
+        if strip != end:
+            seen[column, strip] += 1
+            order.append(frozenset([column // 2, strip // 3]))
+    assert seen == {(column, strip): 1 for column in range(2 * squares) for strip in range(3 * squares)}
+    assert sum(x != y for x, y in pairwise(order)) == squares * (squares + 1) // 2 - 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "complex64", "bfloat16"])
+@pytest.mark.parametrize("size", [777, 1030])
+def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "last_cache", lambda: 1 << 12)
+    made: list[tiles._Pairs] = []
+    counts = tiles._Pairs.counts.fget
+    monkeypatch.setattr(tiles._Pairs, "counts", property(lambda self: made.append(self) or counts(self)))  # type: ignore[misc]
+    with tx.enable_x64():
+        x, y = np.random.default_rng(size).integers(-9, 9, (2, size, size)).astype(jnp.dtype(dtype))
+        found = tx.jit(lambda x, y: (x + y - x.T, jnp.stack([x, y]) - jnp.swapaxes(jnp.stack([y, x]), 1, 2)))(x, y)
+        np.testing.assert_array_equal(np.asarray(found[0]), x + y - x.T)
+        np.testing.assert_array_equal(np.asarray(found[1]), np.stack([x - y.T, y - x.T]))
+    assert made
+
+
+def test_a_wrong_place_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "last_cache", lambda: 1 << 12)
+    right = tiles._Pairs.place
+    monkeypatch.setattr(tiles._Pairs, "place", lambda self, b, at, end: right(self, b, [*at[:2], 0, *at[3:]], end))
+    x = jnp.arange(600.0 * 600).reshape(600, 600)
+    result = tx.jit(lambda x: x - 3 * x.T)(x)
+    assert not np.array_equal(np.asarray(result), np.asarray(x) - 3 * np.asarray(x).T)
