@@ -22,6 +22,11 @@ Array = np.ndarray[Any, Any]
 Make = Callable[..., Any]
 
 F32, S32, PRED, C64 = (element_type(name) for name in ("f32", "s32", "pred", "c64"))
+EXACT = [np.array([[0, 1, np.inf], [np.nan, -2, 3]], np.float32), np.array([0.5, -4], np.float32)]  # exact quotients
+RECIPROCALS = ["broadcast", "divide", "broadcast"]
+EXPONENTIALS = ["reduce", "broadcast", "subtract", "exponential", "reduce"]
+MASKED = [*EXPONENTIALS[:-1], "broadcast", "compare", "broadcast", "select", "reduce"]
+CHAINED = ["broadcast", "chain-divide"]
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5], np.float32)
 
 
@@ -69,6 +74,29 @@ def left(make: Make, operands: Sequence[Array]) -> list[str]:
 
 def _values(*sizes: int, dtype: Any = np.float32) -> Array:
     return movement.sample_values(sizes, dtype)
+
+
+def _over_rows(op: Op) -> Make:
+    def make(g: Graph, x: Instruction, y: Instruction) -> Instruction:
+        return g(op, x, g(movement.broadcast, y, sizes=x.array_shape.dimensions, dimensions=(0,)))
+
+    return make
+
+
+def _softmax(largest: str = "maximum", masked: bool = False) -> Make:
+    """Exponentials over their sums."""
+
+    def make(g: Graph, x: Instruction) -> Instruction:
+        def spread(op: str, y: Instruction, start: float) -> Instruction:
+            return g(movement.broadcast, g.reduce(op, y, start, (1,)), sizes=x.array_shape.dimensions, dimensions=(0,))
+
+        found = g(elementwise.exp, g(elementwise.sub, x, spread(largest, x, -np.inf if largest == "maximum" else 0.0)))
+        if masked:
+            positive = g(elementwise.compare, x, g.full(-1, x), direction="GT", type="FLOAT")
+            found = g(elementwise.select, positive, found, g.full(0, x))
+        return g(elementwise.div, found, spread("add", found, 0.0))
+
+    return make
 
 
 def _unary(op: Op, **attributes: Any) -> Make:
@@ -163,6 +191,9 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_chain_multiply", _with_scalar(elementwise.chain_mul, 3, swapped=True), [SPECIAL], ["broadcast", "multiply"]),
     ("_chain_divide", _with_scalar(elementwise.chain_div, 3), [_values(6)], ["broadcast", "divide"]),
     ("_chain_divide", _with_scalar(elementwise.chain_div, 3, swapped=True), [SPECIAL], ["broadcast", "divide"]),
+    ("_chain_divide_by_few", _over_rows(elementwise.chain_div), EXACT, [*RECIPROCALS, "chain-multiply"]),
+    ("_divide_exponentials", _softmax(), [np.zeros((3, 4), np.float32)], [*EXPONENTIALS, *RECIPROCALS, "multiply"]),
+    ("_divide_exponentials", _softmax(masked=True), [np.zeros((3, 4))], [*MASKED, *RECIPROCALS, "multiply"]),
     ("_add_zero", _with_scalar(elementwise.add, 0), [INTEGERS], []),
     ("_add_zero", _with_scalar(elementwise.add, -0.0), [SPECIAL], []),
     ("_add_zero", _with_scalar(elementwise.add, -0.0, swapped=True), [SPECIAL], []),
@@ -366,6 +397,9 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_chain_multiply", _with_scalar(elementwise.chain_mul, np.inf), [SPECIAL], ["broadcast", "chain-multiply"]),
     ("_chain_multiply", lambda g, x, y: g(elementwise.chain_mul, x, y), [SPECIAL, SPECIAL], ["chain-multiply"]),
     ("_chain_divide", _with_scalar(elementwise.chain_div, 0), [SPECIAL], ["broadcast", "chain-divide"]),
+    ("_chain_divide_by_few", _over_rows(elementwise.div), EXACT, ["broadcast", "divide"]),
+    ("_chain_divide_by_few", _over_rows(elementwise.chain_div), [x.astype(np.float16) for x in EXACT], CHAINED),
+    ("_divide_exponentials", _softmax("add"), [np.zeros((3, 4))], [*EXPONENTIALS, "broadcast", "divide"]),
     ("_add_zero", _with_scalar(elementwise.add, 0.0), [SPECIAL], ["broadcast", "add"]),
     ("_add_zero", _with_scalar(elementwise.add, 0.0, swapped=True), [SPECIAL], ["broadcast", "add"]),
     ("_subtract_zero", _with_scalar(elementwise.sub, -0.0), [SPECIAL], ["broadcast", "subtract"]),

@@ -11,6 +11,7 @@ from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
+from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 
@@ -79,13 +80,27 @@ def _chain_divide(r: Rewriter, x: Instruction, o: Operands) -> Instruction | Non
 
 def _chain_divide_by_few(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # a derivative over numbers that are fewer than its elements = the derivative times their reciprocals
-    few = o[1].operands[0] if o[1].op is movement.broadcast else o[1]
-    if x.array_shape.element_type.name not in ("f32", "f64") or few.array_shape.size >= x.array_shape.size:
+    return _by_reciprocals(r, elementwise.chain_mul, *o)
+
+
+def _divide_exponentials(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # the same for exp(y - maximum), which is rounded anyway, over sums, which are not so small that 1 / sum overflows
+    power = o[0].operands[1] if o[0].op is elementwise.select else o[0]
+    if power.op is not elementwise.exp or power.operands[0].op is not elementwise.sub:
         return None
-    sizes = few.array_shape.dimensions
-    reciprocals = r.emit(elementwise.div, _ones(r, x.array_shape.dtype, sizes), few)
-    spread = r.emit(movement.broadcast, reciprocals, **o[1].attributes._asdict())
-    return r.emit(elementwise.chain_mul, o[0], spread)
+    largest = power.operands[0].operands[1]
+    while largest.op in (movement.broadcast, movement.reshape):
+        largest = largest.operands[0]
+    is_known = largest.op is reduction.reduce and reduction.monoid(largest.attributes.to_apply) == "maximum"
+    return _by_reciprocals(r, elementwise.mul, *o) if is_known else None
+
+
+def _by_reciprocals(r: Rewriter, product: Op, x: Instruction, y: Instruction) -> Instruction | None:
+    few = y.operands[0] if y.op is movement.broadcast and scalar_value(y) is None else y
+    if y.array_shape.element_type.name not in ("f32", "f64") or few.array_shape.size >= y.array_shape.size:
+        return None
+    reciprocals = r.emit(elementwise.div, _ones(r, y.array_shape.dtype, few.array_shape.dimensions), few)
+    return r.emit(product, x, r.emit(movement.broadcast, reciprocals, **y.attributes._asdict()))
 
 
 def _ones(r: Rewriter, dtype: np.dtype[Any], sizes: Ints) -> Instruction:
@@ -416,7 +431,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "multiply": (_multiply_by_one,),
     "chain-multiply": (_chain_multiply,),
     "chain-divide": (_chain_divide, _chain_divide_by_few),
-    "divide": (_divide_by_one,),
+    "divide": (_divide_by_one, _divide_exponentials),
     "negate": (_negate_twice,),
     "power": (_power,),
     "convert": (_convert_nothing,),

@@ -27,7 +27,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     weights = tnp.exp(value - _largest(value, axis, where))
     if where is not None:
         weights = tnp.where(where, weights, 0.0)
-    return weights * (1 / tnp.sum(weights, axis=axis, keepdims=True))  # one division for all of them
+    return weights / tnp.sum(weights, axis=axis, keepdims=True)
 
 
 @replayed
