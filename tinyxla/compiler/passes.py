@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyxla.compiler.convolutions import canonicalize_convolutions
 from tinyxla.compiler.invariants import hoist
+from tinyxla.compiler.meetings import turn_what_meets
 from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
 from tinyxla.compiler.rewriting import Rewriter, Visit, is_unshared, rewrite
 from tinyxla.compiler.rows import compute_together
@@ -361,6 +362,7 @@ PASSES: list[tuple[str, Pass]] = [
     ("join-short-rows", join_short_rows),
     ("prune", prune),
     ("simplify-again", simplify),
+    ("turn-what-meets", turn_what_meets),
     ("prepare-computations", prepare_computations),
     ("share", share),
 ]

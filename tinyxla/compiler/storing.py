@@ -29,6 +29,7 @@ from tinyxla.compiler.fusion import (
     supported,
     walk,
 )
+from tinyxla.compiler.meetings import AGAIN
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, indexing, movement, reduction, slices, sorting
 from tinyxla.shapes import Shape
@@ -90,6 +91,12 @@ def _slides_over_edges(x: Instruction, operand: Instruction) -> bool:
     put_together = operand.op is movement.concatenate or operand.op is movement.pad
     anywhere = x.op is slices.dynamic_slice or x.op is indexing.gather
     return anywhere and operand is x.operands[0] and put_together and sizes[0] >= max(LONG_SLICE, sizes[1] // 2)
+
+
+def _turns_often(x: Instruction, operand: Instruction) -> bool:
+    """Whether what a broadcast reads across is read so often that it is better turned."""
+    is_turned = x.op is movement.broadcast and operand.op is movement.transpose
+    return is_turned and x.array_shape.size >= AGAIN * operand.array_shape.size
 
 
 def _takes_places(x: Instruction, operand: Instruction) -> bool:
@@ -163,7 +170,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
                 seen = views.get(operand, ())
                 if x.op.name in MOVEMENT and (_most(seen) >= MOST_VIEWS or _read_again(x, operand, seen)):
                     store(operand)
-                if _slides_over_edges(x, operand) or _repeated(x, operand, seen):
+                if _slides_over_edges(x, operand) or _repeated(x, operand, seen) or _turns_often(x, operand):
                     store(operand)
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
