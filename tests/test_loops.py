@@ -472,7 +472,7 @@ def test_an_index_modulo_a_power_of_two(size: int) -> None:
     builder = Builder("cycle")
     x, out = builder.argument("f32"), builder.argument("f32", written=True)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        builder.store(out, i, builder.load(x, builder.index("remainder", i, size)))
+        builder.store(out, i, builder.load(x, builder.remainder(i, size)))
     values = np.arange(size, dtype=np.float32) + 1
     for first in (0, 1, 37):
         for actual in run_both(builder.kernel, [values], 100, "f32", first, 99):
@@ -495,20 +495,20 @@ def softmax(columns: int) -> Kernel:
     x, out = builder.argument("f32"), builder.argument("f32", written=True)
     row = builder.scratch("f32", columns)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        base = builder.index("multiply", i, columns)
+        base = builder.times(i, columns)
         with builder.loop(0, columns, [Literal("f32", float("-inf"))]) as (j, loop):
-            element = builder.load(x, builder.index("add", base, j))
+            element = builder.load(x, builder.sum(base, j))
             largest = loop.carried[0]
             largest.updated = builder.compute("maximum", "f32", largest.inside, element, reassociate=True)
         with builder.loop(0, columns, [Literal("f32", 0.0)]) as (j, loop):
-            element = builder.load(x, builder.index("add", base, j))
+            element = builder.load(x, builder.sum(base, j))
             power = builder.compute("exponential", "f32", builder.compute("subtract", "f32", element, largest.result))
             builder.store(row, j, power)
             total = loop.carried[0]
             total.updated = builder.compute("add", "f32", total.inside, power, reassociate=True)
         with builder.loop(0, columns) as (j, _):
             share = builder.compute("divide", "f32", builder.load(row, j), total.result)
-            builder.store(out, builder.index("add", base, j), share)
+            builder.store(out, builder.sum(base, j), share)
     return builder.kernel
 
 
@@ -572,9 +572,9 @@ def column_sums(rows: int, columns: int) -> Kernel:
     with builder.loop(0, columns) as (j, _):
         builder.store(sums, j, Literal("f32", 0.0))
     with builder.loop(0, rows, sequential=True) as (i, _):
-        base = builder.index("multiply", i, columns)
+        base = builder.times(i, columns)
         with builder.loop(0, columns) as (j, _):
-            element = builder.load(x, builder.index("add", base, j))
+            element = builder.load(x, builder.sum(base, j))
             builder.store(sums, j, builder.compute("add", "f32", builder.load(sums, j), element))
     with builder.loop(0, columns) as (j, _):
         builder.store(out, j, builder.load(sums, j))
@@ -595,7 +595,7 @@ def test_recurrence_in_a_written_argument() -> None:
     x, out = builder.argument("s32"), builder.argument("s32", written=True)
     builder.store(out, 0, builder.load(x, 0))
     with builder.loop(1, builder.kernel.last, sequential=True) as (i, _):
-        before = builder.load(out, builder.index("subtract", i, 1))
+        before = builder.load(out, builder.minus(i, 1))
         builder.store(out, i, builder.compute("add", "s32", before, builder.load(x, i)))
     x_values = values("s32", 1)
     for actual in run_both(builder.kernel, [x_values], 67, "s32", 0, 67):
@@ -627,13 +627,13 @@ def padded(low: int, size: int, total: int) -> Kernel:
     builder = Builder("padded")
     x, out = builder.argument("f32"), builder.argument("f32", written=True)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        source = builder.index("subtract", i, low)
+        source = builder.minus(i, low)
         assert not isinstance(source, int)
         inside: list[Operand] = [
             builder.compute("compare", "pred", source, Literal("s64", bound), direction=direction)
             for direction, bound in (("GE", 0), ("LT", size))
         ]
-        clamped = builder.index("minimum", builder.index("maximum", source, 0), size - 1)
+        clamped = builder.least(builder.most(source, 0), size - 1)
         chosen = builder.compute("and", "pred", *inside)
         value = builder.compute("select", "f32", chosen, builder.load(x, clamped), Literal("f32", 7.0))
         builder.store(out, i, value)
@@ -650,8 +650,8 @@ def test_index_division_gives_a_transpose() -> None:
     builder = Builder("transpose")
     x, out = builder.argument("s16"), builder.argument("s16", written=True)
     with builder.loop(builder.kernel.first, builder.kernel.last) as (i, _):
-        row, column = builder.index("divide", i, 7), builder.index("remainder", i, 7)
-        source = builder.index("add", builder.index("multiply", column, 11), row)
+        row, column = builder.quotient(i, 7), builder.remainder(i, 7)
+        source = builder.sum(builder.times(column, 11), row)
         builder.store(out, i, builder.load(x, source))
     x_values = np.arange(77, dtype=np.int16).reshape(7, 11)
     for actual in run_both(builder.kernel, [x_values.ravel()], 77, "s16", 0, 77):

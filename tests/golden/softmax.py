@@ -25,7 +25,8 @@ def row(in0, out1, first, last):
         r11 = c10
         for i18 in range(200):
             v19 = row0[i18]
-            v20 = v19 / r11
-            v21 = i1 * 200
-            v22 = v21 + i18
-            out1[v22] = v20
+            v20 = np.float32(1.0) / r11
+            v21 = v19 * v20
+            v22 = i1 * 200
+            v23 = v22 + i18
+            out1[v23] = v21

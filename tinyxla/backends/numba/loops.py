@@ -237,7 +237,7 @@ class Builder:
     def call(self, routine: str, *places: tuple[Buffer, Index]) -> None:
         self._blocks[-1].append(Call(routine, places))
 
-    def index(self, op: str, left: Index, right: Index) -> Index:
+    def _index(self, op: str, left: Index, right: Index) -> Index:
         """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0
         for `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what
         cannot overflow; it is "narrow" where 32 bits hold all numbers, in which divisions are quicker."""
@@ -268,26 +268,26 @@ class Builder:
         return found
 
     def sum(self, *terms: Index) -> Index:
-        return functools.reduce(lambda x, y: self.index("add", x, y), terms)
+        return functools.reduce(lambda x, y: self._index("add", x, y), terms)
 
     def times(self, *factors: Index) -> Index:
-        return functools.reduce(lambda x, y: self.index("multiply", x, y), factors)
+        return functools.reduce(lambda x, y: self._index("multiply", x, y), factors)
 
     def minus(self, x: Index, y: Index) -> Index:
-        return self.index("subtract", x, y)
+        return self._index("subtract", x, y)
 
     def quotient(self, x: Index, y: Index) -> Index:
         """Of numbers >= 0, rounded down."""
-        return self.index("divide", x, y)
+        return self._index("divide", x, y)
 
     def remainder(self, x: Index, y: Index) -> Index:
-        return self.index("remainder", x, y)
+        return self._index("remainder", x, y)
 
     def least(self, x: Index, y: Index) -> Index:
-        return self.index("minimum", x, y)
+        return self._index("minimum", x, y)
 
     def most(self, x: Index, y: Index) -> Index:
-        return self.index("maximum", x, y)
+        return self._index("maximum", x, y)
 
     def up(self, size: Index, length: Index) -> Index:
         """How many pieces of some length there are."""

@@ -83,7 +83,7 @@ def _nest(
         for begin, end in parts:
             bounds = start, stop
             if len(parts) > 1:
-                bounds = b.index("maximum", start, begin), b.index("minimum", stop, end)
+                bounds = b.most(start, begin), b.least(stop, end)
             with low.loop(*bounds) as (j, loop), ExitStack() as loops:
                 b.bound(j, begin, end - 1)
                 ranges: list[Sequence[Index]] = [range(a.size) for a in short]
@@ -157,7 +157,7 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             to = low.linear(whole, (*at, start, *[0] * (len(inner) - 1)))
             with low.loop(begin, end) as (j, _):
                 place = tuple(j if [k] == wide[-1:] else 0 for k in range(len(inner)))  # which may run on
-                b.store(low.buffer(root, True), b.index("add", to, j), low.value(x, (*at, *place)))
+                b.store(low.buffer(root, True), b.sum(to, j), low.value(x, (*at, *place)))
         work = cost([root], plan.stored) // len(root.operands) + 3
         work *= row // max(1, pieces) * math.prod(around)
         found.append(finished(low, math.prod(first) * pieces, work, [root]))
@@ -174,7 +174,7 @@ def _computed_parts(
 
     def define(coordinates: Coordinates) -> None:
         for k, x in enumerate(parts):
-            start = b.index("add", coordinates[d], first + k * sizes[d])
+            start = b.sum(coordinates[d], first + k * sizes[d])
             place = (*coordinates[:d], start, *coordinates[d + 1 :])
             b.store(low.buffer(root, True), low.linear(root.array_shape.dimensions, place), low.value(x, coordinates))
 

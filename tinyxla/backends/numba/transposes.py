@@ -35,11 +35,11 @@ def turn(
         with low.loop(0, length) as (j, _), low.loop(0, height) as (i, _):
             b.store(*target(i, j), b.load(*source(i, j)))
         return
-    across, along = (b.index("divide", b.index("add", size, n - 1), n) for size in (length, height))
+    across, along = (b.up(size, n) for size in (length, height))
     with low.loop(0, across) as (q, _), low.loop(0, along) as (p, _):
-        i = b.index("minimum", b.index("multiply", p, n), b.index("subtract", height, n))
-        j = b.index("minimum", b.index("multiply", q, n), b.index("subtract", length, n))
-        lines = source(i, j), source(i, b.index("add", j, 1)), target(i, j), target(b.index("add", i, 1), j)
+        i = b.least(b.times(p, n), b.minus(height, n))
+        j = b.least(b.times(q, n), b.minus(length, n))
+        lines = source(i, j), source(i, b.sum(j, 1)), target(i, j), target(b.sum(i, 1), j)
         b.call(_provide(n, bytes_each), *lines, ahead(i, j))
 
 
