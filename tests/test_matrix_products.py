@@ -11,7 +11,7 @@ import pytest
 import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba import native
+from tinyxla.backends.numba import native, panels
 from tinyxla.shapes import element_type
 
 Array = np.ndarray[Any, Any]
@@ -135,6 +135,20 @@ def test_code_serves_all_shapes(generator: np.random.Generator) -> None:
     before = native.cache_info().compilations
     np.asarray(function(*_operands(generator, "f32", 90, 310, 490, 1, 0)))
     assert native.cache_info().compilations == before
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_a_large_matrix_is_read_once_for_few_rows(
+    generator: np.random.Generator, name: str, m: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panels, "_LARGE", 1 << 12)
+    with tinyxla.enable_x64(True):
+        for n, k in ((70, 65), (333, 40), (5000, 17)):
+            operands = _operands(generator, name, m, n, k, 1, 0)
+            _check(_product(1, 0), operands, FLOATS[name])
+            compiled = tinyxla.jit(_product(1, 0)).lower(*operands).compile()
+            assert bool(compiled.kernels) == (m > 2)  # of this library's own: else it is the BLAS's
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

@@ -88,8 +88,8 @@ def rows(count: int, scale: float, divisor: int = 16) -> Kernel:
     b = Builder("rows")
     source, target = b.argument("f32"), b.argument("f32", True)
     with b.loop(b.kernel.first, b.kernel.last) as (i, _), b.loop(0, count) as (j, _):
-        place = b.index("add", b.index("multiply", i, count), j)
-        value = b.compute("multiply", "f32", b.load(source, b.index("divide", place, divisor)), Literal("f32", scale))
+        place = b.sum(b.times(i, count), j)
+        value = b.compute("multiply", "f32", b.load(source, b.quotient(place, divisor)), Literal("f32", scale))
         b.store(target, place, value)
     return b.kernel
 

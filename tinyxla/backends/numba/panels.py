@@ -42,6 +42,7 @@ _SECOND = 1 << 20  # bytes of it
 _MANY_ROWS = 512  # of the left operand, for which a right one that does not fit into it is copied
 _BLOCK = 48  # rows of the left operand that are copied at once, which are whole tiles
 _FEW = 4  # rows or columns, which are products with vectors
+_FEW_OF_LARGE = 2  # where each of them would read a large matrix again
 _SMALL = 16  # columns and terms of a product that the BLAS has a kernel for
 _STORE = 4  # terms of a sum that take as long as to load and to store it
 _PIECES = 8  # into which the work is cut at least, if it is enough
@@ -198,7 +199,10 @@ def supports(x: Instruction) -> bool:
     p = product_of(x)
     if p is None or arithmetic(type, result, p.m, p.n) is None or not x.array_shape.size or not p.k:
         return False
-    return type not in ("f32", "f64") or (min(p.m, p.n) > _FEW and max(p.n, p.k) > _SMALL)
+    if type not in ("f32", "f64"):
+        return True
+    is_large = p.right.by_rows and p.k * p.right.row * routines.bits_of(type) // 8 >= _LARGE
+    return p.m > (_FEW_OF_LARGE if is_large else _FEW) and p.n > _FEW and max(p.n, p.k) > _SMALL
 
 
 def _is_read_in_place(kind: Arithmetic, type: str, p: MatrixProduct) -> bool:
