@@ -1,4 +1,4 @@
-"""Matrices that are read along and across, in pairs of squares that mirror each other."""
+"""Matrices that are read along and across, in pairs of squares that mirror each other; and arrays side by side."""
 
 from __future__ import annotations
 
@@ -73,3 +73,15 @@ def test_a_wrong_place_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     x = jnp.arange(600.0 * 600).reshape(600, 600)
     result = tx.jit(lambda x: x - 3 * x.T)(x)
     assert not np.array_equal(np.asarray(result), np.asarray(x) - 3 * np.asarray(x).T)
+
+
+@pytest.mark.parametrize("count", [7, 8, 32, 33])
+@pytest.mark.parametrize(("shape", "axis"), [((5, 3), 1), ((4, 70), 1), ((3, 2, 5), 1), ((2, 3, 1), 2), ((6, 300), 1)])
+def test_short_rows_of_many_arrays_stand_side_by_side(count: int, shape: tuple[int, ...], axis: int) -> None:
+    arrays = np.random.default_rng(count).normal(size=(count, *shape)).astype(np.float32)
+    found = tx.jit(lambda *xs: jnp.concatenate(xs, axis))(*arrays)
+    np.testing.assert_array_equal(np.asarray(found), np.concatenate(arrays, axis))
+    computed = tx.jit(lambda *xs: jnp.concatenate([x * k for k, x in enumerate(xs)], axis))(*arrays)
+    np.testing.assert_array_equal(
+        np.asarray(computed), np.concatenate([x * np.float32(k) for k, x in enumerate(arrays)], axis)
+    )

@@ -33,7 +33,9 @@ SHORT_ROWS = 16  # fewer of them do not fill a vector
 SHORT_ROW_WORK = 600  # simple operations of all of them
 MOST_PIECES = 32  # of rows that are summed up
 ROWS_OF_PIECE = 16  # at least
-MOST_TOGETHER = 32  # arrays of single elements that one loop puts together
+MOST_TOGETHER = 32  # arrays that one loop puts together: of single elements, or of short rows
+LEAST_TOGETHER = 8  # arrays of short rows, which are else too few to keep the lines of the result in the cache for
+SHORT_PIECE = 256  # elements of such rows
 MOST_PARTS = 8  # of a loop that is cut where what is read changes
 LONGEST_IN_PARTS = 200  # operations that are written out for each part
 
@@ -139,6 +141,9 @@ def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
             )
             for k in range(0, whole[d], MOST_TOGETHER)
         ]
+    count, are_equal = len(root.operands), len({x.array_shape.dimensions for x in root.operands}) == 1
+    if d and are_equal and LEAST_TOGETHER <= count <= MOST_TOGETHER and math.prod(whole[d:]) <= count * SHORT_PIECE:
+        return [_computed_parts(Lowering("part", plan, [root]), root, range(count), plan.stored)]
     starts = accumulate((x.array_shape.dimensions[d] for x in root.operands), initial=0)
     for k, (x, start) in enumerate(zip(root.operands, starts, strict=False)):
         outer, inner = x.array_shape.dimensions[:d], x.array_shape.dimensions[d:]
