@@ -29,6 +29,8 @@ WORKLOADS = {w.name: w for group in GROUPS.values() for w in group if isinstance
 FREE_SIGNS = frozenset(["QR, 256 x 64", "eigh, 128 x 128", "SVD, 128 x 128"])  # of vectors
 LARGE = frozenset(w.name for w in GROUPS["Large arrays"])  # where JAX is enough to compare with
 WHOLE = frozenset(["exp, 128 MB", "softmax, 128 MB", "sum, 128 MB", "channels to the end, 127 MB"])  # of these
+# Operations are tested elsewhere: of other rows every third is computed here, to see that workloads are what they say.
+CHECKED = [name for n, name in enumerate(WORKLOADS) if n % 3 == 0 or name in LARGE]
 OWN_NUMBERS = frozenset(w.name for w in GROUPS["Random numbers"])  # JAX's are the same as tinyxla's
 IN_HASTE = {"xla_backend_optimization_level": 0}
 
@@ -59,7 +61,7 @@ class Sixteenths:
         return self.generator.integers(low, high, [n // 16 for n in shape], dtype)
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # that is the result, in NumPy too
 def test_all_libraries_compute_the_same(
     name: str, libraries: dict[str, Library], monkeypatch: pytest.MonkeyPatch

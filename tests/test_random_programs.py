@@ -47,7 +47,7 @@ EVERY: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         "bits uniform normal rademacher exponential gumbel laplace logistic cauchy maxwell".split(), _with()
     ),
-    **dict.fromkeys("gamma loggamma chisquare t poisson".split(), _with(3.0)),
+    **dict.fromkeys("gamma loggamma poisson".split(), _with(3.0)),
     **dict.fromkeys("beta f binomial".split(), _with(3.0, 0.5)),
     **dict.fromkeys("lognormal rayleigh pareto geometric bernoulli wald".split(), _with(0.3)),
     **dict.fromkeys("weibull_min double_sided_maxwell truncated_normal".split(), _with(0.5, 2.0)),
