@@ -67,11 +67,11 @@ def test_all_libraries_compute_the_same(
     name: str, libraries: dict[str, Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of large arrays most are made smaller, and so are the caches: the kernels stay those that go past them."""
-    workload, random = WORKLOADS[name], np.random.default_rng(0)
-    if name in LARGE - WHOLE:
-        random = Sixteenths()
+    workload, is_smaller = WORKLOADS[name], name in LARGE - WHOLE
+    random: Any = Sixteenths() if is_smaller else np.random.default_rng(0)
+    if is_smaller:
         monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
-    inputs = workload.inputs(random)  # type: ignore[arg-type]
+    inputs = workload.inputs(random)
     compiled = jax.jit(workload.make(jax), compiler_options=IN_HASTE)
     wanted = _leaves(compiled(*libraries["jax"].arrays(inputs)))
     for library in libraries.values():

@@ -51,6 +51,12 @@ class Fusion:
     reads: dict[Instruction, None] = field(default_factory=dict)
     across: Fusion | None = None
 
+    def take(self, root: Instruction, joined: tuple[str, tuple[int, ...]], reads: Iterable[Instruction]) -> None:
+        """Compute a root that fits, with which the nest is of this kind and has these outer sizes."""
+        self.kind, self.outer = joined
+        self.roots.append(root)
+        self.reads.update(dict.fromkeys(reads))
+
     @property
     def reductions(self) -> list[Instruction]:
         """The roots that are reductions."""

@@ -87,30 +87,37 @@ class _Grouping:
         gone: set[int] = set()
         rows = [k for k, step in enumerate(self._steps) if isinstance(step, Fusion) and step.kind == "row"]
         for j in rows:
-            for k in rows:
-                if k != j and not gone & {j, k} and self._may_merge(k, j) and self._takes_in(k, j):
+            other = self._steps[j]
+            assert isinstance(other, Fusion)
+            able = [k for k in rows if k != j and k not in gone and self._may_merge(k, j)]
+            reads = {root: self._places_read(root) for root in other.roots if able}
+            for k in able:
+                whole = self._with_all(k, reads)
+                if whole is not None:
+                    self._merge(k, whole, j)
                     gone.add(j)
+                    break
         return gone
 
-    def _takes_in(self, k: int, j: int) -> bool:
-        """Whether nest k became one with nest j, all of whose roots fit."""
-        row, other = self._steps[k], self._steps[j]
+    def _with_all(self, k: int, reads: dict[Instruction, dict[Instruction, list[Place]]]) -> Fusion | None:
+        """Nest k with some roots more, of which this is what they read, if all fit."""
+        row = self._steps[k]
         assert isinstance(row, Fusion)
-        assert isinstance(other, Fusion)
-        whole = Fusion(row.kind, row.outer, [*row.roots], dict(row.reads))
-        for root in other.roots:
-            reads: dict[Instruction, list[Place]] = {}
-            for x, place, from_memory in walk([root], self.stored):
-                if from_memory:
-                    reads.setdefault(x, []).append(place)
-            joined = self._fits(whole, root, *shape_class(root), reads)
-            if joined is None or len(whole.roots) >= MOST_ROOTS:
-                return False
-            whole.kind, whole.outer = joined
-            whole.roots.append(root)
-            whole.reads.update(dict.fromkeys(reads))
-        self._merge(k, whole, j)
-        return True
+        whole = replace(row, roots=[*row.roots], reads=dict(row.reads))
+        for root, places in reads.items():
+            joined = self._fits(whole, root, *shape_class(root), places) if len(whole.roots) < MOST_ROOTS else None
+            if joined is None:
+                return None
+            whole.take(root, joined, places)
+        return whole
+
+    def _places_read(self, root: Instruction) -> dict[Instruction, list[Place]]:
+        """What a root reads from memory, and where."""
+        reads: dict[Instruction, list[Place]] = {}
+        for x, place, from_memory in walk([root], self.stored):
+            if from_memory:
+                reads.setdefault(x, []).append(place)
+        return reads
 
     def _join_across(self, gone: set[int]) -> set[int]:
         """Let rows take in reductions over their outer dimensions of what they read anyway; gives what is gone."""
@@ -202,10 +209,7 @@ class _Grouping:
 
     def _join(self, root: Instruction) -> None:
         kind, outer = shape_class(root)
-        reads: dict[Instruction, list[Place]] = {}
-        for x, place, from_memory in walk([root], self.stored):
-            if from_memory:
-                reads.setdefault(x, []).append(place)
+        reads = self._places_read(root)
         needed = self._needs(reads)
         made_by = {self._step_of[x] for x in reads if x in self._step_of}
         latest = range(len(self._steps) - 1, max(-1, len(self._steps) - 65), -1)
@@ -217,9 +221,7 @@ class _Grouping:
                 continue
             joined = self._fits(group, root, kind, outer, reads)
             if joined is not None:
-                group.kind, group.outer = joined
-                group.roots.append(root)
-                group.reads.update(dict.fromkeys(reads))
+                group.take(root, joined, reads)
                 self._step_of[root] = k
                 self._grow(k, needed & ~(1 << k))
                 return
