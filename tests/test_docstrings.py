@@ -39,8 +39,7 @@ def test_examples(name: str) -> None:
     module = importlib.import_module(name)
     package = importlib.import_module(module.__package__ or name)
     around = {} if package is tx else vars(package)
-    names = {"np": np, "tx": tx, **around, **vars(module)}
-    names["np"] = vars(module).get("np", np)
+    names = {**around, "np": np, "tx": tx, **vars(module)}
     found = doctest.testmod(module, extraglobs=names, report=True)
     assert found.failed == 0, f"{found.failed} of {found.attempted} examples of {name} fail; see the output"
     assert found.attempted > 0 or name.removeprefix("tinyxla.") not in HAVE_EXAMPLES
