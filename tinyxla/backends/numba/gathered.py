@@ -5,7 +5,8 @@
 or, where each column has an input of its own, with `a[rows[i] + terms[t] + j]`. A tile of results stays in vector
 registers while one loop goes over the terms. In each step it loads some vectors of `b`, and for each of its rows one
 element of `a`, wherever that is. So what can be read in place is, at the speed of the multipliers. The last columns are
-masked, and the last row is computed as often as it takes to fill the tile.
+masked, in a loop of their own, since a masked load takes the place of a multiplication on Intel's processors; and the
+last row is computed as often as it takes to fill the tile.
 
 A routine takes the addresses of c, a and b, of the four lists of places, and of four numbers: how many rows, columns
 and terms there are, and whether to add to what c has. So a way to multiply has one routine for each number of vectors
@@ -26,6 +27,7 @@ from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provid
 
 LISTED = 8  # places that are written at once: a list has room for as many more
 NUMBERS = ("m", "n", "k", "more")
+_WHOLE, _PART = "whole", "part"  # tiles
 _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
 
@@ -126,6 +128,8 @@ $numbers
   br label %columns
 columns:
   %j = phi i64 [ 0, %entry ], [ %j_next, %columns_end ]
+  %j_next = add i64 %j, $width
+  %is_whole = icmp sle i64 %j_next, %n
   %b_first = getelementptr $word, ptr %b, i64 %j
 $masks
   br label %tile
@@ -138,21 +142,14 @@ $old
   br label %begin
 begin:
 $first
-  br label %term
-term:
-  %t = phi i64 [ 0, %begin ], [ %t_next, %term ]
-$sums
-  %place = load i64, ptr %terms[%t]
-  %b_row = getelementptr $word, ptr %b_first, i64 (load i64, ptr %factors[%t])
-$step
-  %t_next = add i64 %t, 1
-  br i1 (icmp slt i64 %t_next, %k), label %term, label %tile_end
+  br i1 %is_whole, label %whole, label %part
+$loops
 tile_end:
+$totals
 $end
   %i_next = add i64 %i, $height
   br i1 (icmp slt i64 %i_next, %m), label %tile, label %columns_end
 columns_end:
-  %j_next = add i64 %j, $width
   br i1 (icmp slt i64 %j_next, %n), label %columns, label %done
 done:
   ret void
@@ -165,6 +162,17 @@ declare $total @llvm.masked.load.$suffix.p0(ptr, i32, $mask, $total)
 declare void @llvm.masked.store.$suffix.p0($total, ptr, i32, $mask)
 """)
 
+_TERMS = Template("""
+$name:
+  %t$at = phi i64 [ 0, %begin ], [ %t_next$at, %$name ]
+$sums
+  %place$at = load i64, ptr %terms[%t$at]
+  %b_row$at = getelementptr $word, ptr %b_first, i64 (load i64, ptr %factors[%t$at])
+$step
+  %t_next$at = add i64 %t$at, 1
+  br i1 (icmp slt i64 %t_next$at, %k), label %$name, label %tile_end
+""")
+
 _LOAD = "call $total @llvm.masked.load.$suffix.p0(ptr {}, i32 $size, $mask {}, $total zeroinitializer)"
 
 
@@ -172,7 +180,7 @@ _LOAD = "call $total @llvm.masked.load.$suffix.p0(ptr {}, i32 $size, $mask {}, $
 def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
     """Let kernels of the loop IR call the routine for products with tiles of so many vectors; its name."""
     count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
-    multiply_add, declaration = _multiply_add(kind)
+    _, declaration = _multiply_add(kind)
     tile = list(product(range(kind.rows), range(kind.vectors)))
     masks: list[str] = []
     for v in range(kind.vectors):
@@ -195,31 +203,17 @@ def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
             begin.append(f"call void @llvm.prefetch.p0(ptr %c{r}_{v}, i32 1, i32 3, i32 1)")
     old = [f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}" for r, v in tile]
     first = [f"%first{r}_{v} = phi $total [ zeroinitializer, %tile ], [ %old{r}_{v}, %more_tile ]" for r, v in tile]
-    sums = [f"%sum{r}_{v} = phi $total [ %first{r}_{v}, %begin ], [ %new{r}_{v}, %term ]" for r, v in tile]
-    step: list[str] = []
-    for v in range(kind.vectors):
-        step.append(f"%b{v} = getelementptr $word, ptr %b_row, i64 {v * count}")
-        step.append(f"%right{v} = {_LOAD.format(f'%b{v}', f'%mask{v}')}")
-    for r in range(kind.rows):
-        step.append(f"%at{r} = getelementptr $word, ptr %a{r}, i64 %place")
-        if not is_by_columns:
-            step.append(f"%left{r} = load $scalar, ptr %at{r}, align {size // kind.step}")
-            step.append(f"%one{r} = insertelement $total poison, $scalar %left{r}, i64 0")
-            step.append(f"%all{r} = shufflevector $total %one{r}, $total poison, <{count} x i32> zeroinitializer")
-        for v in range(kind.vectors):
-            left = f"%all{r}"
-            if is_by_columns:
-                left = f"%left{r}_{v}"
-                step.append(f"%at{r}_{v} = getelementptr $word, ptr %at{r}, i64 {v * count}")
-                step.append(f"{left} = {_LOAD.format(f'%at{r}_{v}', f'%mask{v}')}")
-            given = {"new": f"%new{r}_{v}", "sum": f"%sum{r}_{v}", "x": left, "y": f"%right{v}"}
-            step += [line.format(**given) for line in multiply_add]
-    end = [
-        f"call void @llvm.masked.store.$suffix.p0($total %new{r}_{v}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v})"
+    loops = [_terms(kind, is_by_columns, name) for name in (_WHOLE, _PART)]
+    totals = [
+        f"%total{r}_{v} = phi $total [ %new{r}_{v}.{_WHOLE}, %{_WHOLE} ], [ %new{r}_{v}.{_PART}, %{_PART} ]"
         for r, v in tile
     ]
-    parts = {"masks": masks, "begin": begin, "old": old, "first": first, "sums": sums, "step": step, "end": end}
-    text = _TEXT.safe_substitute({part: "\n".join(f"  {line}" for line in lines) for part, lines in parts.items()})
+    end = [
+        f"call void @llvm.masked.store.$suffix.p0($total %total{r}_{v}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v})"
+        for r, v in tile
+    ]
+    parts = {"masks": masks, "begin": begin, "old": old, "first": first, "totals": totals, "end": end}
+    text = _TEXT.safe_substitute(_indented(parts), loops="".join(loops))
     names = {
         "scalar": scalar,
         "word": f"i{kind.bits}",
@@ -231,6 +225,46 @@ def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
     whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
     form = "columns" if is_by_columns else "product"
     return provided(f"{form}_{kind.pairs or kind.total}_{kind.width}", whole)
+
+
+def _indented(parts: dict[str, list[str]]) -> dict[str, str]:
+    return {part: "\n".join(f"  {line}" for line in lines) for part, lines in parts.items()}
+
+
+def _terms(kind: Arithmetic, is_by_columns: bool, name: str) -> str:
+    """The loop over the terms, of a tile that is whole, or of which only a part is there."""
+    count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
+    multiply_add, _ = _multiply_add(kind)
+    step: list[str] = []
+
+    def load(into: str, address: str, v: int) -> str:
+        if name == _PART:
+            return f"{into} = {_LOAD.format(address, f'%mask{v}')}"
+        return f"{into} = load $total, ptr {address}, align {size}"
+
+    for v in range(kind.vectors):
+        step.append(f"%b{v}$at = getelementptr $word, ptr %b_row$at, i64 {v * count}")
+        step.append(load(f"%right{v}$at", f"%b{v}$at", v))
+    for r in range(kind.rows):
+        step.append(f"%at{r}$at = getelementptr $word, ptr %a{r}, i64 %place$at")
+        if not is_by_columns:
+            step.append(f"%left{r}$at = load {scalar}, ptr %at{r}$at, align {size // kind.step}")
+            step.append(f"%one{r}$at = insertelement $total poison, {scalar} %left{r}$at, i64 0")
+            step.append(f"%all{r}$at = shufflevector $total %one{r}$at, $total poison, <{count} x i32> zeroinitializer")
+        for v in range(kind.vectors):
+            left = f"%all{r}$at"
+            if is_by_columns:
+                left = f"%left{r}_{v}$at"
+                step.append(f"%at{r}_{v}$at = getelementptr $word, ptr %at{r}$at, i64 {v * count}")
+                step.append(load(left, f"%at{r}_{v}$at", v))
+            given = {"new": f"%new{r}_{v}$at", "sum": f"%sum{r}_{v}$at", "x": left, "y": f"%right{v}$at"}
+            step += [line.format(**given) for line in multiply_add]
+    sums = [
+        f"%sum{r}_{v}$at = phi $total [ %first{r}_{v}, %begin ], [ %new{r}_{v}$at, %{name} ]"
+        for r, v in product(range(kind.rows), range(kind.vectors))
+    ]
+    text = _TERMS.safe_substitute(_indented({"sums": sums, "step": step}), name=name)
+    return Template(text).safe_substitute(at=f".{name}")
 
 
 def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:
