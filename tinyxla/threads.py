@@ -129,7 +129,7 @@ def _blas_of_numpy() -> tuple[Callable[[int], Any], int] | None:
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
     """The processors this process may use, further limited by TINYXLA_NUM_THREADS or else OMP_NUM_THREADS."""
-    limits = [_available_processors(), control_group_limit(), _MOST]
+    limits = [available_processors(), control_group_limit(), _MOST]
     own = environment.get("TINYXLA_NUM_THREADS")
     if own is not None:
         if not own.strip().isdecimal() or int(own) == 0:
@@ -142,7 +142,8 @@ def default_threads(environment: Mapping[str, str] = os.environ) -> int:
     return max(1, min(limits))
 
 
-def _available_processors() -> int:
+def available_processors() -> int:
+    """Those that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -126,7 +126,7 @@ def split_by_ln_2(x: Scalar, form: FloatFormat) -> tuple[Scalar, Scalar]:
 
 def exp_of_remainder(r: Scalar, form: FloatFormat) -> Scalar:
     """exp(r) for |r| <= ln(2) / 2."""
-    return 1.0 + (r * r).fma(polynomial(r, EXP[form.type]), r)
+    return polynomial(r, (1.0, 1.0, *EXP[form.type]))
 
 
 def exp(x: Scalar) -> Scalar:

@@ -306,6 +306,11 @@ def _processor() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
+def processor_name() -> str:
+    """LLVM's name for it."""
+    return _processor()[0]
+
+
 def _has_masks() -> bool:
     return "+avx512vl" in _processor()[1]
 
