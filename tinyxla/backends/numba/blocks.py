@@ -18,6 +18,7 @@ from tinyxla.backends.numba.in_place import in_place
 from tinyxla.backends.numba.loops import Builder
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
 from tinyxla.backends.numba.nests import lower
+from tinyxla.backends.numba.next_rows import asking
 from tinyxla.backends.numba.own_nests import own_nest
 from tinyxla.backends.numba.products import operand_order
 from tinyxla.backends.numba.streams import streamed
@@ -191,8 +192,8 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
             _copy_result(block, k)
     for step, *_ in all_steps(block):
         if isinstance(step.work, LoweredKernel):
-            shapes = [shape_of(x) for x in step.work.arguments]
-            step.work = streamed(step.work, [x.size * x.dtype.itemsize for x in shapes])
+            sizes = [x.size * x.dtype.itemsize for x in map(shape_of, step.work.arguments)]
+            step.work = streamed(asking(step.work, sizes), sizes)
     return block, homes
 
 

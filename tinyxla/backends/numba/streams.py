@@ -10,24 +10,21 @@ the first cache, and from there to the result. What is in such a buffer anyway g
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tinyxla.backends.numba.index_arithmetic import Indices, follows
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.loops import (
     INDEX,
     Buffer,
     Call,
     Compute,
-    Index,
     Kernel,
-    Literal,
     Load,
     Loop,
     Multiply,
-    Operand,
     Statement,
     Store,
     Value,
@@ -142,25 +139,30 @@ class _Streaming:
 
     def _cut(self, loop: Loop) -> list[Statement]:
         """A loop over blocks of the loop's iterations: each writes to scratch, and that goes to where it belongs."""
-        stores = [x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and _follows(x.index, loop)]
+        stores = [x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and follows(x.index, loop)]
         short = isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < self._shortest
         if not stores or short or loop.sequential or loop.carried:
             return [loop]
-        name, around, body = loop.index.name, _Indices(), _Indices()
+        name, around, body = loop.index.name, Indices(), Indices()
         loads = {x.result: x for x in loop.body if isinstance(x, Load)}
         made = [loads.get(x.value) for x in stores if isinstance(x.value, Value)]
         if (
             len(stores) == len(made) == 1
             and made[0] is not None
             and made[0].buffer.size
-            and _follows(made[0].index, loop)
+            and follows(made[0].index, loop)
         ):
             source, target = made[0], stores[0]
-            ends = [body.at(target.index, loop, at, f"{name}{k}") for k, at in enumerate((loop.start, loop.stop))]
-            begin = body.at(source.index, loop, loop.start, f"{name}2")
-            places = ((source.buffer, begin), *((target.buffer, end) for end in ends))
+            ends = [
+                body.at(target.index, loop.body, {loop.index: at}, f"{name}{k}")
+                for k, at in enumerate((loop.start, loop.stop))
+            ]
+            begin = body.at(source.index, loop.body, {loop.index: loop.start}, f"{name}2")
             self.found = True
-            return [*body.statements, Call(_provide(), places)]
+            return [
+                *body.statements,
+                Call(_provide(), ((source.buffer, begin), *((target.buffer, end) for end in ends))),
+            ]
         self.found = True
         count = around.compute(f"{name}_count", "subtract", loop.stop, loop.start)
         count = around.compute(f"{name}_more", "add", around.compute(f"{name}_left", "maximum", count, 0), BLOCK - 1)
@@ -176,39 +178,13 @@ class _Streaming:
             row = Buffer(x.buffer.type, f"row{self._number + len(self.scratch)}", BLOCK, True)
             self.scratch.append(row)
             inner[inner.index(x)] = Store(row, here.result, x.value)
-            places = [body.at(x.index, loop, at, f"{len(self.scratch)}{k}") for k, at in enumerate((first, end))]
+            places = [
+                body.at(x.index, loop.body, {loop.index: at}, f"{len(self.scratch)}{k}")
+                for k, at in enumerate((first, end))
+            ]
             calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
         cut = [*body.statements, replace(loop, start=first, stop=end, body=inner), *calls]
         return [*around.statements, Loop(number, 0, count, cut, [])]
-
-
-class _Indices:
-    """Arithmetic on indices."""
-
-    def __init__(self) -> None:
-        self.statements: list[Statement] = []
-
-    def compute(self, name: str, op: str, left: Index, right: Index) -> Value:
-        operands = tuple(Literal(INDEX, x) if isinstance(x, int) else x for x in (left, right))
-        result = Value(INDEX, name)
-        self.statements.append(Compute(result, op, operands, _WIDE))
-        return result
-
-    def at(self, index: Index, loop: Loop, here: Index, suffix: str) -> Index:
-        """What an index inside a loop is where the loop's own is `here`."""
-        assert isinstance(index, Value)
-        made = {x.result: x for x in loop.body if isinstance(x, Compute)}
-        known: dict[Operand, Operand] = {loop.index: Literal(INDEX, here) if isinstance(here, int) else here}
-
-        def found(x: Operand) -> Operand:
-            if x not in known and x in made:
-                y = made[x]
-                result = known[x] = Value(INDEX, f"{x.name}_{suffix}")
-                self.statements.append(replace(y, result=result, operands=tuple(map(found, y.operands))))
-            return known.get(x, x)
-
-        value = found(index)
-        return value if isinstance(value, Value) else value.value
 
 
 def _turns(statements: Sequence[Statement]) -> bool:
@@ -217,25 +193,6 @@ def _turns(statements: Sequence[Statement]) -> bool:
         _turns(x.body) if isinstance(x, Loop) else isinstance(x, Call) and x.routine.startswith("transpose")
         for x in statements
     )
-
-
-def _follows(index: Index, loop: Loop) -> bool:
-    """Whether an index grows by one with the loop's own."""
-    made = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
-
-    def step(x: Operand) -> float:
-        if x is loop.index or x not in made:
-            return float(x is loop.index)
-        y = made[x]
-        steps = [step(operand) for operand in y.operands] if isinstance(y, Compute) else [math.nan]
-        if not any(steps):
-            return 0
-        if isinstance(y, Compute) and y.op in ("add", "subtract"):
-            return steps[0] + steps[1] if y.op == "add" else steps[0] - steps[1]
-        factor = y.operands[1] if isinstance(y, Compute) and y.op == "multiply" else None
-        return steps[0] * factor.value if isinstance(factor, Literal) else math.nan
-
-    return isinstance(index, Value) and step(index) == 1
 
 
 def _read(statements: Sequence[Statement]) -> Iterator[Buffer]:

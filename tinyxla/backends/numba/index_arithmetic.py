@@ -1,0 +1,61 @@
+"""Indices in loop IR that is made already: what they are elsewhere, and how they move with a loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tinyxla.backends.numba.loops import INDEX, Compute, Index, Literal, Load, Loop, Operand, Statement, Value
+
+_WIDE = (("index", "wide"),)
+
+
+class Indices:
+    """Statements that compute indices."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+
+    def compute(self, name: str, op: str, left: Index, right: Index) -> Value:
+        result = Value(INDEX, name)
+        self.statements.append(Compute(result, op, (_operand(left), _operand(right)), _WIDE))
+        return result
+
+    def at(self, index: Index, body: Sequence[Statement], places: Mapping[Value, Index], suffix: str) -> Index:
+        """What an index that the body of a loop computes is where some others are at these places."""
+        made = {x.result: x for x in body if isinstance(x, Compute)}
+        known: dict[Operand, Operand] = {x: _operand(place) for x, place in places.items()}
+
+        def found(x: Operand) -> Operand:
+            if x not in known and x in made:
+                y = made[x]
+                result = known[x] = Value(INDEX, f"{x.name}_{suffix}")
+                self.statements.append(replace(y, result=result, operands=tuple(map(found, y.operands))))
+            return known.get(x, x)
+
+        value = found(_operand(index))
+        return value if isinstance(value, Value) else value.value
+
+
+def _operand(index: Index) -> Operand:
+    return Literal(INDEX, index) if isinstance(index, int) else index
+
+
+def follows(index: Index, loop: Loop) -> bool:
+    """Whether an index grows by one with the loop's own."""
+    made = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
+
+    def step(x: Operand) -> float:
+        if x is loop.index or x not in made:
+            return float(x is loop.index)
+        y = made[x]
+        steps = [step(operand) for operand in y.operands] if isinstance(y, Compute) else [math.nan]
+        if not any(steps):
+            return 0
+        if isinstance(y, Compute) and y.op in ("add", "subtract"):
+            return steps[0] + steps[1] if y.op == "add" else steps[0] - steps[1]
+        factor = y.operands[1] if isinstance(y, Compute) and y.op == "multiply" else None
+        return steps[0] * factor.value if isinstance(factor, Literal) else math.nan
+
+    return isinstance(index, Value) and step(index) == 1

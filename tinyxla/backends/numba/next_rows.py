@@ -1,0 +1,129 @@
+"""What is worked on in the first cache for long: meanwhile, the row that follows is asked for.
+
+A kernel of rows reads a row from memory, and goes over it again in the cache. The processor reads ahead by itself, but
+only along what a program reads, so while exponentials are computed, the memory rests. Where a loop over a row computes
+such functions of what another loop read before, it is cut into blocks, and with each a block of the next row is asked
+for. The memory and the processor then work at the same time; asking for a whole row at once would let both wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeGuard
+
+from tinyxla.backends.numba.index_arithmetic import Indices, follows
+from tinyxla.backends.numba.llvm_operations import INLINE
+from tinyxla.backends.numba.loops import (
+    INDEX,
+    Buffer,
+    Call,
+    Carried,
+    Compute,
+    Index,
+    Load,
+    Loop,
+    Multiply,
+    Statement,
+    Value,
+)
+from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.transposes import provide_request
+from tinyxla.shapes import element_type
+
+_BLOCK = 256  # iterations
+_MOST = 1 << 17  # bytes of a row and the one that follows, which are in the second cache together
+_LEAST = 1 << 21  # bytes of what is read, which the second cache does not hold
+
+_Read = tuple[Loop, Load]
+
+
+def asking(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
+    """The kernel, whose arguments have so many bytes, with what asks for rows where it gains something."""
+    kernel = lowered.kernel
+    read = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
+    if kernel.name != "row" or read < _LEAST:
+        return lowered
+    body = [_rows(x) if isinstance(x, Loop) else x for x in kernel.body]
+    return replace(lowered, kernel=replace(kernel, body=body))
+
+
+def _rows(around: Loop) -> Loop:
+    """The loop over rows, of which the first that computes long of what is there already asks for the next row."""
+    loops = [x for x in around.body if _is_plain(x)]
+    read: dict[Buffer, _Read] = {}
+    for loop in loops:
+        if read and any(isinstance(x, Compute) and _takes_long(x) for x in loop.body):
+            cut = _cut(loop, around, list(read.values()))
+            return around if cut is None else replace(around, body=[cut if x is loop else x for x in around.body])
+        for load in _loads(loop):
+            read.setdefault(load.buffer, (loop, load))
+    return around
+
+
+def _is_plain(x: Statement) -> TypeGuard[Loop]:
+    return (
+        isinstance(x, Loop)
+        and x.start == 0
+        and isinstance(x.stop, int)
+        and not (x.sequential or x.again)
+        and not any(isinstance(y, (Loop, Call, Multiply)) for y in x.body)
+    )
+
+
+def _takes_long(x: Compute) -> bool:
+    return x.op not in INLINE and "index" not in dict(x.attributes) and x.op not in ("convert", "bitcast-convert")
+
+
+def _loads(loop: Loop) -> Iterator[Load]:
+    """Those of arguments, element by element."""
+    for x in loop.body:
+        if isinstance(x, Load) and x.buffer.size is None and not x.buffer.written and follows(x.index, loop):
+            yield x
+
+
+def _cut(loop: Loop, around: Loop, read: Sequence[_Read]) -> Loop | None:
+    """The loop in blocks, each of which asks for its part of what the next iteration of the one around reads."""
+    length = loop.stop
+    assert isinstance(length, int)
+    read = [(over, load) for over, load in read if over.stop == length and _moves(load.index, around, over)]
+    row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in read)
+    if not read or length < 2 * _BLOCK or 2 * row > _MOST:
+        return None
+    name = loop.index.name
+    inside = Indices()
+    number = Value(INDEX, f"{name}_block")
+    first = inside.compute(f"{name}_first", "multiply", number, _BLOCK)
+    end: Index = inside.compute(f"{name}_end", "add", first, _BLOCK)
+    if length % _BLOCK:
+        end = inside.compute(f"{name}_last", "minimum", end, length)
+    last_row = inside.compute(f"{name}_last_row", "subtract", around.stop, 1)
+    following = inside.compute(f"{name}_following", "add", around.index, 1)
+    following = inside.compute(f"{name}_next_row", "minimum", following, last_row)
+    calls: list[Statement] = []
+    for k, (over, load) in enumerate(read):
+        ends = [
+            inside.at(
+                load.index, [*around.body, *over.body], {over.index: at, around.index: following}, f"{name}_{k}{e}"
+            )
+            for e, at in enumerate((first, end))
+        ]
+        calls.append(Call(provide_request(), tuple((load.buffer, at) for at in ends)))
+    carried: list[Carried] = []
+    passed: list[Carried] = []
+    for x in loop.carried:
+        before, after = (Value(x.inside.type, f"{x.inside.name}_{which}") for which in ("before", "after"))
+        carried.append(Carried(before, x.initial, x.result, after))
+        passed.append(Carried(x.inside, before, after, x.updated))
+    block = replace(loop, start=first, stop=end, carried=passed, has_rest=False)
+    return Loop(number, 0, -(-length // _BLOCK), [*inside.statements, *calls, block], carried)
+
+
+def _moves(index: Index, around: Loop, over: Loop) -> bool:
+    """Whether an index depends on that of the loop around."""
+    made = {x.result: x for x in [*around.body, *over.body] if isinstance(x, Compute)}
+
+    def depends(x: object) -> bool:
+        return x is around.index or (isinstance(x, Value) and x in made and any(map(depends, made[x].operands)))
+
+    return depends(index)
