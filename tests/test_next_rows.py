@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import next_rows
+from tinyxla.backends.numba import next_rows, streams
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "log-sum-exp": (lambda x: tx.scipy.special.logsumexp(x, 1), ((9, 1024),)),
@@ -18,6 +18,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "three dimensions": (lambda x: tx.nn.log_softmax(x, (1, 2)), ((5, 3, 300),)),
     "every second row": (lambda x: tx.nn.softmax(x[1::2]), ((12, 600),)),
     "a gradient": (lambda x, y: tx.vjp(tx.nn.softmax, x)[1](y)[0], ((8, 513), (8, 513))),
+    "a maximum": (lambda x: x.max(1), ((9, 600),)),
+    "a variance": (lambda x: x.var(1), ((9, 1030),)),
+    "past the caches": (lambda x: tx.nn.gelu(x - x.max(1, keepdims=True), approximate=False), ((9, 1030),)),
     "two rows": (lambda x, y: jnp.exp(x - (x * y).max(1, keepdims=True)).sum(1), ((6, 800), (6, 800))),
 }
 
@@ -36,6 +39,7 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert not asks
     tx.clear_caches()
     monkeypatch.setattr(next_rows, "_LEAST", 0)
+    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
     found, asks = _compiled(function, arguments)
     assert asks
     with tx.num_threads(1):
@@ -48,8 +52,9 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("function", "shape"),
     [
-        pytest.param(lambda x: x - x.max(1, keepdims=True), (9, 1024), id="little work"),
-        pytest.param(lambda x: jnp.exp(x).sum(1), (9, 1024), id="read only once"),
+        pytest.param(
+            lambda x: (x * tx.lax.optimization_barrier(2 * x)).sum(1), (9, 1024), id="little work on several rows"
+        ),
         pytest.param(lambda x: tx.nn.softmax(x), (9, 400), id="short rows"),
         pytest.param(lambda x: tx.nn.softmax(x), (2, 40_000), id="rows that fill a cache"),
         pytest.param(lambda x: tx.nn.softmax(x[0] + jnp.zeros((9, 1))), (2, 1024), id="one row for all"),
