@@ -40,6 +40,7 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     tx.clear_caches()
     monkeypatch.setattr(next_rows, "_LEAST", 0)
     monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    monkeypatch.setattr(next_rows, "last_cache", lambda: 1 << 9)
     found, asks = _compiled(function, arguments)
     assert asks
     with tx.num_threads(1):

@@ -4,7 +4,8 @@ A kernel of rows reads a row from memory, and goes over it again in the cache. T
 only along what a program reads, so while exponentials are computed, the memory rests. Where a loop over a row computes
 such functions of what another loop read before, it is cut into blocks, and with each a block of the next row is asked
 for. The memory and the processor then work at the same time; asking for a whole row at once would let both wait. What
-little work there is on a single array gains from it, too: Intel's processors read ahead within 4096 bytes only.
+little work there is on a single array that no cache holds gains from it, too: Intel's processors read ahead within 4096
+bytes only.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tinyxla.backends.numba.loops import (
     Value,
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.streams import last_cache
 from tinyxla.backends.numba.transposes import provide_request
 from tinyxla.shapes import element_type
 
@@ -45,13 +47,14 @@ def asking(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
     read = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
     if kernel.name != "row" or read < _LEAST:
         return lowered
-    body = [_rows(x) if isinstance(x, Loop) else x for x in kernel.body]
+    is_large = read >= 2 * last_cache()
+    body = [_rows(x, is_large) if isinstance(x, Loop) else x for x in kernel.body]
     return replace(lowered, kernel=replace(kernel, body=body))
 
 
-def _rows(around: Loop) -> Loop:
+def _rows(around: Loop, is_large: bool) -> Loop:
     """The loop over rows, of which one asks for the next row: the first that computes long of what is there already; or
-    else, if a row is one of a single array, the loop that reads it."""
+    else, if a row is one of a single array that is large, the loop that reads it."""
     read: dict[Buffer, _Read] = {}
     asking = None
     for loop in filter(_is_plain, around.body):
@@ -60,7 +63,7 @@ def _rows(around: Loop) -> Loop:
             break
         for load in _loads(loop):
             read.setdefault(load.buffer, (loop, load))
-    if asking is None and len(read) == 1:
+    if asking is None and is_large and len(read) == 1:
         ((asking, _),) = read.values()
     cut = asking and _cut(asking, around, list(read.values()))
     return replace(around, body=[cut if x is asking else x for x in around.body]) if cut else around
