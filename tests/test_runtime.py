@@ -130,12 +130,13 @@ def python(text: str) -> str:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("extent", "grain"), [(0, 0), (0, 4), (1, 4), (4, 4), (5, 4), (8, 4), (1001, 10), (7, 0), (6, 1)]
+    ("extent", "grain"), [(0, 0), (0, 4), (1, 4), (4, 4), (5, 4), (8, 4), (1001, 10), (7, 0), (6, 1), (70_001, 1)]
 )
-def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threads: int) -> None:
+@pytest.mark.parametrize("in_order", [False, True])
+def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threads: int, in_order: bool) -> None:
     out = np.zeros(extent + 1, np.int64)
     schedule = runtime.Schedule()
-    schedule.kernel(kernels["cuts"], [0], extent, grain)
+    schedule.kernel(kernels["cuts"], [0], extent, grain, in_order=in_order)
     with tx.num_threads(threads):
         launch(schedule, [out.ctypes.data])
     expected = np.zeros(extent + 1, np.int64)

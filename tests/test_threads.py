@@ -362,9 +362,11 @@ def cut_kernels(order: Order) -> Iterator[list[int]]:
     kept: list[Any] = []
     extents: list[int] = []
 
-    def cut(self: Schedule, given: Any, slots: Any, extent: int, grain: int = 0, constants: Any = ()) -> None:
+    def cut(
+        self: Schedule, given: Any, slots: Any, extent: int, grain: int = 0, constants: Any = (), in_order: bool = False
+    ) -> None:
         address = given() if callable(given) else given
-        if extent > 1 and grain > 0:
+        if extent > 1 and grain > 0 and not in_order:
             kernel = _KERNEL(address)
 
             def run(table: int, first: int, last: int) -> None:

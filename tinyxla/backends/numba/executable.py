@@ -161,7 +161,7 @@ class CompiledModule:
             kernel, words = work.kernel, list(work.numbers)
             if not words:
                 kernel, words = general(kernel, once=work.extent == repeats == 1)
-            schedule.kernel(start_kernel(kernel, work.lasts), slots, work.extent, work.grain, words)
+            schedule.kernel(start_kernel(kernel, work.lasts), slots, work.extent, work.grain, words, work.in_order)
 
     def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()

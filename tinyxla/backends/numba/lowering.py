@@ -56,7 +56,8 @@ Storage = Instruction | Partial
 @dataclass
 class LoweredKernel:
     """A kernel, what its arguments are, and over which range it runs in pieces of `grain`; and the numbers that it
-    takes from its table, if it was made to serve all sizes. One that `lasts` is the same for all programs."""
+    takes from its table, if it was made to serve all sizes. One that `lasts` is the same for all programs. Pieces that
+    wait for others are begun `in_order`."""
 
     kernel: Kernel
     arguments: list[Storage]
@@ -65,6 +66,7 @@ class LoweredKernel:
     roots: list[Instruction]
     numbers: tuple[int, ...] = ()
     lasts: bool = False
+    in_order: bool = False
 
 
 Coordinates = tuple[Index, ...]

@@ -141,7 +141,7 @@ next:
 $CASES
   ]
 
-kernel:  ; address, extent, grain, number of slots, number of constants, the slots, the constants
+kernel:  ; address, extent, grain (negative: in order), number of slots, number of constants, the slots, the constants
   %extent = load i64, ptr %step[2]
   %slot_count = load i64, ptr %step[4]
   %constant_count = load i64, ptr %step[5]
@@ -161,7 +161,8 @@ append:
   call void @llvm.memcpy.p0.p0.i64(ptr %table[%slot_count], ptr %constants_at, i64 %constant_bytes, i1 false)
   %address = load ptr, ptr %step[1]
   %grain = load i64, ptr %step[3]
-  br i1 (or i1 (icmp eq i64 %grain, 0), (icmp sle i64 %extent, %grain)), label %at_once, label %split
+  %chunk = call i64 @llvm.abs.i64(i64 %grain, i1 true)
+  br i1 (or i1 (icmp eq i64 %grain, 0), (icmp sle i64 %extent, %chunk)), label %at_once, label %split
 at_once:
   call void %address(ptr %table, i64 0, i64 %extent)
   br label %called
@@ -302,8 +303,10 @@ class Schedule:
         extent: int,
         grain: int = 0,
         constants: Sequence[int] = (),
+        in_order: bool = False,
     ) -> None:
         """Run the kernel at `address` over [0, extent), in chunks of `grain` that threads share; 0 means never split.
+        Chunks that wait for others are begun `in_order`.
 
         Its table holds the words of `slots`, then `constants`. An address that is a function is asked for at the end,
         so that kernels may be compiled together.
@@ -316,7 +319,8 @@ class Schedule:
                 f"a kernel step needs an address, extent >= 0 and grain >= 0; it got {address}, {extent} and {grain}"
             )
         self._words[0] = max(self._words[0], len(slots) + len(constants))
-        self._words += [Opcode.KERNEL, address, extent, grain, len(slots), len(constants), *slots, *constants]
+        signed = -grain if in_order else grain
+        self._words += [Opcode.KERNEL, address, extent, signed, len(slots), len(constants), *slots, *constants]
 
     def label(self) -> Label:
         """A new label, not yet placed."""

@@ -167,7 +167,7 @@ class _Scan:
         roots = [self.fold.x]
         if self.pieces == 1:
             return [finished(self.low, extent, work, roots)]
-        scan = replace(finished(self.low, extent, work, roots), grain=1)
+        scan = replace(finished(self.low, extent, work, roots), grain=1, in_order=True)
         low = self.fold.lowering("begin")
         b, blocks = low.builder, (self.pieces + 1) * self.columns
         with low.loop(b.kernel.first, b.kernel.last) as (line, _):

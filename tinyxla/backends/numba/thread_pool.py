@@ -2,9 +2,14 @@
 
 Workers are Python threads that enter the native `work` function once and stay there with the GIL released. A parallel
 region publishes a *job* (kernel, table, extent, grain) by storing one 64-bit *ticket*: the job's generation in the
-high half, the number of chunks nobody took yet in the low half. Whoever lowers the low half by compare-and-swap owns a
-chunk, and while it does the job cannot end, so its fields can be read; a late worker that finds zero has nothing to do
-and nothing to acknowledge. That is why a region never waits for a thread that still sleeps.
+high half, in the low half how many chunks were taken from the beginning and how many nobody took yet. Whoever lowers
+the latter by compare-and-swap owns a chunk, and while it does the job cannot end, so its fields can be read; a late
+worker that finds zero has nothing to do and nothing to acknowledge. That is why a region never waits for a thread that
+still sleeps.
+
+The caller takes chunks from the beginning, workers take them from the end, so the same parts of arrays come to the same
+thread in job after job, and are in its cache. Where one chunk may `wait` for what an earlier one will `announce`, all
+take them in order.
 
 Idle workers spin for some tens of microseconds, then sleep on a futex (Linux), or leave native code and wait on a
 `threading.Condition` (elsewhere). The publisher stores the ticket and then reads the number of sleepers; a worker
@@ -13,7 +18,6 @@ other (Dekker's argument) and no wake-up is lost.
 
 One job runs at a time. A caller that finds the pool taken (another Python thread, or a kernel that launches from inside
 a chunk) runs its chunks itself: chunks are cut at multiples of the grain whoever runs them, so results are the same.
-Chunks are taken in order, so that one may `wait` for what an earlier one will `announce`.
 
 After `fork` the child has the memory but not the threads: its state is reset and the next region starts new ones.
 """
@@ -47,14 +51,14 @@ class Word(IntEnum):
     MOVE = 7  # address of libc's `sched_setaffinity`
     ALLOWED = 8  # address of the set of processors that workers may run on
     LOCK = 1 * _PAIR  # 1 while a job runs
-    TICKET = 2 * _PAIR  # generation << 32 | chunks not yet taken
+    TICKET = 2 * _PAIR  # generation << 32 | chunks taken from the beginning << 16 | chunks not yet taken
     PENDING = 3 * _PAIR  # chunks not yet finished
     SLEEPING = 4 * _PAIR  # workers that sleep, or are about to
     KERNEL = 5 * _PAIR  # the job, valid for whoever holds one of its chunks
     TABLE = 5 * _PAIR + 1
     EXTENT = 5 * _PAIR + 2
     GRAIN = 5 * _PAIR + 3
-    CHUNKS = 5 * _PAIR + 4
+    IN_ORDER = 5 * _PAIR + 4  # 1 where chunks wait for earlier ones
     WAKERS_PROCESSOR = 5 * _PAIR + 5  # on which the thread ran that woke workers last
 
 
@@ -195,7 +199,7 @@ done:
 }
 
 ; Take and run chunks of the current job until none is left.
-define internal void @take_chunks(ptr %pool) {
+define internal void @take_chunks(ptr %pool, i1 %is_worker) {
 entry:
   br label %look
 look:
@@ -203,14 +207,19 @@ look:
   %untaken = and i64 %ticket, $UNTAKEN
   br i1 (icmp eq i64 %untaken, 0), label %done, label %take
 take:
-  %exchange = cmpxchg ptr %pool[$TICKET], i64 %ticket, i64 (sub i64 %ticket, 1) acq_rel acquire
+  %is_last = and i1 %is_worker, (icmp eq i64 (load i64, ptr %pool[$IN_ORDER]), 0)
+  %change = select i1 %is_last, i64 -1, i64 $ONE_FROM_BEGINNING
+  %exchange = cmpxchg ptr %pool[$TICKET], i64 %ticket, i64 (add i64 %ticket, %change) acq_rel acquire
   %taken = extractvalue { i64, i1 } %exchange, 1
   br i1 %taken, label %execute, label %look
 execute:
   %kernel = load ptr, ptr %pool[$KERNEL]
   %table = load ptr, ptr %pool[$TABLE]
   %grain = load i64, ptr %pool[$GRAIN]
-  %first = mul i64 (sub i64 (load i64, ptr %pool[$CHUNKS]), %untaken), %grain
+  %begun = and i64 (lshr i64 %ticket, $BEGUN_BIT), $UNTAKEN
+  %others = select i1 %is_last, i64 (sub i64 %untaken, 1), i64 0
+  %chunk = add i64 %begun, %others
+  %first = mul i64 %chunk, %grain
   %size = call i64 @llvm.smin.i64(i64 (sub i64 (load i64, ptr %pool[$EXTENT]), %first), i64 %grain)
   call void %kernel(ptr %table, i64 %first, i64 (add i64 %first, %size))
   atomicrmw sub ptr %pool[$PENDING], i64 1 release
@@ -235,7 +244,7 @@ top:
 open:
   br i1 (icmp slt i64 %index, %helpers), label %serve, label %bench
 serve:
-  call void @take_chunks(ptr %pool)
+  call void @take_chunks(ptr %pool, i1 true)
   %pauses = load i64, ptr %pool[$SPIN]
   br label %spin
 spin:
@@ -273,9 +282,11 @@ stopped:
   ret i64 $STOPPED
 }
 
-; Run a kernel over [0, extent) in chunks cut at multiples of the grain, on this thread and the pool's.
-define void @run_split(ptr %pool, ptr %kernel, ptr %table, i64 %extent, i64 %grain) {
+; Run a kernel over [0, extent) in chunks cut at multiples of the grain, on this thread and the pool's; where the grain
+; is negative, chunks are begun in order.
+define void @run_split(ptr %pool, ptr %kernel, ptr %table, i64 %extent, i64 %signed) {
 entry:
+  %grain = call i64 @llvm.abs.i64(i64 %signed, i1 true)
   %chunks = add i64 (udiv i64 (sub i64 %extent, 1), %grain), 1
   %helpers = load atomic i64, ptr %pool[$HELPERS] monotonic, align 8
   br i1 (and i1 (icmp ule i64 %chunks, $UNTAKEN), (icmp sgt i64 %helpers, 0)), label %prepare, label %alone
@@ -294,7 +305,7 @@ publish:
   store ptr %table, ptr %pool[$TABLE]
   store i64 %extent, ptr %pool[$EXTENT]
   store i64 %grain, ptr %pool[$GRAIN]
-  store i64 %chunks, ptr %pool[$CHUNKS]
+  store i64 (zext i1 (icmp slt i64 %signed, 0) to i64), ptr %pool[$IN_ORDER]
   store atomic i64 %chunks, ptr %pool[$PENDING] monotonic, align 8
   %old_ticket = load atomic i64, ptr %pool[$TICKET] monotonic, align 8
   %ticket = or i64 (add i64 (and i64 %old_ticket, $GENERATION), $ONE_GENERATION), %chunks
@@ -306,7 +317,7 @@ rouse:
   call void @wake(ptr %pool, i64 %count)
   br label %take_part
 take_part:
-  call void @take_chunks(ptr %pool)
+  call void @take_chunks(ptr %pool, i1 false)
   call void @wait_until(ptr %pool[$PENDING], i1 true, i64 (load i64, ptr %pool[$SPIN]))
   store atomic i64 0, ptr %pool[$LOCK] release, align 8
   ret void
@@ -323,6 +334,7 @@ done:
 }
 
 declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.abs.i64(i64, i1)
 """)
 
 
@@ -338,7 +350,9 @@ def source() -> str:
         STOPPED=_STOPPED,
         ASLEEP=_ASLEEP,
         BENCHED=_BENCHED,
-        UNTAKEN=0xFFFF_FFFF,
+        UNTAKEN=0xFFFF,
+        BEGUN_BIT=16,
+        ONE_FROM_BEGINNING=(1 << 16) - 1,
         GENERATION=-(1 << 32),
         ONE_GENERATION=1 << 32,
         GENERATION_BYTE=8 * Word.TICKET + (4 if little else 0),
