@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyxla.backends import clock
-from tinyxla.backends.numba import thread_pool
+from tinyxla.backends.numba import float_mode, thread_pool
 from tinyxla.backends.numba.llvm_printer import POLL, routine_name
 from tinyxla.backends.numba.native import compile_llvm, provide_function
 from tinyxla.threads import get_num_threads, watch
@@ -81,7 +81,9 @@ quiet:
 
 define void @launch(ptr %schedule, ptr %slots, ptr %pool) {
   %state = call ptr @PyEval_SaveThread()
+  %mode = call i64 @flush_subnormals()
   call void @run(ptr %schedule, ptr %slots, ptr %pool)
+  call void @set_float_mode(i64 %mode)
   call void @PyEval_RestoreThread(ptr %state)
   %error = call ptr @PyErr_Occurred()
   br i1 (icmp eq ptr %error, null), label %done, label %raised
@@ -236,12 +238,14 @@ marked:
   br label %next
 
 host:  ; a Python function, number: call it with this and the address of the slots; an exception ends the run
+  call void @keep_subnormals()
   %callable = load ptr, ptr %step[1]
   %host_number = load i64, ptr %step[2]
   %slots_address = ptrtoint ptr %slots to i64
   %state = call i32 @PyGILState_Ensure()
   %given = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %callable, ptr @two_integers, i64 %host_number,
     i64 %slots_address)
+  call i64 @flush_subnormals()
   br i1 (icmp eq ptr %given, null), label %host_failed, label %host_done
 host_done:
   call void @Py_DecRef(ptr %given)
@@ -271,12 +275,16 @@ declare i32 @tinyxla_clock($PARAMETERS)
 
 
 def _source() -> str:
-    return thread_pool.source() + _SOURCE.substitute(
-        CASES="\n".join(f"    i64 {opcode}, label %{opcode.name.lower()}" for opcode in Opcode),
-        HEADER=object.__basicsize__,
-        POLL=POLL,
-        PARAMETERS=clock.PARAMETERS,
-        ARGUMENTS=clock.ARGUMENTS,
+    return (
+        float_mode.source()
+        + thread_pool.source()
+        + _SOURCE.substitute(
+            CASES="\n".join(f"    i64 {opcode}, label %{opcode.name.lower()}" for opcode in Opcode),
+            HEADER=object.__basicsize__,
+            POLL=POLL,
+            PARAMETERS=clock.PARAMETERS,
+            ARGUMENTS=clock.ARGUMENTS,
+        )
     )
 
 

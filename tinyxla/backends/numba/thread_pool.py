@@ -232,6 +232,7 @@ done:
 ; when it should wait and come back with that number.
 define i64 @work(ptr %pool, i64 %index, i64 %slept) {
 entry:
+  call i64 @flush_subnormals()
   %helpers_at = getelementptr i64, ptr %pool, i64 $HELPERS
   %has_futex = icmp ne i64 (load i64, ptr %pool[$SYSCALL]), 0
   br i1 (icmp eq i64 %slept, $ASLEEP), label %awake, label %top
