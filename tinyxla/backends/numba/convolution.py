@@ -165,7 +165,7 @@ def _copy(kind: Arithmetic) -> Kernel:
     b = Numbers("pairs", "lines columns pitch length")
     n, sizes = b.number, b.scratch(INDEX, len(COPY))
     source, to = b.argument("bf16"), b.argument(kind.held, True)
-    routine = lines("bf16", kind, kind.step == 2)
+    routine = lines("bf16", kind, kind.step > 1)
     with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
         start, stop = b.piece(piece, n["length"], n["lines"])
         rows = b.minus(stop, start)
@@ -177,11 +177,11 @@ def _copy(kind: Arithmetic) -> Kernel:
 
 
 def _copied(array: _Array, kind: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
-    """An operand as pairs of rows, or as wider elements, in rows of whole vectors."""
+    """An operand as pairs of rows, or as wider elements, in rows of whole vectors, with room behind for one more."""
     *outer, columns = array.sizes
     outer[-1] //= kind.step
     count, pitch = math.prod(outer), -(-columns // kind.lanes) * kind.lanes
-    found = Partial(Shape(element_type(kind.held), (*outer, pitch * kind.step)))
+    found = Partial(Shape(element_type(kind.held), ((count * pitch + kind.lanes) * kind.step,)))
     length = _evenly(count, max(1, CHUNK // pitch))
     numbers = (count, columns, pitch, length)
     kernel = LoweredKernel(_copy(kind), [array.storage, found], -(-count // length), 1, [x], numbers)
