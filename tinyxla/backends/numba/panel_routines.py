@@ -18,6 +18,7 @@ from tinyxla.backends.numba.native import has_feature, has_tiles, provide_llvm, 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
 _LEAST_ROWS, _LEAST_COLUMNS = 8, 8  # for which a matrix unit takes less time than vectors
+_MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 
@@ -29,8 +30,8 @@ def bits_of(type: str) -> int:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is summed in, how many factors are multiplied and added at once - one, or two or four in a word of 32 bits -,
-    and how many vectors, or which part of one, are a row of a tile."""
+    """What is summed in, how many factors are multiplied and added at once - one, or several in a word of 32 bits -, and
+    how many vectors, or which part of one, are a row of a tile."""
 
     total: str
     packed: str = ""  # the type of the factors in a word
@@ -76,7 +77,8 @@ class Arithmetic:
             return down * -(-columns // kind.width) * (max(kind.rows * kind.vectors, kind.rows + kind.vectors) + 2)
 
         if self._is_for_unit(rows, columns):
-            return replace(self, vectors=BLOCK // SIDE, in_unit=True)
+            blocks = min(_MOST_BLOCKS, -(-columns // BLOCK))
+            return replace(self, vectors=BLOCK // SIDE * (1 << (blocks - 1).bit_length()), in_unit=True)
         if vector_bytes() == 64 and not self.packed and 2 * columns <= self.lanes:
             return replace(self, vectors=1, part=2)  # of which processors may add two at once
         return min((replace(self, vectors=v) for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3), key=time)

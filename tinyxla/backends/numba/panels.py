@@ -162,7 +162,7 @@ def _multiply(
     b = Numbers("product", _NUMBERS)
     n = b.number
     a, right, c = b.argument(type), b.argument(other), b.argument(result, True)
-    most, turns = _most_rows(kind), copies and kind.in_unit and not by_rows
+    most, turns = _most_rows(kind, inside), copies and kind.in_unit and not by_rows
     copied = b.scratch(kind.held, most * _PITCH * kind.step) if copies else a
     words = b.scratch(kind.held, tile_rows() * most * kind.step) if turns else a
     panel_copy = b.scratch(kind.held, _DEPTH * kind.width * kind.step) if inside else right
@@ -238,9 +238,11 @@ def supports(x: Instruction) -> bool:
     return p.m > (_FEW_OF_LARGE if is_large else _FEW) and p.n > _FEW and max(p.n, p.k) > _SMALL
 
 
-def _most_rows(kind: Arithmetic) -> int:
+def _most_rows(kind: Arithmetic, inside: bool) -> int:
     """Of the left operand that are copied at once."""
-    return _UNIT_BLOCK if kind.in_unit else _BLOCK
+    if kind.in_unit:
+        return _UNIT_BLOCK // 2 if inside else _UNIT_BLOCK
+    return _BLOCK
 
 
 def _is_read_in_place(kind: Arithmetic, type: str, p: MatrixProduct) -> bool:
@@ -265,14 +267,14 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     held = p.k * p.right.row * kind.bits // 8
     is_copied = (depth < _DEPTH and p.m > FEW_ROWS) or (held > _SECOND and p.m >= _MANY_ROWS)
     packs = kind.step > 1 or other != kind.total or not p.right.by_rows or is_copied
-    most = _most_rows(kind)
-    inside = packs and p.m <= most and (p.batch == 1 or p.right.batch > 0)
+    inside = packs and p.m <= _most_rows(kind, True) and (p.batch == 1 or p.right.batch > 0)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
     if packs and not inside:
         right, packing, pitch = _packed(x, p, kind)
         kernels.append(packing)
         b_batch, b_row, b_column = panels * pitch * width if p.right.batch else 0, width, pitch
+    most = _most_rows(kind, inside)
     copies = not _is_read_in_place(kind, type, p) or (not p.left.by_rows and panels > 1)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * most
     at_once = not packs and p.m <= FEW_ROWS and held >= _LARGE
