@@ -34,6 +34,7 @@ from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.gathered import LISTED, NUMBERS, provide_list, provide_product
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.backends.numba.matrix_unit import MOST_TERMS
 from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
 from tinyxla.backends.numba.panels import Numbers, give
 from tinyxla.backends.numba.reductions import sum_of_pieces
@@ -46,7 +47,6 @@ from tinyxla.shapes import Shape, element_type
 _MOST_PLACES = 192  # of a tile
 _LEAST_PLACES = 64  # of a tile, unless there are fewer
 _LEAST_FEATURES = 64  # of a tile, unless there are fewer
-_MOST_TERMS = 512  # of a tile
 _USUAL_RANK = 4  # of places and of terms
 _UNITS = 8  # into how many pieces the work is cut at least, if it is enough
 _ROW = 1 << 10  # sums that are computed side by side
@@ -130,7 +130,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     arithmetic, kernels = Arithmetic(x.array_shape.element_type.name), list[LoweredKernel]()
     arrays = [_Array(o, o.array_shape.dimensions) for o in x.operands]
     if is_paired(x):
-        arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1) or arithmetic
+        arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1, 1) or arithmetic
         for k, array in enumerate(arrays):
             if k or arithmetic.step == 1:
                 arrays[k], copy = _copied(array, arithmetic, x)
@@ -220,9 +220,10 @@ class _Products:
         self.blocks = -(-axes.feature.size // self.width)
         parts = -(-parts // self.blocks)
         self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
-        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size))
+        self.depth = _evenly(terms, MOST_TERMS)
+        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size), self.depth)
         self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
-        self.depth = _evenly(terms, _MOST_TERMS)
+        self.depth = -(-self.depth // self.multiply.whole) * self.multiply.whole
         self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
         self.units = groups * self.blocks * self.tiles
         is_whole = groups * places * axes.feature.size == x.array_shape.size
@@ -282,7 +283,7 @@ class _Products:
                 term = b.sum(begin, b.times(step, depth))
                 count = b.least(b.minus(end, term), depth)
                 inner = [
-                    self._places(axes.terms, array, start, term, count, _MOST_TERMS)
+                    self._places(axes.terms, array, start, term, count, MOST_TERMS)
                     for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
                 ]
                 _put(low, numbers, (rows, columns, count, b.least(step, 1)))

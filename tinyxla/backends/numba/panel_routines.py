@@ -17,7 +17,7 @@ from tinyxla.backends.numba.native import has_feature, has_tiles, provide_llvm, 
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
-_LEAST_ROWS, _LEAST_COLUMNS = 8, 8  # for which a matrix unit takes less time than vectors
+_MANY_PRODUCTS = 1 << 13  # for which a matrix unit takes less time than vectors, even if they are of few terms
 _MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
@@ -30,7 +30,7 @@ def bits_of(type: str) -> int:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is summed in, how many factors are multiplied and added at once - one, or several in a word of 32 bits -, and
+    """What is summed in, how many factors are multiplied and added at once - one, or those in a word of 32 bits -, and
     how many vectors, or which part of one, are a row of a tile."""
 
     total: str
@@ -69,34 +69,40 @@ class Arithmetic:
             return BLOCK
         return min(8, (24 if vector_bytes() == 64 else 12) // self.vectors)
 
-    def fitting(self, rows: int, columns: int) -> Arithmetic:
-        """With tiles that take the least time: what of them is outside of so many rows and columns is in vain."""
+    @property
+    def whole(self) -> int:
+        """Steps of the sum that are done at once."""
+        return SIDE if self.in_unit else 1
+
+    def fitting(self, rows: int, columns: int, steps: int) -> Arithmetic:
+        """With tiles that take the least time: what of them is outside of so many rows, columns and steps of the sum is
+        in vain."""
 
         def time(kind: Arithmetic) -> float:
             down = -(-rows // kind.rows) if rows <= FEW_ROWS else rows / kind.rows
             return down * -(-columns // kind.width) * (max(kind.rows * kind.vectors, kind.rows + kind.vectors) + 2)
 
-        if self._is_for_unit(rows, columns):
+        if self._has_unit() and (steps >= SIDE or rows * columns * steps >= _MANY_PRODUCTS):
             blocks = min(_MOST_BLOCKS, -(-columns // BLOCK))
             return replace(self, vectors=BLOCK // SIDE * (1 << (blocks - 1).bit_length()), in_unit=True)
         if vector_bytes() == 64 and not self.packed and 2 * columns <= self.lanes:
             return replace(self, vectors=1, part=2)  # of which processors may add two at once
-        return min((replace(self, vectors=v) for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3), key=time)
+        counts = (v for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3)
+        return min((replace(self, vectors=v, in_unit=False) for v in counts), key=time)
 
-    def _is_for_unit(self, rows: int, columns: int) -> bool:
-        """Whether there is a matrix unit for these factors, most of whose tiles so many rows and columns fill."""
-        is_much = rows >= _LEAST_ROWS and columns >= _LEAST_COLUMNS
-        return is_much and self.packed in FEATURES and has_feature(FEATURES[self.packed]) and has_tiles()
+    def _has_unit(self) -> bool:
+        return self.packed in FEATURES and has_feature(FEATURES[self.packed]) and has_tiles()
 
 
-def arithmetic(operands: str, result: str, rows: int, columns: int) -> Arithmetic | None:
-    """How products of operands of one type are summed in another, if they can be, with so many rows and columns."""
+def arithmetic(operands: str, result: str, rows: int, columns: int, terms: int) -> Arithmetic | None:
+    """How products of operands of one type are summed in another, if they can be: a matrix product of these sizes."""
     if result in ("s32", "u32") and operands in ("s8", "u8"):
-        kind = Arithmetic("s32", operands).fitting(rows, columns)
+        kind = Arithmetic("s32", operands)
+        kind = kind.fitting(rows, columns, -(-terms // kind.step))
         if kind.in_unit:
             return kind
     kind = _arithmetic(operands, result)
-    return kind and kind.fitting(rows, columns)
+    return kind and kind.fitting(rows, columns, -(-terms // kind.step))
 
 
 def _arithmetic(operands: str, result: str) -> Arithmetic | None:

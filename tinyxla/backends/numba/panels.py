@@ -187,38 +187,48 @@ def _multiply(
         target = b.sum(b.times(batch, n["c_batch"]), b.times(first, n["c_row"]), b.times(piece, n["c_piece"]))
         height = b.minus(last, first)
         give(b, sizes, NUMBERS, m=height)
-        with b.loop(0, b.up(b.minus(end, begin), n["depth"]), sequential=True) as (chunk, _):
-            start = b.sum(begin, b.times(chunk, n["depth"]))
-            steps = b.least(b.minus(end, start), n["depth"])
-            term = b.times(start, kind.step)
-            in_a = b.sum(source, b.times(term, column))
-            give(b, sizes, NUMBERS, k=steps, more=b.least(chunk, 1))
-            if turns:
-                at = Lines(steps, height, b.minus(n["k"], term), column, most)
-                _turned(b, kind, type, copied, words, (a, in_a), copy, at)
-                in_a = 0
-            elif copies:
-                left = b.minus(n["k"], term)
-                give(b, copy, COPY, row=row if by_rows else column, terms=left)
-                if by_rows:
-                    left = b.least(left, b.times(steps, kind.step))
-                    give(b, copy, COPY, rows=height, steps=left, pitch=_PITCH * kind.step)
-                else:
-                    give(b, copy, COPY, rows=steps, steps=height, pitch=most)
-                b.call(routines.lines(type, kind, kind.step > 1 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
-                in_a = 0
+
+        def by_chunks(first_panel: Index, last_panel: Index) -> None:
+            with b.loop(0, b.up(b.minus(end, begin), n["depth"]), sequential=True) as (chunk, _):
+                start = b.sum(begin, b.times(chunk, n["depth"]))
+                steps = b.least(b.minus(end, start), n["depth"])
+                term = b.times(start, kind.step)
+                in_a = b.sum(source, b.times(term, column))
+                give(b, sizes, NUMBERS, k=steps, more=b.least(chunk, 1))
+                if turns:
+                    at = Lines(steps, height, b.minus(n["k"], term), column, most)
+                    _turned(b, kind, type, copied, words, (a, in_a), copy, at)
+                    in_a = 0
+                elif copies:
+                    left = b.minus(n["k"], term)
+                    give(b, copy, COPY, row=row if by_rows else column, terms=left)
+                    if by_rows:
+                        left = b.least(left, b.times(steps, kind.step))
+                        give(b, copy, COPY, rows=height, steps=left, pitch=_PITCH * kind.step)
+                    else:
+                        give(b, copy, COPY, rows=steps, steps=height, pitch=most)
+                    b.call(routines.lines(type, kind, kind.step > 1 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
+                    in_a = 0
+                with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
+                    left, columns = b.block(panel, kind.width, n["n"])
+                    give(b, sizes, NUMBERS, n=columns)
+                    in_b: Index = 0
+                    if inside:
+                        at = Panel(batch, panel, start, steps)
+                        _panel(b, kind, other, right_by_rows, (panel_copy, 0), right, copy, at)
+                    else:
+                        in_b = b.sum(
+                            b.times(batch, n["b_batch"]), b.times(left, n["b_column"]), b.times(start, n["b_row"])
+                        )
+                        in_b = b.times(in_b, kind.step)
+                    matrices = (c, b.sum(target, left)), (copied, in_a), (panel_copy, in_b)
+                    b.call(provide_product(kind), *matrices, *((places, 0) for places in (*lists, sizes)))
+
+        if kind.in_unit and not copies:  # whose sums would leave the caches between chunks
             with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                left, columns = b.block(panel, kind.width, n["n"])
-                give(b, sizes, NUMBERS, n=columns)
-                in_b: Index = 0
-                if inside:
-                    at = Panel(batch, panel, start, steps)
-                    _panel(b, kind, other, right_by_rows, (panel_copy, 0), right, copy, at)
-                else:
-                    in_b = b.sum(b.times(batch, n["b_batch"]), b.times(left, n["b_column"]), b.times(start, n["b_row"]))
-                    in_b = b.times(in_b, kind.step)
-                matrices = (c, b.sum(target, left)), (copied, in_a), (panel_copy, in_b)
-                b.call(provide_product(kind), *matrices, *((places, 0) for places in (*lists, sizes)))
+                by_chunks(panel, b.sum(panel, 1))
+        else:
+            by_chunks(first_panel, last_panel)
     return b.kernel
 
 
@@ -230,7 +240,7 @@ def supports(x: Instruction) -> bool:
     have its type."""
     type, result = x.operands[0].array_shape.element_type.name, x.array_shape.element_type.name
     p = product_of(x)
-    if p is None or arithmetic(type, result, p.m, p.n) is None or not x.array_shape.size or not p.k:
+    if p is None or arithmetic(type, result, p.m, p.n, p.k) is None or not x.array_shape.size or not p.k:
         return False
     if type not in ("f32", "f64"):
         return True
@@ -258,7 +268,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     result = x.array_shape.element_type.name
     p = product_of(x)
     assert p is not None
-    kind = arithmetic(type, result, p.m, p.n)
+    kind = arithmetic(type, result, p.m, p.n, p.k)
     assert kind is not None
     width, steps = kind.width, -(-p.k // kind.step)
     panels = -(-p.n // width)
