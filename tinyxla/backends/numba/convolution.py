@@ -47,6 +47,7 @@ from tinyxla.shapes import Shape, element_type
 _MOST_PLACES = 192  # of a tile
 _LEAST_PLACES = 64  # of a tile, unless there are fewer
 _LEAST_FEATURES = 64  # of a tile, unless there are fewer
+_MOST_TERMS = MOST_TERMS  # of a tile
 _USUAL_RANK = 4  # of places and of terms
 _UNITS = 8  # into how many pieces the work is cut at least, if it is enough
 _ROW = 1 << 10  # sums that are computed side by side
@@ -220,7 +221,7 @@ class _Products:
         self.blocks = -(-axes.feature.size // self.width)
         parts = -(-parts // self.blocks)
         self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
-        self.depth = _evenly(terms, MOST_TERMS)
+        self.depth = _evenly(terms, _MOST_TERMS)
         self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size), self.depth)
         self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
         self.depth = -(-self.depth // self.multiply.whole) * self.multiply.whole
@@ -283,7 +284,7 @@ class _Products:
                 term = b.sum(begin, b.times(step, depth))
                 count = b.least(b.minus(end, term), depth)
                 inner = [
-                    self._places(axes.terms, array, start, term, count, MOST_TERMS)
+                    self._places(axes.terms, array, start, term, count, _MOST_TERMS)
                     for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
                 ]
                 _put(low, numbers, (rows, columns, count, b.least(step, 1)))

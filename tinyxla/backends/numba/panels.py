@@ -6,7 +6,8 @@ tile reads next comes next; all threads read them. So is the left operand, by th
 where a tile does not find its elements in order. Copies change the types of elements on the way.
 
 Three instructions multiply and add: that of the element type; and, where the processor has them, those that add two
-products of bf16 to an f32, or of s16 to an s32, for which panels hold pairs.
+products of bf16 to an f32, or of s16 to an s32, for which panels hold pairs. Where it has a matrix unit that this
+process may use, that multiplies bf16, and integers of 8 bits, of which panels hold four in a word.
 
 Where tiles are depends on shapes alone, and a long sum is cut at fixed places, so results do not depend on the number
 of threads. All work is done by routines; kernels tell them what to do, and take sizes as numbers.
