@@ -91,7 +91,8 @@ class Arithmetic:
         return min((replace(self, vectors=v, in_unit=False) for v in counts), key=time)
 
     def _has_unit(self) -> bool:
-        return self.packed in FEATURES and has_feature(FEATURES[self.packed]) and has_tiles()
+        is_there = self.packed in FEATURES and has_feature(FEATURES[self.packed])
+        return is_there and vector_bytes() == 4 * SIDE and has_tiles()
 
 
 def arithmetic(operands: str, result: str, rows: int, columns: int, terms: int) -> Arithmetic | None:
