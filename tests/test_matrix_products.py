@@ -76,8 +76,8 @@ def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generat
     """Which is multiplied as it is."""
     preferred = "float32" if name in FLOATS else "uint32" if name[0] == "u" else "int32"
     for left, right in ((1, 0), (0, 1), (1, 1)):
-        for m, n in ((few, 263), (263, few)):
-            operands = _operands(generator, name, m, n, 301, left, right)
+        for m, n in ((few, 563), (563, few)):
+            operands = _operands(generator, name, m, n, 1001, left, right)
             _check(_product(left, right, preferred), operands, 1e-5 * (name in FLOATS))
 
 

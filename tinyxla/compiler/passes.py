@@ -166,7 +166,8 @@ def canonicalize_dots(computation: Computation) -> Computation:
 
 
 _FEW = 4  # rows or columns
-_LARGE = 1 << 16  # elements of a matrix that is multiplied by few rows or columns
+_LARGE_OF_INTEGERS = 1 << 17  # products of few rows or columns with a matrix
+_LARGE_OF_FLOATS = 1 << 19
 _MANY = 8  # matrices
 _SMALL = 1 << 17  # elements of a matrix
 _PIECES = 8  # of the terms of a long sum, at most
@@ -178,17 +179,16 @@ def _has_narrow_matrix(
     operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType, sizes: Sequence[int]
 ) -> bool:
     """Whether few rows or columns are multiplied with a large matrix of integers or narrow floats, which to widen takes
-    longer than to multiply. Products with one row of integers are sums like others where a matrix has them in rows."""
+    longer than to multiply; but integers whose sums are of whole rows of the matrix are sums like others."""
     batch, m, n, terms = sizes
     side = int(n > m)
-    shape = operands[side].array_shape
-    if batch < 1 or terms * max(m, n) < _LARGE or min(m, n, terms) < 1 or max(m, n) <= _FEW:
-        return False
-    if _are_short_sums(operands, dims, sizes):
+    shape, products = operands[side].array_shape, m * n * terms
+    if batch < 1 or terms < 2 or max(m, n) <= _FEW or _are_short_sums(operands, dims, sizes):
         return False
     if shape.element_type.is_integer and kind.is_integer:
-        return min(m, n) > 1 or shape.rank - 1 not in dims.contracting(side)
-    return shape.element_type.name in ("bf16", "f16") and kind.name in ("bf16", "f16", "f32")
+        return products >= _LARGE_OF_INTEGERS and shape.rank - 1 not in dims.contracting(side)
+    is_narrow = shape.element_type.name in ("bf16", "f16") and kind.name in ("bf16", "f16", "f32")
+    return is_narrow and products >= _LARGE_OF_FLOATS
 
 
 def _are_short_sums(operands: tuple[Instruction, ...], dims: contraction.Dot, sizes: Sequence[int]) -> bool:
