@@ -113,7 +113,7 @@ def test_compiled(generator: np.random.Generator, part: int) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_compiled_by_tiles(generator: np.random.Generator, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products, in tiles so small that all have several."""
-    for name, most in (("_MOST_PLACES", 20), ("_LEAST_PLACES", 10), ("_MOST_TERMS", 24)):
+    for name, most in (("_MOST_PLACES", 32), ("_LEAST_PLACES", 10), ("_MOST_TERMS", 32)):
         monkeypatch.setattr(nests, name, most)
     for dtype in (np.float32, np.float64, np.float16):
         op_checks.check_compiled(tinyxla.jit, convolution, random_sample(generator, dtype, features=5))

@@ -70,6 +70,17 @@ def test_narrow_floats_are_summed_in_wide_ones(generator: np.random.Generator, n
     _check(_product(1, 0, "float32"), _operands(generator, name, 40, 50, 333, 1, 0), 1e-5)
 
 
+@pytest.mark.parametrize("name", ["s4", "s8", "u8", "s16", "s32", "bf16", "f16"])
+@pytest.mark.parametrize("few", [1, 2, 4])
+def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generator, name: str, few: int) -> None:
+    """Which is multiplied as it is."""
+    preferred = "float32" if name in FLOATS else "uint32" if name[0] == "u" else "int32"
+    for left, right in ((1, 0), (0, 1), (1, 1)):
+        for m, n in ((few, 563), (563, few)):
+            operands = _operands(generator, name, m, n, 1001, left, right)
+            _check(_product(left, right, preferred), operands, 1e-5 * (name in FLOATS))
+
+
 @pytest.mark.parametrize("name", ["f32", "s8", "bf16"])
 @pytest.mark.parametrize("equation", ["bij,bjk->bik", "bqhd,bkhd->bhqk", "bij,jk->bik", "ij,bjk->bik"])
 def test_batches(generator: np.random.Generator, name: str, equation: str) -> None:

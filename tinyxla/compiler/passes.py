@@ -127,9 +127,9 @@ def canonicalize_dots(computation: Computation) -> Computation:
     sums over them.
 
     Matrices may have narrow types: what they are summed in is converted afterwards. In all other products - those with
-    nothing to contract, of vectors, and of integers with few rows - narrow types are widened first. Those of f32, f64,
-    c64 and c128 that contract something stay, but for inner products, which are sums like others, and those of many
-    small matrices with vectors.
+    nothing to contract, of vectors, and of small matrices with few rows - narrow types are widened first. Those of f32,
+    f64, c64 and c128 that contract something stay, but for inner products, which are sums like others, and those of
+    many small matrices with vectors.
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
@@ -139,6 +139,7 @@ def canonicalize_dots(computation: Computation) -> Computation:
         kind = x.array_shape.element_type
         sizes = contraction.matrix_sizes(dims, *(o.array_shape.dimensions for o in operands))
         are_matrices = min(sizes[1:3]) > _FEW and sizes[0] > 0 and sizes[3] > 1
+        are_matrices = are_matrices or _has_narrow_matrix(operands, dims, kind, sizes)
         total = _total(operands[0].array_shape.element_type, kind) if are_matrices else None
         if total is None:
             pieces = _in_pieces(rewriter, operands, dims, kind)
@@ -165,11 +166,29 @@ def canonicalize_dots(computation: Computation) -> Computation:
 
 
 _FEW = 4  # rows or columns
+_LARGE_OF_INTEGERS = 1 << 17  # products of few rows or columns with a matrix
+_LARGE_OF_FLOATS = 1 << 19
 _MANY = 8  # matrices
 _SMALL = 1 << 17  # elements of a matrix
 _PIECES = 8  # of the terms of a long sum, at most
 _LONG = 1 << 12  # terms of a sum with few results
 _NARROW = 64  # rows or columns of these
+
+
+def _has_narrow_matrix(
+    operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType, sizes: Sequence[int]
+) -> bool:
+    """Whether few rows or columns are multiplied with a large matrix of integers or narrow floats, which to widen takes
+    longer than to multiply; but integers whose sums are of whole rows of the matrix are sums like others."""
+    batch, m, n, terms = sizes
+    side = int(n > m)
+    shape, products = operands[side].array_shape, m * n * terms
+    if batch < 1 or terms < 2 or max(m, n) <= _FEW or _are_short_sums(operands, dims, sizes):
+        return False
+    if shape.element_type.is_integer and kind.is_integer:
+        return products >= _LARGE_OF_INTEGERS and shape.rank - 1 not in dims.contracting(side)
+    is_narrow = shape.element_type.name in ("bf16", "f16") and kind.name in ("bf16", "f16", "f32")
+    return is_narrow and products >= _LARGE_OF_FLOATS
 
 
 def _are_short_sums(operands: tuple[Instruction, ...], dims: contraction.Dot, sizes: Sequence[int]) -> bool:

@@ -34,6 +34,7 @@ from tinyxla.backends.numba.axes import CHUNK, finished
 from tinyxla.backends.numba.gathered import LISTED, NUMBERS, provide_list, provide_product
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.backends.numba.matrix_unit import MOST_TERMS
 from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
 from tinyxla.backends.numba.panels import Numbers, give
 from tinyxla.backends.numba.reductions import sum_of_pieces
@@ -46,7 +47,7 @@ from tinyxla.shapes import Shape, element_type
 _MOST_PLACES = 192  # of a tile
 _LEAST_PLACES = 64  # of a tile, unless there are fewer
 _LEAST_FEATURES = 64  # of a tile, unless there are fewer
-_MOST_TERMS = 512  # of a tile
+_MOST_TERMS = MOST_TERMS  # of a tile
 _USUAL_RANK = 4  # of places and of terms
 _UNITS = 8  # into how many pieces the work is cut at least, if it is enough
 _ROW = 1 << 10  # sums that are computed side by side
@@ -130,7 +131,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     arithmetic, kernels = Arithmetic(x.array_shape.element_type.name), list[LoweredKernel]()
     arrays = [_Array(o, o.array_shape.dimensions) for o in x.operands]
     if is_paired(x):
-        arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1) or arithmetic
+        arithmetic = arithmetic_of("bf16", "f32", FEW_ROWS, 1, 1) or arithmetic
         for k, array in enumerate(arrays):
             if k or arithmetic.step == 1:
                 arrays[k], copy = _copied(array, arithmetic, x)
@@ -165,7 +166,7 @@ def _copy(kind: Arithmetic) -> Kernel:
     b = Numbers("pairs", "lines columns pitch length")
     n, sizes = b.number, b.scratch(INDEX, len(COPY))
     source, to = b.argument("bf16"), b.argument(kind.held, True)
-    routine = lines("bf16", kind, kind.step == 2)
+    routine = lines("bf16", kind, kind.step > 1)
     with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
         start, stop = b.piece(piece, n["length"], n["lines"])
         rows = b.minus(stop, start)
@@ -177,11 +178,11 @@ def _copy(kind: Arithmetic) -> Kernel:
 
 
 def _copied(array: _Array, kind: Arithmetic, x: Instruction) -> tuple[_Array, LoweredKernel]:
-    """An operand as pairs of rows, or as wider elements, in rows of whole vectors."""
+    """An operand as pairs of rows, or as wider elements, in rows of whole vectors, with room behind for one more."""
     *outer, columns = array.sizes
     outer[-1] //= kind.step
     count, pitch = math.prod(outer), -(-columns // kind.lanes) * kind.lanes
-    found = Partial(Shape(element_type(kind.held), (*outer, pitch * kind.step)))
+    found = Partial(Shape(element_type(kind.held), ((count * pitch + kind.lanes) * kind.step,)))
     length = _evenly(count, max(1, CHUNK // pitch))
     numbers = (count, columns, pitch, length)
     kernel = LoweredKernel(_copy(kind), [array.storage, found], -(-count // length), 1, [x], numbers)
@@ -220,9 +221,10 @@ class _Products:
         self.blocks = -(-axes.feature.size // self.width)
         parts = -(-parts // self.blocks)
         self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
-        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size))
-        self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
         self.depth = _evenly(terms, _MOST_TERMS)
+        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size), self.depth)
+        self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
+        self.depth = -(-self.depth // self.multiply.whole) * self.multiply.whole
         self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
         self.units = groups * self.blocks * self.tiles
         is_whole = groups * places * axes.feature.size == x.array_shape.size

@@ -10,7 +10,8 @@ last row is computed as often as it takes to fill the tile.
 
 A routine takes the addresses of c, a and b, of the four lists of places, and of four numbers: how many rows, columns
 and terms there are, and whether to add to what c has. So a way to multiply has one routine for each number of vectors
-that a tile is wide. Where two factors at once are multiplied and added, elements of a and b are pairs of them.
+that a tile is wide. Where two factors at once are multiplied and added, elements of a and b are words of them;
+and where a matrix unit sums the products, its routine does (see `matrix_unit`).
 
 Places are those of an array's elements along some axes, in order, which another routine lists: it takes the address of
 the list and of numbers, which are the place of the first element of all, the number of the list's first element, how
@@ -23,6 +24,7 @@ import functools
 from itertools import product
 from string import Template
 
+from tinyxla.backends.numba.matrix_unit import product_text
 from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provided
 
 LISTED = 8  # places that are written at once: a list has room for as many more
@@ -179,6 +181,8 @@ _LOAD = "call $total @llvm.masked.load.$suffix.p0(ptr {}, i32 $size, $mask {}, $
 @functools.cache
 def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
     """Let kernels of the loop IR call the routine for products with tiles of so many vectors; its name."""
+    if kind.in_unit:
+        return provided(f"unit_{kind.packed}", product_text(kind.packed, numbers_of(NUMBERS)))
     count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
     _, declaration = _multiply_add(kind)
     tile = list(product(range(kind.rows), range(kind.vectors)))
@@ -224,7 +228,7 @@ def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
     sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width}
     whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
     form = "columns" if is_by_columns else "product"
-    return provided(f"{form}_{kind.pairs or kind.total}_{kind.width}", whole)
+    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}", whole)
 
 
 def _indented(parts: dict[str, list[str]]) -> dict[str, str]:
@@ -270,14 +274,14 @@ def _terms(kind: Arithmetic, is_by_columns: bool, name: str) -> str:
 def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:
     """Instructions for {new} = {sum} + {x} * {y}, and what they call."""
     halves = f"<{2 * kind.lanes} x bfloat>"
-    if kind.pairs == "bf16":
+    if kind.packed == "bf16":
         name = "@llvm.x86.avx512bf16.dpbf16ps.512"
         return [
             f"{{new}}.x = bitcast $total {{x}} to {halves}",
             f"{{new}}.y = bitcast $total {{y}} to {halves}",
             f"{{new}} = call $total {name}($total {{sum}}, {halves} {{new}}.x, {halves} {{new}}.y)",
         ], f"declare $total {name}($total, {halves}, {halves})\n"
-    if kind.pairs:
+    if kind.packed:
         name = "@llvm.x86.avx512.vpdpwssd.512"
         return [f"{{new}} = call $total {name}($total {{sum}}, $total {{x}}, $total {{y}})"], (
             f"declare $total {name}($total, $total, $total)\n"

@@ -41,6 +41,7 @@ from tinyxla_kernels import elementary
 
 _SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": ("true", "false")}
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
 _Passes = Literal["driver", "routine", "in order", "loops", "all"]  # what is compiled, or how much is tried
 _MODULES = "extrema loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
@@ -323,6 +324,18 @@ def vector_bytes() -> int:
 def has_feature(name: str) -> bool:
     """Whether the processor has instructions, by LLVM's name for them."""
     return f"+{name}," in f"{_processor()[1]},"
+
+
+@functools.cache
+def has_tiles() -> bool:
+    """Whether the processor has a matrix unit that this process may use. Linux asks for a request, which is for all
+    threads, those to come and the children of a fork too (see its "Using XSTATE features in user space applications");
+    without it, the first instruction ends the process."""
+    if not has_feature("amx-tile") or sys.platform != "linux" or not sys.maxsize > 1 << 32:
+        return False
+    request = ctypes.CDLL(None).syscall
+    request.argtypes, request.restype = [ctypes.c_long] * 3, ctypes.c_long
+    return request(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
 
 
 def _target_machine(level: int) -> llvm.TargetMachine:

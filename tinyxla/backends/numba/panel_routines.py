@@ -12,10 +12,13 @@ from string import Template
 
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.llvm_text import loaded_words
-from tinyxla.backends.numba.native import has_feature, provide_llvm, vector_bytes
+from tinyxla.backends.numba.matrix_unit import BLOCK, FEATURES, SIDE
+from tinyxla.backends.numba.native import has_feature, has_tiles, provide_llvm, vector_bytes
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
+_MANY_PRODUCTS = 1 << 13  # for which a matrix unit takes less time than vectors, even if they are of few terms
+_MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 
@@ -27,26 +30,27 @@ def bits_of(type: str) -> int:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is summed in, how many factors are multiplied and added at once - one, or a pair in a word of 32 bits -, and
+    """What is summed in, how many factors are multiplied and added at once - one, or those in a word of 32 bits -, and
     how many vectors, or which part of one, are a row of a tile."""
 
     total: str
-    pairs: str = ""  # the type of the factors of a pair
+    packed: str = ""  # the type of the factors in a word
     vectors: int = 1
     part: int = 1  # 2 for half a vector
+    in_unit: bool = False  # whether tiles are those of a matrix unit, in which it computes blocks
 
     @property
     def step(self) -> int:
-        return 2 if self.pairs else 1
+        return 32 // bits_of(self.packed) if self.packed else 1
 
     @property
     def held(self) -> str:
         """The type of what panels hold."""
-        return "u16" if self.pairs == "bf16" else self.pairs or self.total
+        return "u16" if self.packed == "bf16" else self.packed or self.total
 
     @property
     def bits(self) -> int:
-        """Of what a step takes of a row: an element or a pair."""
+        """Of what a step takes of a row: an element or a word of several."""
         return bits_of(self.total)
 
     @property
@@ -61,24 +65,45 @@ class Arithmetic:
     @property
     def rows(self) -> int:
         """Of a tile: beyond, their sums or their addresses do not fit into registers."""
+        if self.in_unit:
+            return BLOCK
         return min(8, (24 if vector_bytes() == 64 else 12) // self.vectors)
 
-    def fitting(self, rows: int, columns: int) -> Arithmetic:
-        """With tiles that take the least time: what of them is outside of so many rows and columns is in vain."""
+    @property
+    def whole(self) -> int:
+        """Steps of the sum that are done at once."""
+        return SIDE if self.in_unit else 1
+
+    def fitting(self, rows: int, columns: int, steps: int) -> Arithmetic:
+        """With tiles that take the least time: what of them is outside of so many rows, columns and steps of the sum is
+        in vain."""
 
         def time(kind: Arithmetic) -> float:
             down = -(-rows // kind.rows) if rows <= FEW_ROWS else rows / kind.rows
             return down * -(-columns // kind.width) * (max(kind.rows * kind.vectors, kind.rows + kind.vectors) + 2)
 
-        if vector_bytes() == 64 and not self.pairs and 2 * columns <= self.lanes:
+        if self._has_unit() and (steps >= SIDE or rows * columns * steps >= _MANY_PRODUCTS):
+            blocks = min(_MOST_BLOCKS, -(-columns // BLOCK))
+            return replace(self, vectors=BLOCK // SIDE * (1 << (blocks - 1).bit_length()), in_unit=True)
+        if vector_bytes() == 64 and not self.packed and 2 * columns <= self.lanes:
             return replace(self, vectors=1, part=2)  # of which processors may add two at once
-        return min((replace(self, vectors=v) for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3), key=time)
+        counts = (v for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3)
+        return min((replace(self, vectors=v, in_unit=False) for v in counts), key=time)
+
+    def _has_unit(self) -> bool:
+        is_there = self.packed in FEATURES and has_feature(FEATURES[self.packed])
+        return is_there and vector_bytes() == 4 * SIDE and has_tiles()
 
 
-def arithmetic(operands: str, result: str, rows: int, columns: int) -> Arithmetic | None:
-    """How products of operands of one type are summed in another, if they can be, with so many rows and columns."""
+def arithmetic(operands: str, result: str, rows: int, columns: int, terms: int) -> Arithmetic | None:
+    """How products of operands of one type are summed in another, if they can be: a matrix product of these sizes."""
+    if result in ("s32", "u32") and operands in ("s8", "u8"):
+        kind = Arithmetic("s32", operands)
+        kind = kind.fitting(rows, columns, -(-terms // kind.step))
+        if kind.in_unit:
+            return kind
     kind = _arithmetic(operands, result)
-    return kind and kind.fitting(rows, columns)
+    return kind and kind.fitting(rows, columns, -(-terms // kind.step))
 
 
 def _arithmetic(operands: str, result: str) -> Arithmetic | None:
@@ -169,9 +194,8 @@ line:
   %i = phi i64 [ 0, %entry ], [ %i_next, %line_end ]
   %first = mul i64 %i, $lines
   %place = mul i64 %first, %row
-  %source = getelementptr $memory, ptr %from, i64 %place
-  %other = getelementptr $memory, ptr %from, i64 (add i64 %place, %row)
-  %end = select i1 (icmp slt i64 (add i64 %first, 1), %terms), i64 %steps, i64 0
+  %source0 = getelementptr $memory, ptr %from, i64 %place
+$starts
   %target = getelementptr $word, ptr %to, i64 (mul i64 %i, %pitch)
   br label %vector
 vector:
@@ -204,30 +228,36 @@ def _suffix(memory: str) -> str:
 
 
 @functools.cache
-def lines(source: str, kind: Arithmetic, is_paired: bool) -> str:
+def lines(source: str, kind: Arithmetic, is_packed: bool) -> str:
     """(to, from, numbers): to[i * pitch + j] = from[i * row + j] for `rows` lines of `steps` elements, and zeros up to
-    a whole vector; or, where two lines are paired, to[i * pitch + 2 j] and its neighbour come from the lines 2 i and
-    2 i + 1, of which there are `terms`. The routine's name."""
-    change = _change(source, kind.held)
-    count = kind.lanes if is_paired else 8 * vector_bytes() // bits_of(kind.held) // kind.part
+    a whole vector; or, where they are packed, the elements of a word to[i * pitch + j] come from as many lines that
+    follow one another, of which there are `terms`. The routine's name."""
+    change, together = _change(source, kind.held), kind.step if is_packed else 1
+    count = kind.lanes if is_packed else 8 * vector_bytes() // bits_of(kind.held) // kind.part
     names = {"memory": change.memory, "lanes": count, "suffix": _suffix(change.memory), "size": bits_of(source) // 8}
-    found, text = "", list[str]()
-    for name, place, end in (("x", "source", "steps"), ("y", "other", "end"))[: 1 + is_paired]:
-        text.append(_MASKED_LOAD.substitute(names, name=name, source=place, first="%j", end=end))
-        value, more = change.changed(f"%{name}", count)
+    found, starts, text = "", list[str](), list[str]()
+    for k in range(together):
+        if k:
+            starts.append(f"  %source{k} = getelementptr {change.memory}, ptr %source{k - 1}, i64 %row")
+            starts.append(f"  %end{k} = select i1 (icmp slt i64 (add i64 %first, {k}), %terms), i64 %steps, i64 0")
+        end = f"end{k}" if k else "steps"
+        text.append(_MASKED_LOAD.substitute(names, name=f"x{k}", source=f"source{k}", first="%j", end=end))
+        value, more = change.changed(f"%x{k}", count)
         text += more
-        if is_paired:
-            text.append(f"  %{name}.wide = zext <{count} x i16> {value} to <{count} x i32>")
+        if is_packed:
+            bits = bits_of(kind.held)
+            moved = ", ".join([f"i32 {k * bits}"] * count)
+            text.append(f"  %x{k}.wide = zext <{count} x i{bits}> {value} to <{count} x i32>")
+            text.append(f"  %x{k}.moved = shl <{count} x i32> %x{k}.wide, <{moved}>")
+            value = f"%x{k}.moved"
+        if k:
+            text.append(f"  %all{k} = or <{count} x i32> {found}, {value}")
+            value = f"%all{k}"
         found = value
-    if is_paired:
-        moved = ", ".join(["i32 16"] * count)
-        text.append(f"  %high = shl <{count} x i32> %y.wide, <{moved}>")
-        text.append(f"  %both = or <{count} x i32> %x.wide, %high")
-        found = "%both"
-    word = "i32" if is_paired else change.word
-    names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": 1 + is_paired}
+    word = "i32" if is_packed else change.word
+    names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": together, "starts": "\n".join(starts)}
     whole = _LINES.substitute(names, numbers=numbers_of(COPY), loads="\n".join(text))
-    return provided(f"lines_{change.source}_{change.held}_{1 + is_paired}_{kind.part}", whole)
+    return provided(f"lines_{change.source}_{change.held}_{together}_{kind.part}", whole)
 
 
 # --- lines that become columns ----------------------------------------------------------------------------------------
@@ -263,9 +293,9 @@ done:
 declare i64 @llvm.smin.i64(i64, i64)
 """)
 
-_COMPLETE = """
-  %in_pairs = ashr i64 %terms, 1
-  %complete = call i64 @llvm.smin.i64(i64 %in_pairs, i64 %steps)"""
+_COMPLETE = Template("""
+  %words = ashr i64 %terms, $shift
+  %complete = call i64 @llvm.smin.i64(i64 %words, i64 %steps)""")
 
 _MASKS = Template("""
 declare <$lanes x i1> @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
@@ -280,7 +310,7 @@ def turn(bits: int, is_exact: bool = False) -> str:
 
 
 def turn_for(source: str, kind: Arithmetic) -> str:
-    """The same for elements of products; where these are pairs, a line has `terms` of their parts."""
+    """The same for elements of products; where words of several are, a line has `terms` of them."""
     return _turn(_change(source, kind.held), kind.step)
 
 
@@ -354,7 +384,7 @@ def _turn(change: _Change, step: int, is_exact: bool = False) -> str:
         word=word,
         step=step,
         complete="%steps" if step == 1 else "%complete",
-        numbers=numbers_of(COPY) + (_COMPLETE if step > 1 else ""),
+        numbers=numbers_of(COPY) + (_COMPLETE.substitute(shift=step.bit_length() - 1) if step > 1 else ""),
         starts="\n".join(starts),
         square="\n".join(square),
         elements="\n".join(elements),

@@ -6,7 +6,8 @@ tile reads next comes next; all threads read them. So is the left operand, by th
 where a tile does not find its elements in order. Copies change the types of elements on the way.
 
 Three instructions multiply and add: that of the element type; and, where the processor has them, those that add two
-products of bf16 to an f32, or of s16 to an s32, for which panels hold pairs.
+products of bf16 to an f32, or of s16 to an s32, for which panels hold pairs. Where it has a matrix unit that this
+process may use, that multiplies bf16, and integers of 8 bits, of which panels hold four in a word.
 
 Where tiles are depends on shapes alone, and a long sum is cut at fixed places, so results do not depend on the number
 of threads. All work is done by routines; kernels tell them what to do, and take sizes as numbers.
@@ -41,6 +42,7 @@ _MEETING = 4  # rows that may
 _SECOND = 1 << 20  # bytes of it
 _MANY_ROWS = 512  # of the left operand, for which a right one that does not fit into it is copied
 _BLOCK = 48  # rows of the left operand that are copied at once, which are whole tiles
+_UNIT_BLOCK = 128  # the same for a matrix unit
 _FEW = 4  # rows or columns, which are products with vectors
 _FEW_OF_LARGE = 2  # where each of them would read a large matrix again
 _SMALL = 16  # columns and terms of a product that the BLAS has a kernel for
@@ -97,7 +99,7 @@ def _panel(
     give(b, sizes, COPY, pitch=kind.width, terms=b.minus(n["k"], start))
     if by_rows:
         give(b, sizes, COPY, steps=columns, row=row, rows=at.steps)
-        b.call(routines.lines(type, kind, kind.step == 2), to, (source, base), (sizes, 0))
+        b.call(routines.lines(type, kind, kind.step > 1), to, (source, base), (sizes, 0))
         return
     give(b, sizes, COPY, steps=at.steps, row=column)
     height = tile_rows()
@@ -126,6 +128,32 @@ def _pack(kind: Arithmetic, type: str, by_rows: bool) -> Kernel:
     return b.kernel
 
 
+class Lines(NamedTuple):
+    """Of how many steps a left operand's rows are copied, how many of these there are, how many terms are left, how far
+    apart these are, and most rows."""
+
+    steps: Index
+    rows: Index
+    terms: Index
+    apart: Index
+    most: int
+
+
+def _turned(
+    b: Numbers, kind: Arithmetic, type: str, to: Buffer, words: Buffer, source: Place, sizes: Buffer, at: Lines
+) -> None:
+    """Copy rows of a left operand whose columns are contiguous: a few of these as words, which are then turned."""
+    height = tile_rows()
+    with b.loop(0, b.up(at.steps, height), sequential=True) as (group, _):
+        step = b.times(group, height)
+        term, count = b.times(step, kind.step), b.least(b.minus(at.steps, step), height)
+        give(b, sizes, COPY, steps=at.rows, row=at.apart, rows=count, pitch=at.most, terms=b.minus(at.terms, term))
+        from_term = source[0], b.sum(source[1], b.times(term, at.apart))
+        b.call(routines.lines(type, kind, True), (words, 0), from_term, (sizes, 0))
+        give(b, sizes, COPY, row=at.most, pitch=_PITCH)
+        b.call(routines.turn(kind.bits), (to, term), (words, 0), (sizes, 0))
+
+
 @functools.cache
 def _multiply(
     kind: Arithmetic, type: str, other: str, result: str, copies: bool, by_rows: bool, inside: bool, right_by_rows: bool
@@ -135,12 +163,14 @@ def _multiply(
     b = Numbers("product", _NUMBERS)
     n = b.number
     a, right, c = b.argument(type), b.argument(other), b.argument(result, True)
-    copied = b.scratch(kind.held, _BLOCK * _PITCH * kind.step) if copies else a
+    most, turns = _most_rows(kind, inside), copies and kind.in_unit and not by_rows
+    copied = b.scratch(kind.held, most * _PITCH * kind.step) if copies else a
+    words = b.scratch(kind.held, tile_rows() * most * kind.step) if turns else a
     panel_copy = b.scratch(kind.held, _DEPTH * kind.width * kind.step) if inside else right
     copy, sizes = b.scratch(INDEX, len(COPY)), b.scratch(INDEX, len(NUMBERS))
-    lists = rows, results, terms, factors = [b.scratch(INDEX, count) for count in (_BLOCK, _BLOCK, _DEPTH, _DEPTH)]
+    lists = rows, results, terms, factors = [b.scratch(INDEX, count) for count in (most, most, _DEPTH, _DEPTH)]
     row, column = (n["a_row"], 1) if by_rows else (1, n["a_column"])
-    rows_apart, steps_apart = (_PITCH, 1) if by_rows else (1, _BLOCK)
+    rows_apart, steps_apart = (_PITCH, 1) if by_rows or turns else (1, most)
     if not copies:
         rows_apart, steps_apart = b.quotient(row, kind.step) if by_rows else 1, column
     b.list(rows, b.least(n["block"], n["m"]), rows_apart)
@@ -158,34 +188,48 @@ def _multiply(
         target = b.sum(b.times(batch, n["c_batch"]), b.times(first, n["c_row"]), b.times(piece, n["c_piece"]))
         height = b.minus(last, first)
         give(b, sizes, NUMBERS, m=height)
-        with b.loop(0, b.up(b.minus(end, begin), n["depth"]), sequential=True) as (chunk, _):
-            start = b.sum(begin, b.times(chunk, n["depth"]))
-            steps = b.least(b.minus(end, start), n["depth"])
-            term = b.times(start, kind.step)
-            in_a = b.sum(source, b.times(term, column))
-            give(b, sizes, NUMBERS, k=steps, more=b.least(chunk, 1))
-            if copies:
-                left = b.minus(n["k"], term)
-                give(b, copy, COPY, row=row if by_rows else column, terms=left)
-                if by_rows:
-                    left = b.least(left, b.times(steps, kind.step))
-                    give(b, copy, COPY, rows=height, steps=left, pitch=_PITCH * kind.step)
-                else:
-                    give(b, copy, COPY, rows=steps, steps=height, pitch=_BLOCK)
-                b.call(routines.lines(type, kind, kind.step == 2 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
-                in_a = 0
+
+        def by_chunks(first_panel: Index, last_panel: Index) -> None:
+            with b.loop(0, b.up(b.minus(end, begin), n["depth"]), sequential=True) as (chunk, _):
+                start = b.sum(begin, b.times(chunk, n["depth"]))
+                steps = b.least(b.minus(end, start), n["depth"])
+                term = b.times(start, kind.step)
+                in_a = b.sum(source, b.times(term, column))
+                give(b, sizes, NUMBERS, k=steps, more=b.least(chunk, 1))
+                if turns:
+                    at = Lines(steps, height, b.minus(n["k"], term), column, most)
+                    _turned(b, kind, type, copied, words, (a, in_a), copy, at)
+                    in_a = 0
+                elif copies:
+                    left = b.minus(n["k"], term)
+                    give(b, copy, COPY, row=row if by_rows else column, terms=left)
+                    if by_rows:
+                        left = b.least(left, b.times(steps, kind.step))
+                        give(b, copy, COPY, rows=height, steps=left, pitch=_PITCH * kind.step)
+                    else:
+                        give(b, copy, COPY, rows=steps, steps=height, pitch=most)
+                    b.call(routines.lines(type, kind, kind.step > 1 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
+                    in_a = 0
+                with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
+                    left, columns = b.block(panel, kind.width, n["n"])
+                    give(b, sizes, NUMBERS, n=columns)
+                    in_b: Index = 0
+                    if inside:
+                        at = Panel(batch, panel, start, steps)
+                        _panel(b, kind, other, right_by_rows, (panel_copy, 0), right, copy, at)
+                    else:
+                        in_b = b.sum(
+                            b.times(batch, n["b_batch"]), b.times(left, n["b_column"]), b.times(start, n["b_row"])
+                        )
+                        in_b = b.times(in_b, kind.step)
+                    matrices = (c, b.sum(target, left)), (copied, in_a), (panel_copy, in_b)
+                    b.call(provide_product(kind), *matrices, *((places, 0) for places in (*lists, sizes)))
+
+        if kind.in_unit and not copies:  # whose sums would leave the caches between chunks
             with b.loop(first_panel, last_panel, sequential=True) as (panel, _):
-                left, columns = b.block(panel, kind.width, n["n"])
-                give(b, sizes, NUMBERS, n=columns)
-                in_b: Index = 0
-                if inside:
-                    at = Panel(batch, panel, start, steps)
-                    _panel(b, kind, other, right_by_rows, (panel_copy, 0), right, copy, at)
-                else:
-                    in_b = b.sum(b.times(batch, n["b_batch"]), b.times(left, n["b_column"]), b.times(start, n["b_row"]))
-                    in_b = b.times(in_b, kind.step)
-                matrices = (c, b.sum(target, left)), (copied, in_a), (panel_copy, in_b)
-                b.call(provide_product(kind), *matrices, *((places, 0) for places in (*lists, sizes)))
+                by_chunks(panel, b.sum(panel, 1))
+        else:
+            by_chunks(first_panel, last_panel)
     return b.kernel
 
 
@@ -197,7 +241,7 @@ def supports(x: Instruction) -> bool:
     have its type."""
     type, result = x.operands[0].array_shape.element_type.name, x.array_shape.element_type.name
     p = product_of(x)
-    if p is None or arithmetic(type, result, p.m, p.n) is None or not x.array_shape.size or not p.k:
+    if p is None or arithmetic(type, result, p.m, p.n, p.k) is None or not x.array_shape.size or not p.k:
         return False
     if type not in ("f32", "f64"):
         return True
@@ -205,12 +249,19 @@ def supports(x: Instruction) -> bool:
     return p.m > (_FEW_OF_LARGE if is_large else _FEW) and p.n > _FEW and max(p.n, p.k) > _SMALL
 
 
+def _most_rows(kind: Arithmetic, inside: bool) -> int:
+    """Of the left operand that are copied at once."""
+    if kind.in_unit:
+        return _UNIT_BLOCK // 2 if inside else _UNIT_BLOCK
+    return _BLOCK
+
+
 def _is_read_in_place(kind: Arithmetic, type: str, p: MatrixProduct) -> bool:
     """Whether the left operand's elements, or pairs of them, are what is multiplied."""
     left = p.left
     if kind.step == 1:
         return type == kind.total
-    return type == kind.pairs and left.by_rows and not any(size % 2 for size in (p.k, left.row, left.batch))
+    return type == kind.packed and left.by_rows and not any(size % kind.step for size in (p.k, left.row, left.batch))
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -218,7 +269,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     result = x.array_shape.element_type.name
     p = product_of(x)
     assert p is not None
-    kind = arithmetic(type, result, p.m, p.n)
+    kind = arithmetic(type, result, p.m, p.n, p.k)
     assert kind is not None
     width, steps = kind.width, -(-p.k // kind.step)
     panels = -(-p.n // width)
@@ -226,18 +277,19 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     depth = min(_DEPTH, _MEETING * _WAY // math.gcd(p.right.row * kind.bits // 8, _WAY))
     held = p.k * p.right.row * kind.bits // 8
     is_copied = (depth < _DEPTH and p.m > FEW_ROWS) or (held > _SECOND and p.m >= _MANY_ROWS)
-    packs = kind.step == 2 or other != kind.total or not p.right.by_rows or is_copied
-    inside = packs and p.m <= _BLOCK and (p.batch == 1 or p.right.batch > 0)
+    packs = kind.step > 1 or other != kind.total or not p.right.by_rows or is_copied
+    inside = packs and p.m <= _most_rows(kind, True) and (p.batch == 1 or p.right.batch > 0)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
     if packs and not inside:
         right, packing, pitch = _packed(x, p, kind)
         kernels.append(packing)
         b_batch, b_row, b_column = panels * pitch * width if p.right.batch else 0, width, pitch
+    most = _most_rows(kind, inside)
     copies = not _is_read_in_place(kind, type, p) or (not p.left.by_rows and panels > 1)
-    is_symmetric = _is_symmetric(x) and p.m >= 2 * _BLOCK
+    is_symmetric = _is_symmetric(x) and p.m >= 2 * most
     at_once = not packs and p.m <= FEW_ROWS and held >= _LARGE
-    block = p.m if at_once or inside else min(_BLOCK, max(kind.rows, -(-p.m * p.batch // _PIECES)), p.m)
+    block = p.m if at_once or inside else min(most, max(kind.rows, -(-p.m * p.batch // _PIECES)), p.m)
     block = _up(-(-p.m // -(-p.m // block)), kind.rows)
     blocks = -(-p.m // block)
     depth = _SHALLOW if at_once else _DEPTH if packs else depth
