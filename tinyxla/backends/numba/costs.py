@@ -33,6 +33,7 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.streams import ROUTINE
+from tinyxla.backends.numba.transposes import CLAIM, REQUEST
 from tinyxla.backends.report import NEAR, Cost
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
@@ -233,6 +234,8 @@ class _Counting:
 
     def _call(self, x: Call) -> None:
         """A native routine: it goes over all that it is given, and does what the graph's operation costs."""
+        if x.routine in (REQUEST, CLAIM):
+            return
         streams = x.routine.startswith(ROUTINE)
         for buffer, _ in x.places[: 3 if streams else None]:
             size = self._whole.get(buffer.name, 0)
