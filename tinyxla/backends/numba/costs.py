@@ -38,7 +38,7 @@ from tinyxla.backends.report import NEAR, Cost
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
 _POINTS = 1024
-_COPIES = ("panels", "pairs", "pad")  # kernels that only copy, in the order in which another one reads
+_COPIES = ("panels", "pairs", "pad", "shuffle")  # kernels that only copy, in the order in which another one reads
 _FILLED = (*_COPIES, "product", "convolution")  # kernels whose routines write without reading what was there
 _NO_ARITHMETIC = ("transpose", "wait", "announce", ROUTINE)  # routines
 _UNBOUNDED = 1 << 60  # a loop that ends when its body says so

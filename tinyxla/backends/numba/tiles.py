@@ -73,7 +73,7 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     pairs = _pairs(across, straight, inner.size, outer.size, width, lines)
     counts = [*(a.size for a in others), *(pairs.counts if pairs else (strips, columns))]
     rank, extent = len(domain(roots[0])), math.prod(counts)
-    is_far = _bytes(across, straight, roots) >= _FAR
+    is_far = columns > 1 and _bytes(across, straight, roots) >= _FAR  # whole lines follow each other
     claimed = [root for root in roots if is_far and root in low.escaping]
     copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
 
