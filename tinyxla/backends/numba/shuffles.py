@@ -18,7 +18,6 @@ from tinyxla.backends.numba.axes import Axis, cost, finished
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering
 from tinyxla.backends.numba.native import provide_llvm, vector_bytes
-from tinyxla.backends.numba.streams import last_cache
 from tinyxla.compiler.access import CONSTANT
 from tinyxla.compiler.fusion import Plan, buffer_of, walk
 from tinyxla.hlo import Instruction
@@ -50,7 +49,7 @@ def lower(roots: Sequence[Instruction], plan: Plan, axes: Sequence[Axis]) -> Low
     order = _order([a.size for a in axes[same:]], [a - same for a in source[same:]], itemsize // word)
     together = _blocks(len(order), vector_bytes() // word)
     count = x.array_shape.size // size
-    if count < 4 * together or 2 * count * size * itemsize >= last_cache():
+    if count < 4 * together:
         return None
     low = Lowering("shuffle", plan, roots)
     b, routine = low.builder, _provide(order, word, together, vector_bytes())

@@ -42,15 +42,15 @@ _WIDE = (("index", "wide"),)
 ROUTINE = "stream"
 _FENCE = "fence"
 _KINDS = ("loop", "part", "row", "scan")  # of nests
-_LARGE = 32 << 20  # bytes of the last cache, where the system does not tell
+_LARGE = 32 << 20  # bytes of a last cache that is a program's own: larger ones serve many cores, often of many machines
 
 
 @functools.cache
 def last_cache() -> int:
-    """The bytes of the largest cache."""
+    """The bytes of the largest cache that a program can count on."""
     try:
         size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()
-        return int(size.removesuffix("K")) << 10
+        return min(int(size.removesuffix("K")) << 10, _LARGE)
     except (OSError, ValueError):
         return _LARGE
 
