@@ -65,7 +65,8 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     across = _read_along(outer, inner, roots, low.stored)
     straight = [item for item in _read_along(inner, outer, roots, low.stored) if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in across]
-    lines = min(_lines(sizes), outer.size)
+    is_far = _bytes(across, straight, roots) >= _FAR
+    lines = min(_lines(sizes, is_far), outer.size)
     width = _width(inner.size, max(sizes), _STRIPS // (lines * sum(sizes)), max(_MORE, lines))
     pitch = -(-width // (4 * _MORE)) * 4 * _MORE + 2 * _MORE  # of which there are few, since each has its routine
     others = [a for a in axes if a not in (outer, inner)]
@@ -73,8 +74,8 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     pairs = _pairs(across, straight, inner.size, outer.size, width, lines)
     counts = [*(a.size for a in others), *(pairs.counts if pairs else (strips, columns))]
     rank, extent = len(domain(roots[0])), math.prod(counts)
-    is_far = columns > 1 and _bytes(across, straight, roots) >= _FAR  # whole lines follow each other
-    claimed = [root for root in roots if is_far and root in low.escaping]
+    has_gaps = columns > 1  # else whole lines of the result follow each other
+    claimed = [root for root in roots if is_far and has_gaps and root in low.escaping]
     copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
 
     def copied(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
@@ -124,10 +125,11 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     return finished(low, extent, work * lines * width, roots)
 
 
-def _lines(sizes: Sequence[int]) -> int:
-    """Lines of a strip, where what lies across has elements of so many bytes: of the cache's lines, which processors
-    like to fetch in pairs, two are read at once, or one that has as many elements."""
-    return max(_LINE // min(sizes), min(_ENOUGH, 2 * _LINE // max(sizes)))
+def _lines(sizes: Sequence[int], is_far: bool) -> int:
+    """Lines of a strip, where what lies across has elements of so many bytes: as many as are on a line of the cache, or
+    few more on a pair of these, which processors like to fetch together from far away."""
+    one, two = _LINE // min(sizes), 2 * _LINE // max(sizes)
+    return max(one, min(_ENOUGH, two)) if is_far else one
 
 
 def _bytes(across: Reads, straight: Reads, roots: Sequence[Instruction]) -> int:
