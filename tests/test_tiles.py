@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import tiles
+from tinyxla.backends.numba import streams, tiles
 from tinyxla.backends.numba.loops import INDEX, Builder, Compute, Literal, Value
 
 _COMPUTED = {
@@ -43,7 +44,7 @@ def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
     order: list[frozenset[int]] = []
     for at in np.ndindex(*pairs.counts):
         known = dict(zip((x.name for x in place), map(int, at), strict=True))
-        column, strip = (value_of(b, x, known) for x in found)
+        strip, column = (value_of(b, x, known) for x in found)
         if strip != end:
             seen[column, strip] += 1
             order.append(frozenset([column // 2, strip // 3]))
@@ -78,6 +79,60 @@ def test_a_wrong_place_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     x = jnp.arange(600.0 * 600).reshape(600, 600)
     result = tx.jit(lambda x: x - 3 * x.T)(x)
     assert not np.array_equal(np.asarray(result), np.asarray(x) - 3 * np.asarray(x).T)
+
+
+TURNED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
+    "alone": lambda x, y: (x.T,),
+    "and straight": lambda x, y: (x.T + y,),
+    "several": lambda x, y: (x.T - y, y * 2, x.T * y),
+    "of two sizes": lambda x, y: (x.T + (x > 3).T, y),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "complex128", "bfloat16"])
+@pytest.mark.parametrize(
+    "sizes", [(100, 200), (1, 9000), (97, 129), (33, 1001), (48, 300), (513, 17), (1030, 97), (2000, 5)], ids=str
+)
+def test_results_that_are_claimed_before_they_are_written(
+    sizes: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(sum(sizes))
+    x = random.integers(0, 9, sizes).astype(jnp.dtype(dtype))
+    y = random.integers(0, 9, sizes[::-1]).astype(x.dtype)
+    for name, function in TURNED.items():
+        if dtype.startswith("complex") and name == "of two sizes":
+            continue
+        found: list[list[bytes]] = []
+        for far in (1, 1 << 30):
+            monkeypatch.setattr(tiles, "_FAR", far)
+            tx.clear_caches()
+            with tx.enable_x64():
+                compiled = tx.jit(function).lower(x, y).compile()
+                found.append([np.asarray(z).tobytes() for z in tx.tree_util.tree_leaves(compiled(x, y))])
+            claims = any("call('claim'" in kernel.source for kernel in compiled.kernels)
+            assert not claims or far == 1
+            assert claims or far != 1 or sizes[0] < 1000 or name == "of two sizes"
+        assert found[0] == found[1] == [np.asarray(z).astype(z.dtype).tobytes() for z in function(x, y)]
+    tx.clear_caches()
+
+
+def test_what_passes_the_caches_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_FAR", 1)
+    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    tx.clear_caches()
+    x = np.arange(301 * 513, dtype=np.float32).reshape(301, 513)
+    compiled = tx.jit(lambda x: x.T).lower(x).compile()
+    np.testing.assert_array_equal(np.asarray(compiled(x)), x.T)
+    (kernel,) = compiled.kernels
+    assert "call('stream" in kernel.source
+    assert "call('claim'" not in kernel.source
+    tx.clear_caches()
+
+
+@pytest.mark.parametrize("last", range(1, 40))
+def test_the_last_strip_has_what_the_others_leave(last: int) -> None:
+    x = np.arange((64 + last) * 150, dtype=np.float32).reshape(150, 64 + last)
+    np.testing.assert_array_equal(np.asarray(tx.jit(lambda x: x.T)(x)), x.T)
 
 
 @pytest.mark.parametrize("count", [7, 8, 32, 33])

@@ -33,11 +33,12 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.streams import ROUTINE
+from tinyxla.backends.numba.transposes import CLAIM, REQUEST
 from tinyxla.backends.report import NEAR, Cost
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 
 _POINTS = 1024
-_COPIES = ("panels", "pairs", "pad")  # kernels that only copy, in the order in which another one reads
+_COPIES = ("panels", "pairs", "pad", "shuffle")  # kernels that only copy, in the order in which another one reads
 _FILLED = (*_COPIES, "product", "convolution")  # kernels whose routines write without reading what was there
 _NO_ARITHMETIC = ("transpose", "wait", "announce", ROUTINE)  # routines
 _UNBOUNDED = 1 << 60  # a loop that ends when its body says so
@@ -233,6 +234,8 @@ class _Counting:
 
     def _call(self, x: Call) -> None:
         """A native routine: it goes over all that it is given, and does what the graph's operation costs."""
+        if x.routine in (REQUEST, CLAIM):
+            return
         streams = x.routine.startswith(ROUTINE)
         for buffer, _ in x.places[: 3 if streams else None]:
             size = self._whole.get(buffer.name, 0)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate, pairwise, product
 from typing import Any, Literal
 
-from tinyxla.backends.numba import pads, reductions, strips, tiles
+from tinyxla.backends.numba import pads, reductions, shuffles, strips, tiles
 from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
 from tinyxla.backends.numba.columns import column
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
@@ -50,8 +50,11 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     padded = pads.lower(roots[0], plan) if len(roots) == 1 else None
     if padded is not None:
         return [padded]
-    low = Lowering("loop", plan, roots)
     axes = merged(roots, plan.stored, sizes)
+    shuffled = shuffles.lower(roots, plan, axes)
+    if shuffled is not None:
+        return [shuffled]
+    low = Lowering("loop", plan, roots)
     work = cost(roots, plan.stored)
 
     def define(coordinates: Coordinates) -> None:

@@ -31,6 +31,7 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.backends.numba.native import has_feature, processor_name, provide_llvm
+from tinyxla.backends.numba.transposes import CLAIM
 from tinyxla.threads import available_processors
 
 BLOCK = 1024  # iterations
@@ -133,8 +134,10 @@ class _Streaming:
         for x in statements:
             if isinstance(x, Loop) and any(isinstance(inner, Loop | Multiply | Call) for inner in x.body):
                 found.append(replace(x, body=self.block(x.body)))
-            else:
-                found += self._cut(x) if isinstance(x, Loop) else [x]
+            elif isinstance(x, Loop):
+                found += self._cut(x)
+            elif not (isinstance(x, Call) and x.routine == CLAIM and x.places[0][0] in self.buffers):
+                found.append(x)
         return found
 
     def _cut(self, loop: Loop) -> list[Statement]:
@@ -202,7 +205,7 @@ def _read(statements: Sequence[Statement]) -> Iterator[Buffer]:
             yield from _read(x.body)
         elif isinstance(x, Load):
             yield x.buffer
-        elif isinstance(x, Call):
+        elif isinstance(x, Call) and x.routine != CLAIM:
             yield from (buffer for buffer, _ in x.places)
         elif isinstance(x, Multiply):
             yield from (x.result.buffer, x.left.buffer, x.right.buffer)

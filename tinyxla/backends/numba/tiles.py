@@ -1,9 +1,12 @@
 """Loops over arrays of which some lie across: memory goes on along another dimension than the innermost loop.
 
 The result is made in *strips*: pieces of as many of its lines as elements of what lies across are on a line of the
-cache. What lies across is first copied, as it is read, to a strip that stays in the first cache; so every line of
-memory is read once, and loops go along memory on both sides. Meanwhile what the strip that follows will read is asked
-for.
+cache, or on a pair of these. What lies across is first copied, as it is read, to a strip that stays in the first cache;
+so every line of memory is read once, and loops go along memory on both sides.
+
+Neither side is long enough for a processor to foresee what comes next. So what the strip that follows will read is
+asked for meanwhile, and so is what it will write, if caches do not have that: a store waits until its line is there,
+and later ones wait for it. Strips follow each other along the result, where one may end in the middle of a line.
 
 A matrix that no cache holds and that is read both ways, as in x + x.T, is read once, too: a square of strips is
 followed by the one that is its mirror image, which reads the same.
@@ -27,6 +30,8 @@ from tinyxla.hlo import Instruction
 
 ACROSS = 1 << 13  # elements that had better not be read across
 _LINE = 64  # bytes of the cache
+_ENOUGH = 32  # lines of a strip for which what lies across is read in pairs of the cache's lines
+_FAR = 1 << 22  # bytes that a processor's own caches hardly hold
 _STRIPS = 1 << 16  # bytes of all that is turned for a piece
 _SQUARE = 1 << 18  # bytes, of which the second cache holds two and more
 _MORE = 16  # elements between the lines of a strip, so that these do not meet the same cache set again and again
@@ -60,14 +65,17 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     across = _read_along(outer, inner, roots, low.stored)
     straight = [item for item in _read_along(inner, outer, roots, low.stored) if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in across]
-    lines = min(_LINE // min(sizes), outer.size)
+    is_far = _bytes(across, straight, roots) >= _FAR
+    lines = min(_lines(sizes, is_far), outer.size)
     width = _width(inner.size, max(sizes), _STRIPS // (lines * sum(sizes)), max(_MORE, lines))
     pitch = -(-width // (4 * _MORE)) * 4 * _MORE + 2 * _MORE  # of which there are few, since each has its routine
     others = [a for a in axes if a not in (outer, inner)]
     columns, strips = -(-inner.size // width), -(-outer.size // lines)
     pairs = _pairs(across, straight, inner.size, outer.size, width, lines)
-    counts = [*(a.size for a in others), *(pairs.counts if pairs else (columns, strips))]
+    counts = [*(a.size for a in others), *(pairs.counts if pairs else (strips, columns))]
     rank, extent = len(domain(roots[0])), math.prod(counts)
+    has_gaps = columns > 1  # else whole lines of the result follow each other
+    claimed = [root for root in roots if is_far and has_gaps and root in low.escaping]
     copies = [b.scratch(x.array_shape.element_type.name, lines * pitch) for x, _ in across]
 
     def copied(copy: Buffer, i: Index, j: Index) -> tuple[Buffer, Index]:
@@ -77,7 +85,7 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
         """Where a strip begins, and how many of its lines another one has, too."""
         coordinates = low.split_index(number, counts)
         indices, place = coordinates[: len(others)], coordinates[len(others) :]
-        column, strip = pairs.place(b, place, strips) if pairs else place
+        strip, column = pairs.place(b, place, strips) if pairs else place
         begin = b.times(strip, lines)
         top = b.least(begin, outer.size - lines)
         return [*indices, top, b.times(column, width)], b.minus(begin, top)
@@ -92,6 +100,9 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
             x.array_shape.dimensions, read_at(place, coordinates_at(start, i, j))
         )
 
+    def result(root: Instruction, start: Sequence[Index], i: Index, j: Index) -> tuple[Buffer, Index]:
+        return low.buffer(root, True), low.linear(root.array_shape.dimensions, coordinates_at(start, i, j))
+
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.bound(index, 0, extent - 1)
         here, first = corner(index)
@@ -99,10 +110,12 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
         length = b.most(b.least(b.minus(inner.size, here[-1]), width), 0)
         for (x, place), copy in zip(across, copies, strict=True):
             at, soon = partial(address, x, place, here), partial(address, x, place, ahead)
-            transposes.turn(low, at, partial(copied, copy), (lines, length), min(lines, inner.size), soon)
+            transposes.turn(low, at, partial(copied, copy), (lines, length), min(lines, inner.size), soon, first)
         with low.loop(first, lines) as (i, _):
             for x, place in straight:
                 b.call(transposes.provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
+            for root in claimed:
+                b.call(transposes.provide_claim(), *(result(root, ahead, i, j) for j in (0, length)))
             with low.loop(0, length) as (j, _):
                 coordinates = coordinates_at(here, i, j)
                 for (x, place), copy in zip(across, copies, strict=True):
@@ -110,6 +123,19 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
                 for root in roots:
                     low.define(root, coordinates)
     return finished(low, extent, work * lines * width, roots)
+
+
+def _lines(sizes: Sequence[int], is_far: bool) -> int:
+    """Lines of a strip, where what lies across has elements of so many bytes: as many as are on a line of the cache, or
+    few more on a pair of these, which processors like to fetch together from far away."""
+    one, two = _LINE // min(sizes), 2 * _LINE // max(sizes)
+    return max(one, min(_ENOUGH, two)) if is_far else one
+
+
+def _bytes(across: Reads, straight: Reads, roots: Sequence[Instruction]) -> int:
+    """How much a kernel moves."""
+    arrays = {buffer_of(x): x.array_shape for x in (*(x for x, _ in (*across, *straight)), *roots)}
+    return sum(x.size * x.dtype.itemsize for x in arrays.values())
 
 
 def _width(size: int, bytes_each: int, most: int, unit: int) -> int:
@@ -130,13 +156,13 @@ class _Pairs:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Rows and columns of pairs, the two, and the columns and strips of one. A pair is a place on or above the
+        """Rows and columns of pairs, the two, and the strips and columns of one. A pair is a place on or above the
         diagonal, and these make a rectangle: those from a diagonal on, and beside them the rest turned round."""
         width = self.squares | 1
-        return self.squares * (self.squares + 1) // 2 // width, width, 2, self.columns, self.strips
+        return self.squares * (self.squares + 1) // 2 // width, width, 2, self.strips, self.columns
 
     def place(self, b: Builder, at: Sequence[Index], end: int) -> tuple[Index, Index]:
-        """Column and number of a strip; the number is at the end where the second of a pair is the first again."""
+        """Number and column of a strip; the number is at the end where the second of a pair is the first again."""
         row, column, second, *inside = at
         shift = 1 - self.squares % 2
         is_first = b.compare("GE", column, b.sum(row, shift))
@@ -144,9 +170,9 @@ class _Pairs:
         j = b.choose(is_first, b.minus(column, shift), b.minus(self.squares - 1, column))
         is_mirror = b.compare("EQ", second, 1)
         down, along = b.choose(is_mirror, j, i), b.choose(is_mirror, i, j)
-        strip = b.sum(b.times(down, self.strips), inside[1])
+        strip = b.sum(b.times(down, self.strips), inside[0])
         is_again = b.compare("GT", b.sum(i, second), j)
-        return b.sum(b.times(along, self.columns), inside[0]), b.choose(is_again, end, strip)
+        return b.choose(is_again, end, strip), b.sum(b.times(along, self.columns), inside[1])
 
 
 def _pairs(across: Reads, straight: Reads, size: int, other: int, width: int, lines: int) -> _Pairs | None:

@@ -17,26 +17,34 @@ from tinyxla.backends.numba.lowering import Lowering
 from tinyxla.backends.numba.native import provide_llvm
 from tinyxla.shapes import element_type
 
+REQUEST, CLAIM = "request", "claim"  # routines that change nothing
 _WIDEST = 64  # bytes of a row
 
 Address = Callable[[Index, Index], tuple[Buffer, Index]]
 
 
 def turn(
-    low: Lowering, source: Address, target: Address, extent: tuple[Index, Index], most: int, ahead: Address
+    low: Lowering,
+    source: Address,
+    target: Address,
+    extent: tuple[Index, Index],
+    most: int,
+    ahead: Address,
+    first: Index = 0,
 ) -> None:
     """Copy what lies across, from where memory goes on with the first index to where it does so with the second: by
     small squares, of `most` so many rows, in the order in which they are read, the last ones such that they end where
-    all does; or element by element, where there is no square so small. `ahead` will be read soon."""
+    all does; or element by element, where there is no square so small. `ahead` will be read soon. Of the first index,
+    what comes before `first` is not needed."""
     b = low.builder
     (height, length), bytes_each = extent, element_type(source(0, 0)[0].type).dtype.itemsize
     n = rows(bytes_each, most)
     if n == 1:
-        with low.loop(0, length) as (j, _), low.loop(0, height) as (i, _):
+        with low.loop(0, length) as (j, _), low.loop(first, height) as (i, _):
             b.store(*target(i, j), b.load(*source(i, j)))
         return
     across, along = (b.up(size, n) for size in (length, height))
-    with low.loop(0, across) as (q, _), low.loop(0, along) as (p, _):
+    with low.loop(0, across) as (q, _), low.loop(b.quotient(first, n), along) as (p, _):
         i = b.least(b.times(p, n), b.minus(height, n))
         j = b.least(b.times(q, n), b.minus(length, n))
         lines = source(i, j), source(i, b.sum(j, 1)), target(i, j), target(b.sum(i, 1), j)
@@ -60,8 +68,18 @@ def _provide(n: int, bytes_each: int) -> str:
 
 def provide_request() -> str:
     """Let kernels call the routine that asks for what will be read soon, up to an address; its name."""
-    provide_llvm(routine_name("request"), _REQUEST, "request", is_final=True)
-    return "request"
+    return _provide_request(REQUEST, "i32 0, i32 2")
+
+
+def provide_claim() -> str:
+    """The same of what will be written soon: else the first store to a line waits for it, and for the right to it."""
+    return _provide_request(CLAIM, "i32 1, i32 3")
+
+
+def _provide_request(name: str, hints: str) -> str:
+    text = _REQUEST.replace("$HINTS", hints)
+    provide_llvm(routine_name(name), text, "request", is_final=True)
+    return name
 
 
 _REQUEST = """
@@ -72,7 +90,7 @@ entry:
   br label %line
 line:
   %at = phi ptr [ %start, %entry ], [ %next, %line ]
-  call void @llvm.prefetch.p0(ptr %at, i32 0, i32 2, i32 1)
+  call void @llvm.prefetch.p0(ptr %at, $HINTS, i32 1)
   %next = getelementptr i8, ptr %at, i64 64
   %here = ptrtoint ptr %next to i64
   br i1 (icmp ult i64 %here, %end), label %line, label %done
