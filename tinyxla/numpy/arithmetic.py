@@ -68,8 +68,8 @@ def _signs_differ(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True)
 def remainder(x: Any, y: Any) -> Any:
-    """The remainder of x / y with the sign of y."""
-    rest = ops.rem(x, y)
+    """The remainder of x / y with the sign of y; for integers y = 0, it is 0."""
+    rest = _remainder(x, y)
     if _kind(x) == "unsigned":
         return rest
     shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
@@ -93,12 +93,21 @@ def floor_divide(x: Any, y: Any) -> Any:
         quotient = ops.div(x, y)
         return ops.select(shift, ops.sub(quotient, like(1, x)), quotient)
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
-    rest = ops.select(shift, ops.add(rest, y), rest)
     whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
+    whole = ops.select(shift, ops.sub(whole, like(1, x)), whole)
     return ops.select(ops.eq(y, _zero(y)), ops.div(x, y), whole)
 
 
-fmod = binary("fmod", ops.rem, "The remainder of x / y with the sign of x.", to_integer=True)
+def _remainder(x: Any, y: Any) -> Any:
+    """That of x / y with the sign of x, and 0 where an integer is divided by 0."""
+    if _kind(x) in ("signed", "unsigned"):
+        y = ops.select(ops.eq(y, _zero(y)), like(1, y), y)
+    return ops.rem(x, y)
+
+
+fmod = binary(
+    "fmod", _remainder, "The remainder of x / y with the sign of x; for integers y = 0, it is 0.", to_integer=True
+)
 
 
 @replayed

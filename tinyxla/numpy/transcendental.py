@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.errors import DTypeError
 from tinyxla.numpy.arguments import ArrayLike, inexact_array, like
-from tinyxla.numpy.arithmetic import multiply
+from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
 from tinyxla.tracing.array import Array
@@ -199,8 +199,16 @@ logaddexp2 = _log_add("logaddexp2", 2.0, "log2(2**x + 2**y) without overflow.")
 
 
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
-    """x times 2 to the power of an integer exponent."""
-    return multiply(x, exp2(exponent))
+    """x times 2 to the power of an integer exponent, in three steps: the power itself may be out of range."""
+    x = inexact_array(x, "ldexp")
+    limits = ml_dtypes.finfo(exp2(exponent).dtype)
+    span = 2 * limits.maxexp + limits.nmant
+    exponent = clip(exponent, -span, span)
+    first = floor_divide(exponent, 3)
+    second = floor_divide(subtract(exponent, first), 2)
+    for part in (first, second, subtract(subtract(exponent, first), second)):
+        x = multiply(x, exp2(part))
+    return x
 
 
 @as_unary(to_inexact=True, strong=True)
