@@ -136,14 +136,17 @@ def rem(x: Scalar, y: Scalar) -> Scalar:
         return remainder(x, y)
     if x.type not in FORMATS:
         return x % y
-    # A quotient of few bits is right but for having been rounded up, and then what is left is exact.
+    # A quotient of few bits is right but for having been rounded up, and then what is left is exact. It must not be
+    # subnormal, which may count as zero.
     form, size, divisor = format_of(x), x.abs(), y.abs()
     quotient = (size / divisor).trunc()
     left = (-quotient).fma(divisor, size)
     left = (left < 0.0).where(left + divisor, left)
     left = quotient.equal(0.0).where(size, left)
     usual = (left.bits() ^ (x.bits() & form.sign_bit)).bitcast(x.type)
-    return (size >= divisor * 2.0 ** (form.mantissa_bits - 1)).rarely(lambda: [x % y], [usual])[0]
+    is_tiny = divisor < form.smallest_normal * 2.0 ** (form.mantissa_bits + 2)
+    is_rare = (size >= divisor * 2.0 ** (form.mantissa_bits - 1)) | is_tiny
+    return is_rare.rarely(lambda: [x % y], [usual])[0]
 
 
 def round_afz(x: Scalar) -> Scalar:
