@@ -266,7 +266,7 @@ def test_remainders_are_exact(dtype: Any) -> None:
     """Of quotients that are whole but for rounding, of large ones, and of special values."""
     random = np.random.default_rng(0)
     divisors, factors = random.standard_normal(5000).astype(dtype), random.integers(1, 2000, 5000).astype(dtype)
-    special = np.array([0.0, -0.0, 0.3, -2.0, 5e5, np.inf, -np.inf, np.nan, np.finfo(dtype).tiny / 4], dtype)
+    special = np.array([0.0, -0.0, 0.3, -2.0, 5e5, np.inf, -np.inf, np.nan, 4 * np.finfo(dtype).tiny], dtype)
     sizes = (2.0 ** random.uniform(-30, 30, 5000)).astype(dtype)
     x = np.concatenate([divisors * factors, sizes * factors, *([v] * len(special) for v in special)])
     y = np.concatenate([divisors, divisors, *[special] * len(special)])

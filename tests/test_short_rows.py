@@ -66,3 +66,12 @@ def test_long_chains_run_over_all_elements(size: int, generator: np.random.Gener
     assert f"loop over {701 * size} " in compiled.as_text()
     found, wanted = np.asarray(compiled(*operands)), np.asarray(jax.jit(moved(jax))(*operands))
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("size", [4, 5, 10, 25])
+def test_much_work_on_short_rows_is_done_for_several_at_once(size: int, generator: np.random.Generator) -> None:
+    """What is computed, and read by its row alone, lies side by side in strips."""
+    key, x = np.array([1, 2], np.uint32), generator.standard_normal((4001, size), dtype=np.float32)
+    compiled = tx.jit(tx.random.categorical).lower(key, x).compile()
+    assert f"row over {4001 // 64} " in compiled.as_text()
+    np.testing.assert_array_equal(compiled(key, x), jax.jit(jax.random.categorical)(key, x))

@@ -233,9 +233,11 @@ def _row(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         longest = max(math.prod(domain(root)[len(fusion.outer) :]) for root in roots)
         is_many = axes and axes[-1].size >= LANES and rows * longest >= ACROSS
         is_held = (len(fusion.reads) + len(roots) + len(kept)) * longest <= STRIP_LIMIT
-        if is_many and INTERLEAVED < longest < LANES and is_held and strips.suits(fusion, axes, plan.stored):
+        is_much = longest * cost(roots, plan.stored) > SHORT_ROW_WORK
+        is_turned = (1 if is_much else INTERLEAVED) < longest < LANES
+        if is_many and is_turned and is_held and strips.suits(fusion, axes, plan.stored):
             return [strips.Strips(low, fusion.outer, axes, kept, users).lowered(phases, longest)]
-        if longest <= SHORT_ROW and longest * cost(roots, plan.stored) <= SHORT_ROW_WORK and rows >= SHORT_ROWS:
+        if longest <= SHORT_ROW and not is_much and rows >= SHORT_ROWS:
             return [_short_rows(low, phases, fusion, users, axes, longest)]
     if fusion.across is not None:
         return _row_and_columns(low, phases, fusion, fusion.across, kept, plan, users)

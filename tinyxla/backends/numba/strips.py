@@ -38,7 +38,7 @@ def suits(fusion: Fusion, axes: Sequence[Axis], stored: set[Instruction]) -> boo
     lanes = range(axes[-1].first, axes[-1].last + 1)
     sizes = {domain(root) for root in fusion.roots if len(domain(root)) > len(fusion.outer)}
     for x, place, from_memory in walk(fusion.roots, stored):
-        wide = [c for c in place if c != CONSTANT]
+        wide = [c for c in place if c not in (CONSTANT, frozenset())]
         across = any(not isinstance(c, int) or c in lanes for c in wide) and wide[-1] != axes[-1].last
         if from_memory and across and x.array_shape.dimensions not in sizes:
             return False
