@@ -4,17 +4,20 @@ from __future__ import annotations
 
 CONVERSIONS = ("__extendhfsf2", "__truncsfhf2")
 
-# Between the formats, bits move by 13 places, and exponents differ by 112. A product with 2^112 is exact, also of what
-# is subnormal in half precision; so is, up to the rounding that is wanted, a sum with 1/2 of what will be.
+# Between the formats, bits move by 13 places, and exponents differ by 112. What is subnormal in half precision is a whole
+# number times 2^-24; a sum with 1/2 of what will be is exact up to the rounding that is wanted.
 TEXT = """
 define float @__extendhfsf2(half %x) {
   %bits = bitcast half %x to i16
   %word = zext i16 %bits to i32
   %size = and i32 %word, 32767
   %moved = shl i32 %size, 13
-  %small = bitcast i32 %moved to float
-  %product = fmul float %small, 0x46F0000000000000
-  %finite = bitcast float %product to i32
+  %normal = add i32 %moved, 939524096
+  %count = uitofp i32 %size to float
+  %small = fmul float %count, 0x3E70000000000000
+  %subnormal = bitcast float %small to i32
+  %is_small = icmp ult i32 %size, 1024
+  %finite = select i1 %is_small, i32 %subnormal, i32 %normal
   %other = or i32 %moved, 2139095040
   %is_finite = icmp ult i32 %size, 31744
   %found = select i1 %is_finite, i32 %finite, i32 %other

@@ -9,7 +9,7 @@ in the other table. Both tables are what NumPy's conversion gives, so the values
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,8 @@ def convert(low: Lowering, value: Operand, source: ElementType, target: ElementT
     """A conversion from or to a narrow type."""
     b = low.builder
     if is_narrow(source):
-        value = low.load(_values(source), (b.convert(INDEX, value),))
+        is_wide = target.name in ("f64", "pred")  # of which the least f8e8m0fnu, subnormal in an f32, is no zero
+        value = low.load(_values(source, np.float64 if is_wide else np.float32), (b.convert(INDEX, value),))
         source = element_type(value.type)
     if not is_narrow(target):
         return b.convert(target.name, value) if source is not target else value
@@ -55,10 +56,10 @@ def _to_integer(low: Lowering, value: Operand, source: ElementType, target: Elem
 
 
 @cache
-def _values(kind: ElementType) -> Instruction:
-    """The value of each byte."""
+def _values(kind: ElementType, wide: type[np.floating[Any]]) -> Instruction:
+    """The value of each byte, of floats in such a type."""
     narrow = np.arange(256, dtype=np.uint8).view(kind.dtype)
-    return _table(narrow.astype(np.float32 if kind.kind == "float" else np.int8))
+    return _table(narrow.astype(wide if kind.kind == "float" else np.int8))
 
 
 @cache
