@@ -4,8 +4,8 @@ from __future__ import annotations
 
 CONVERSIONS = ("__extendhfsf2", "__truncsfhf2")
 
-# Between the formats, bits move by 13 places, and exponents differ by 112. What is subnormal in half precision is a whole
-# number times 2^-24; a sum with 1/2 of what will be is exact up to the rounding that is wanted.
+# Between the formats, bits move by 13 places, and exponents differ by 112. What is subnormal in half precision is a
+# whole number times 2^-24; a sum with 1/2 of what will be is exact up to the rounding that is wanted.
 TEXT = """
 define float @__extendhfsf2(half %x) {
   %bits = bitcast half %x to i16
