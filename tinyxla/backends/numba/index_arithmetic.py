@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tinyxla.backends.numba.loops import INDEX, Compute, Index, Literal, Load, Loop, Operand, Statement, Value
 
-_WIDE = (("index", "wide"),)
+WIDE = (("index", "wide"),)
 
 
 class Indices:
@@ -19,7 +19,7 @@ class Indices:
 
     def compute(self, name: str, op: str, left: Index, right: Index) -> Value:
         result = Value(INDEX, name)
-        self.statements.append(Compute(result, op, (_operand(left), _operand(right)), _WIDE))
+        self.statements.append(Compute(result, op, (_operand(left), _operand(right)), WIDE))
         return result
 
     def at(self, index: Index, body: Sequence[Statement], places: Mapping[Value, Index], suffix: str) -> Index:

@@ -524,7 +524,7 @@ class _Printer:
         if self.in_rest:  # for so many bytes, masks are more work
             rolled = widest_of(loop) > 1
         elif loop.sequential or not innermost:
-            rolled = count is None or count >= _VECTOR
+            rolled = count is None or count >= _VECTOR or any(isinstance(x, Call) for x in loop.body)
         else:  # it is written out before vectors are made
             few = 0 if loop.in_vectors else _PAIRS if _has_pairs(loop) else _UNROLLED
             rolled = not loop.carried and count is not None and few < count <= _WRITTEN_OUT

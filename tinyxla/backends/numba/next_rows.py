@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from tinyxla.backends.numba.index_arithmetic import Indices, follows
+from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, follows
 from tinyxla.backends.numba.llvm_operations import INLINE
 from tinyxla.backends.numba.loops import (
     INDEX,
@@ -65,7 +65,8 @@ def _rows(around: Loop, is_large: bool) -> Loop:
             read.setdefault(load.buffer, (loop, load))
     if asking is None and is_large and len(read) == 1:
         ((asking, _),) = read.values()
-    cut = asking and _cut(asking, around, list(read.values()))
+    is_even = asking is not None and isinstance(asking.stop, int) and asking.stop % _BLOCK == 0
+    cut = asking and _cut(asking, around, list(read.values())) if is_even or is_large else None
     return replace(around, body=[cut if x is asking else x for x in around.body]) if cut else around
 
 
@@ -102,9 +103,11 @@ def _cut(loop: Loop, around: Loop, read: Sequence[_Read]) -> Loop | None:
     inside = Indices()
     number = Value(INDEX, f"{name}_block")
     first = inside.compute(f"{name}_first", "multiply", number, _BLOCK)
-    end: Index = inside.compute(f"{name}_end", "add", first, _BLOCK)
+    count: Index = _BLOCK  # known to LLVM where it can be
     if length % _BLOCK:
-        end = inside.compute(f"{name}_last", "minimum", end, length)
+        left = inside.compute(f"{name}_left", "subtract", length, first)
+        count = inside.compute(f"{name}_count", "minimum", left, _BLOCK)
+    end = inside.compute(f"{name}_end", "add", first, count)
     last_row = inside.compute(f"{name}_last_row", "subtract", around.stop, 1)
     following = inside.compute(f"{name}_following", "add", around.index, 1)
     following = inside.compute(f"{name}_next_row", "minimum", following, last_row)
@@ -123,7 +126,9 @@ def _cut(loop: Loop, around: Loop, read: Sequence[_Read]) -> Loop | None:
         before, after = (Value(x.inside.type, f"{x.inside.name}_{which}") for which in ("before", "after"))
         carried.append(Carried(before, x.initial, x.result, after))
         passed.append(Carried(x.inside, before, after, x.updated))
-    block = replace(loop, start=first, stop=end, carried=passed, has_rest=False)
+    here = Value(INDEX, f"{name}_here")
+    index = Compute(loop.index, "add", (first, here), WIDE)
+    block = replace(loop, index=here, stop=count, body=[index, *loop.body], carried=passed)
     return Loop(number, 0, -(-length // _BLOCK), [*inside.statements, *calls, block], carried)
 
 
