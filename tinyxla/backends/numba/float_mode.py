@@ -68,11 +68,15 @@ define internal void @keep_subnormals() alwaysinline {
   ret void
 }
 """
-_MACHINES = {"x86_64": (_X86, 0x8040), "aarch64": (_ARM, 1 << 24)}
+_MACHINES = {
+    "x86_64": (_X86, 0x8040),
+    "amd64": (_X86, 0x8040),
+    "aarch64": (_ARM, 1 << 24),
+    "arm64": (_ARM, 1 << 24),
+}
 
 
 def source() -> str:
     """The LLVM text of `flush_subnormals`, `keep_subnormals` and `set_float_mode` for this machine."""
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine())
-    text, bits = _MACHINES.get(machine, (_OTHER, 0))
+    text, bits = _MACHINES.get(platform.machine().lower(), (_OTHER, 0))
     return text + _SUBNORMALS.replace("$BITS", str(bits)).replace("$OTHERS", str(~bits))

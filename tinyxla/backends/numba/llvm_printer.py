@@ -542,7 +542,7 @@ class _Printer:
         """What LLVM should know of an innermost loop's vectors."""
         if self.in_rest:
             return ['vectorize.predicate.enable", i1 true', 'interleave.count", i32 1']
-        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if _is_call(x))
+        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_call(x))
         is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         if lines > _LONG_BODY and in_any_order and is_long:
@@ -573,7 +573,7 @@ def _has_pairs(loop: Loop) -> bool:
 
 def has_rare_cases(x: Compute) -> bool:
     """Whether an operation needs part of its code for few operands only."""
-    if not _is_call(x):
+    if not is_call(x):
         return False
     return _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out").leaves_out
 
@@ -585,7 +585,7 @@ def _divides_integers(x: Compute) -> bool:
     return is_integer(x.result.type) and width_of(x.result.type) <= 32
 
 
-def _is_call(x: Statement) -> TypeGuard[Compute]:
+def is_call(x: Statement) -> TypeGuard[Compute]:
     """Whether it is an operation that is a function of its own."""
     return isinstance(x, Compute) and x.op not in INLINE and not _is_index(x)
 

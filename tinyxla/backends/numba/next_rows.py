@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, follows
-from tinyxla.backends.numba.llvm_operations import INLINE
+from tinyxla.backends.numba.llvm_printer import is_call
 from tinyxla.backends.numba.loops import (
     INDEX,
     Buffer,
@@ -38,6 +38,8 @@ _BLOCK = 256  # iterations
 _MOST = 1 << 17  # bytes of a row and the one that follows, which are in the second cache together
 _LEAST = 1 << 21  # bytes of what is read, which the second cache does not hold
 
+_SHORT = ("convert", "bitcast-convert")  # functions that take little time
+
 _Read = tuple[Loop, Load]
 
 
@@ -58,15 +60,14 @@ def _rows(around: Loop, is_large: bool) -> Loop:
     read: dict[Buffer, _Read] = {}
     asking = None
     for loop in filter(_is_plain, around.body):
-        if read and any(isinstance(x, Compute) and _takes_long(x) for x in loop.body):
+        if read and any(is_call(x) and x.op not in _SHORT for x in loop.body):
             asking = loop
             break
         for load in _loads(loop):
             read.setdefault(load.buffer, (loop, load))
     if asking is None and is_large and len(read) == 1:
         ((asking, _),) = read.values()
-    is_even = asking is not None and isinstance(asking.stop, int) and asking.stop % _BLOCK == 0
-    cut = asking and _cut(asking, around, list(read.values())) if is_even or is_large else None
+    cut = asking and _cut(asking, around, list(read.values()), is_large)
     return replace(around, body=[cut if x is asking else x for x in around.body]) if cut else around
 
 
@@ -80,10 +81,6 @@ def _is_plain(x: Statement) -> TypeGuard[Loop]:
     )
 
 
-def _takes_long(x: Compute) -> bool:
-    return x.op not in INLINE and "index" not in dict(x.attributes) and x.op not in ("convert", "bitcast-convert")
-
-
 def _loads(loop: Loop) -> Iterator[Load]:
     """Those of arguments, element by element."""
     for x in loop.body:
@@ -91,13 +88,14 @@ def _loads(loop: Loop) -> Iterator[Load]:
             yield x
 
 
-def _cut(loop: Loop, around: Loop, read: Sequence[_Read]) -> Loop | None:
-    """The loop in blocks, each of which asks for its part of what the next iteration of the one around reads."""
+def _cut(loop: Loop, around: Loop, read: Sequence[_Read], is_large: bool) -> Loop | None:
+    """The loop in blocks, each of which asks for its part of what the next iteration of the one around reads; None if
+    that gains nothing, as where blocks are uneven and what is read is not large."""
     length = loop.stop
     assert isinstance(length, int)
     read = [(over, load) for over, load in read if over.stop == length and _moves(load.index, around, over)]
     row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in read)
-    if not read or length < 2 * _BLOCK or 2 * row > _MOST:
+    if not read or length < 2 * _BLOCK or 2 * row > _MOST or (length % _BLOCK and not is_large):
         return None
     name = f"{loop.index.name}_ask"
     inside = Indices()
