@@ -2,7 +2,9 @@
 
 The result is NaN if any element is. For x86, whose instruction forgets that, each step then is three operations, each
 waiting for the one before it, as are those between the elements of the last vector. So a loop looks for NaN apart from
-the extremum of the numbers, which may then be anything where there is one.
+the extremum of the numbers, which may then be anything where there is one. What the loop began with may be NaN too: it
+is compared once more after the loop. (Joined to what the loop found by an "or" it would be drawn into the loop, whose
+length LLVM may know, and that would make no vectors.)
 
 Where a choice between an element and the infinity that changes nothing is what is compared - of masked elements - LLVM
 makes of it a choice between what was found before and after it, of which it makes no vectors: it must not know which
@@ -48,11 +50,10 @@ def with_nan_apart(loop: Loop, natural: Value) -> tuple[list[Statement], Loop, l
             more += [_is_nan(now, other), Compute(so_far, "or", (inside, now))]
             carried.append(Carried(inside, Literal("pred", False), ever, so_far))
             found[other] = ever
-        first, any_nan = (Value("pred", f"{name}.{w}") for w in ("first", "any"))
+        of_elements = Value(c.result.type, f"{name}.of_elements")
         after += [
-            _is_nan(first, c.initial),
-            Compute(any_nan, "or", (first, found[other])),
-            Compute(c.result, "select", (any_nan, Literal(c.result.type, math.nan), number)),
+            Compute(of_elements, "select", (found[other], Literal(c.result.type, math.nan), number)),
+            Compute(c.result, x.op, (c.initial, of_elements), x.attributes),
         ]
     before: list[Statement] = []
     body = [_hidden(x, natural, before) if extrema and isinstance(x, Compute) else x for x in loop.body]
