@@ -17,6 +17,7 @@ from tinyxla.backends.numba.native import has_feature, has_tiles, provide_llvm, 
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
+_SOON = 16  # lines from the one that is copied to what is asked for meanwhile
 _MANY_PRODUCTS = 1 << 13  # for which a matrix unit takes less time than vectors, even if they are of few terms
 _MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
@@ -189,6 +190,7 @@ _LINES = Template("""
 define void @routine(ptr noalias %to, ptr noalias readonly %from, ptr readonly %numbers) nounwind {
 entry:
 $numbers
+  %soon = mul i64 %row, $soon
   br label %line
 line:
   %i = phi i64 [ 0, %entry ], [ %i_next, %line_end ]
@@ -213,6 +215,7 @@ done:
 
 declare <$lanes x i1> @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
 declare <$lanes x $memory> @llvm.masked.load.v${lanes}$suffix.p0(ptr, i32, <$lanes x i1>, <$lanes x $memory>)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 """)
 
 _MASKED_LOAD = Template("""
@@ -242,6 +245,8 @@ def lines(source: str, kind: Arithmetic, is_packed: bool) -> str:
             starts.append(f"  %end{k} = select i1 (icmp slt i64 (add i64 %first, {k}), %terms), i64 %steps, i64 0")
         end = f"end{k}" if k else "steps"
         text.append(_MASKED_LOAD.substitute(names, name=f"x{k}", source=f"source{k}", first="%j", end=end))
+        text.append(f"  %soon{k} = getelementptr {change.memory}, ptr %x{k}.at, i64 %soon")
+        text.append(f"  call void @llvm.prefetch.p0(ptr %soon{k}, i32 0, i32 3, i32 1)")
         value, more = change.changed(f"%x{k}", count)
         text += more
         if is_packed:
@@ -255,7 +260,8 @@ def lines(source: str, kind: Arithmetic, is_packed: bool) -> str:
             value = f"%all{k}"
         found = value
     word = "i32" if is_packed else change.word
-    names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": together, "starts": "\n".join(starts)}
+    names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": together, "soon": _SOON}
+    names["starts"] = "\n".join(starts)
     whole = _LINES.substitute(names, numbers=numbers_of(COPY), loads="\n".join(text))
     return provided(f"lines_{change.source}_{change.held}_{together}_{kind.part}", whole)
 

@@ -1,9 +1,11 @@
 """Matrix products of this library's own: for types that the BLAS lacks, and where its setting up costs too much.
 
 A product is cut into tiles of C that stay in registers (see `gathered`). The right operand is read where it is, if its
-rows are contiguous and do not meet in the cache. Else it is copied once to *panels*, as wide as a tile, in which what a
-tile reads next comes next; all threads read them. So is the left operand, by the thread that needs some of its rows,
-where a tile does not find its elements in order. Copies change the types of elements on the way.
+rows are contiguous, do not meet in the cache, and fit into it. Else it is copied to *panels*, as wide as a tile, in
+which what a tile reads next comes next: once for all threads, or chunk by chunk by the thread that multiplies some
+hundred rows by them. The left operand is copied by the thread that needs some of its rows, where a tile does not find
+its elements in order. Copies change the types of elements on the way. A thread comes to block after block of the left
+operand's rows with as many panels as stay in its cache.
 
 Three instructions multiply and add: that of the element type; and, where the processor has them, those that add two
 products of bf16 to an f32, or of s16 to an s32, for which panels hold pairs. Where it has a matrix unit that this
@@ -33,15 +35,18 @@ from tinyxla.hlo import Instruction
 from tinyxla.ops import contraction
 from tinyxla.shapes import Shape, element_type
 
-_DEPTH = 256  # steps of the sum that are done at once: what a tile reads of its operands stays in the second cache
-_PITCH = _DEPTH + 16  # of rows that are copied: no power of two
+_DEPTH = 384  # steps of the sum that are done at once: what a tile reads of its operands stays in the second cache
+_UNIT_DEPTH = 256  # the same for a matrix unit, whose panels are wider
+_ODD = 16  # steps that a row of a copy has more: its length is no power of two
 _SHALLOW = 16  # and where the right operand is read from memory once, all of its rows side by side
 _LARGE = 1 << 24  # bytes, which are not in a cache
 _WAY = 1 << 17  # bytes of the second cache, after which addresses meet
 _MEETING = 4  # rows that may
 _SECOND = 1 << 20  # bytes of it
-_MANY_ROWS = 512  # of the left operand, for which a right one that does not fit into it is copied
-_BLOCK = 48  # rows of the left operand that are copied at once, which are whole tiles
+_BLOCK = 48  # rows of the left operand that are done at once, which are whole tiles
+_BLOCK_INSIDE = 336  # the same where the right operand is copied for them alone, and the left one is not
+_MANY_ROWS = 512  # of a left operand that is copied, for which a right one that the cache does not hold is, too
+_GROUP_OF_COPIES = 8  # panels, for which a block of the left operand is worth to be copied once more
 _UNIT_BLOCK = 128  # the same for a matrix unit
 _FEW = 4  # rows or columns, which are products with vectors
 _FEW_OF_LARGE = 2  # where each of them would read a large matrix again
@@ -84,7 +89,7 @@ def give(b: Builder, sizes: Buffer, names: Sequence[str], **values: Index) -> No
 Place = tuple[Buffer, Index]
 _NUMBERS = (
     "k m n steps a_batch a_row a_column b_batch b_row b_column c_batch c_row c_piece "
-    "blocks block across panels pieces length depth triangle"
+    "blocks block across panels pieces length depth triangle next_block next_group"
 )
 
 
@@ -150,7 +155,7 @@ def _turned(
         give(b, sizes, COPY, steps=at.rows, row=at.apart, rows=count, pitch=at.most, terms=b.minus(at.terms, term))
         from_term = source[0], b.sum(source[1], b.times(term, at.apart))
         b.call(routines.lines(type, kind, True), (words, 0), from_term, (sizes, 0))
-        give(b, sizes, COPY, row=at.most, pitch=_PITCH)
+        give(b, sizes, COPY, row=at.most, pitch=_UNIT_DEPTH + _ODD)
         b.call(routines.turn(kind.bits), (to, term), (words, 0), (sizes, 0))
 
 
@@ -163,14 +168,15 @@ def _multiply(
     b = Numbers("product", _NUMBERS)
     n = b.number
     a, right, c = b.argument(type), b.argument(other), b.argument(result, True)
-    most, turns = _most_rows(kind, inside), copies and kind.in_unit and not by_rows
-    copied = b.scratch(kind.held, most * _PITCH * kind.step) if copies else a
+    most, turns = _most_rows(kind, copies, inside), copies and kind.in_unit and not by_rows
+    depth, pitch = _depth(kind), _depth(kind) + _ODD
+    copied = b.scratch(kind.held, most * pitch * kind.step) if copies else a
     words = b.scratch(kind.held, tile_rows() * most * kind.step) if turns else a
-    panel_copy = b.scratch(kind.held, _DEPTH * kind.width * kind.step) if inside else right
+    panel_copy = b.scratch(kind.held, depth * kind.width * kind.step) if inside else right
     copy, sizes = b.scratch(INDEX, len(COPY)), b.scratch(INDEX, len(NUMBERS))
-    lists = rows, results, terms, factors = [b.scratch(INDEX, count) for count in (most, most, _DEPTH, _DEPTH)]
+    lists = rows, results, terms, factors = [b.scratch(INDEX, count) for count in (most, most, depth, depth)]
     row, column = (n["a_row"], 1) if by_rows else (1, n["a_column"])
-    rows_apart, steps_apart = (_PITCH, 1) if by_rows or turns else (1, most)
+    rows_apart, steps_apart = (pitch, 1) if by_rows or turns else (1, most)
     if not copies:
         rows_apart, steps_apart = b.quotient(row, kind.step) if by_rows else 1, column
     b.list(rows, b.least(n["block"], n["m"]), rows_apart)
@@ -178,7 +184,9 @@ def _multiply(
     b.list(terms, b.least(n["depth"], n["steps"]), steps_apart)
     b.list(factors, b.least(n["depth"], n["steps"]), kind.width if inside else n["b_row"])
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-        batch, down, part, piece = b.split(index, n["blocks"], n["across"], n["pieces"])
+        batch, place, piece = b.split(index, b.times(n["blocks"], n["across"]), n["pieces"])
+        down = b.remainder(b.quotient(place, n["next_block"]), n["blocks"])
+        part = b.remainder(b.quotient(place, n["next_group"]), n["across"])
         first, last = b.piece(down, n["block"], n["m"])
         first_panel, last_panel = b.piece(part, n["panels"], b.up(n["n"], kind.width))
         on_diagonal = b.quotient(b.times(first, n["triangle"]), kind.width)
@@ -205,7 +213,7 @@ def _multiply(
                     give(b, copy, COPY, row=row if by_rows else column, terms=left)
                     if by_rows:
                         left = b.least(left, b.times(steps, kind.step))
-                        give(b, copy, COPY, rows=height, steps=left, pitch=_PITCH * kind.step)
+                        give(b, copy, COPY, rows=height, steps=left, pitch=pitch * kind.step)
                     else:
                         give(b, copy, COPY, rows=steps, steps=height, pitch=most)
                     b.call(routines.lines(type, kind, kind.step > 1 and not by_rows), (copied, 0), (a, in_a), (copy, 0))
@@ -249,11 +257,15 @@ def supports(x: Instruction) -> bool:
     return p.m > (_FEW_OF_LARGE if is_large else _FEW) and p.n > _FEW and max(p.n, p.k) > _SMALL
 
 
-def _most_rows(kind: Arithmetic, inside: bool) -> int:
-    """Of the left operand that are copied at once."""
+def _depth(kind: Arithmetic) -> int:
+    return _UNIT_DEPTH if kind.in_unit else _DEPTH
+
+
+def _most_rows(kind: Arithmetic, copies: bool, inside: bool) -> int:
+    """Of the left operand that are done at once."""
     if kind.in_unit:
         return _UNIT_BLOCK // 2 if inside else _UNIT_BLOCK
-    return _BLOCK
+    return _BLOCK_INSIDE if inside and not copies else _BLOCK
 
 
 def _is_read_in_place(kind: Arithmetic, type: str, p: MatrixProduct) -> bool:
@@ -274,29 +286,32 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     width, steps = kind.width, -(-p.k // kind.step)
     panels = -(-p.n // width)
     kernels: list[LoweredKernel] = []
-    depth = min(_DEPTH, _MEETING * _WAY // math.gcd(p.right.row * kind.bits // 8, _WAY))
+    depth = min(_depth(kind), _MEETING * _WAY // math.gcd(p.right.row * kind.bits // 8, _WAY))
     held = p.k * p.right.row * kind.bits // 8
-    is_copied = (depth < _DEPTH and p.m > FEW_ROWS) or (held > _SECOND and p.m >= _MANY_ROWS)
+    copies = not _is_read_in_place(kind, type, p) or (not p.left.by_rows and panels > 1)
+    is_scattered = depth < _depth(kind) // 2 or held > _SECOND * (1 if p.m >= _BLOCK else 2)
+    is_copied = is_scattered and p.m > (_MANY_ROWS if copies else FEW_ROWS)
     packs = kind.step > 1 or other != kind.total or not p.right.by_rows or is_copied
-    inside = packs and p.m <= _most_rows(kind, True) and (p.batch == 1 or p.right.batch > 0)
+    inside = packs and p.m <= _most_rows(kind, copies, True) and (p.batch == 1 or p.right.batch > 0)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
     if packs and not inside:
         right, packing, pitch = _packed(x, p, kind)
         kernels.append(packing)
         b_batch, b_row, b_column = panels * pitch * width if p.right.batch else 0, width, pitch
-    most = _most_rows(kind, inside)
-    copies = not _is_read_in_place(kind, type, p) or (not p.left.by_rows and panels > 1)
+    most = _most_rows(kind, copies, inside)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * most
     at_once = not packs and p.m <= FEW_ROWS and held >= _LARGE
     block = p.m if at_once or inside else min(most, max(kind.rows, -(-p.m * p.batch // _PIECES)), p.m)
     block = _up(-(-p.m // -(-p.m // block)), kind.rows)
     blocks = -(-p.m // block)
-    depth = _SHALLOW if at_once else _DEPTH if packs else depth
+    depth = _SHALLOW if at_once else _depth(kind) if packs else depth
     chunks = -(-steps // depth)
     missing = -(-_PIECES // (p.batch * blocks))
     across = 1 if at_once and chunks >= missing else max(1, min(panels, missing))
-    group = -(-panels // across)
+    together = max(_SECOND // (2 * width * steps * kind.bits // 8), _GROUP_OF_COPIES if copies else 1)
+    stays = panels > together * across and not (at_once or inside)  # a group, while block after block comes to it
+    group = together if stays else max(1, panels // across)
     across = -(-panels // group)
     pieces = max(1, min(chunks // 2, _PIECES // (p.batch * blocks * across)))
     length = -(-chunks // pieces) * depth
@@ -307,6 +322,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     numbers = (
         *(p.k, p.m, p.n, steps, p.left.batch, p.left.row, p.left.column, b_batch, b_row, b_column),
         *(p.m * p.n, p.n, size, blocks, block, across, group, pieces, length, depth, int(is_symmetric)),
+        *((1, blocks) if stays else (across, 1)),
     )
     other = other if inside or not packs else kind.held
     kernel = _multiply(kind, type, other, result, copies, p.left.by_rows, inside, p.right.by_rows)
@@ -323,7 +339,7 @@ def _packed(x: Instruction, p: MatrixProduct, kind: Arithmetic) -> tuple[Partial
     count, panels = p.batch if p.right.batch else 1, -(-p.n // kind.width)
     pitch = steps + 1  # so that panels are not a power of two apart, and meet in the cache
     found = Partial(Shape(element_type(kind.held), (count, panels, pitch, kind.width * kind.step)))
-    length, wide = (_BLOCK, panels) if p.right.by_rows else (_DEPTH, 1)
+    length, wide = (_BLOCK, panels) if p.right.by_rows else (_depth(kind), 1)
     parts, pieces = panels // wide, -(-steps // length)
     numbers = (p.k, p.n, steps, pitch, p.right.batch, p.right.row, p.right.column, panels, wide, parts, pieces, length)
     work = 2 * wide * kind.width * kind.step * min(steps, length)
