@@ -39,7 +39,7 @@ _DEPTH = 384  # steps of the sum that are done at once: what a tile reads of its
 _UNIT_DEPTH = 256  # the same for a matrix unit, whose panels are wider
 _ODD = 16  # steps that a row of a copy has more: its length is no power of two
 _SHALLOW = 16  # and where the right operand is read from memory once, all of its rows side by side
-_LARGE = 1 << 24  # bytes, which are not in a cache
+_LARGE = 1 << 22  # bytes, which no second cache holds
 _WAY = 1 << 17  # bytes of the second cache, after which addresses meet
 _MEETING = 4  # rows that may
 _SECOND = 1 << 20  # bytes of it
@@ -48,8 +48,8 @@ _BLOCK_INSIDE = 336  # the same where the right operand is copied for them alone
 _MANY_ROWS = 512  # of a left operand that is copied, for which a right one that the cache does not hold is, too
 _GROUP_OF_COPIES = 8  # panels, for which a block of the left operand is worth to be copied once more
 _UNIT_BLOCK = 128  # the same for a matrix unit
-_FEW = 4  # rows or columns, which are products with vectors
-_FEW_OF_LARGE = 2  # where each of them would read a large matrix again
+_FEW = 2  # rows or columns, which are products with vectors
+_FEW_OF_LARGE = 1  # where each of them would read a large matrix again
 _SMALL = 16  # columns and terms of a product that the BLAS has a kernel for
 _STORE = 4  # terms of a sum that take as long as to load and to store it
 _PIECES = 8  # into which the work is cut at least, if it is enough
@@ -253,7 +253,7 @@ def supports(x: Instruction) -> bool:
         return False
     if type not in ("f32", "f64"):
         return True
-    is_large = p.right.by_rows and p.k * p.right.row * routines.bits_of(type) // 8 >= _LARGE
+    is_large = p.right.by_rows and p.k * p.right.row * routines.bits_of(type) // 8 >= _SECOND
     return p.m > (_FEW_OF_LARGE if is_large else _FEW) and p.n > _FEW and max(p.n, p.k) > _SMALL
 
 
@@ -301,8 +301,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         b_batch, b_row, b_column = panels * pitch * width if p.right.batch else 0, width, pitch
     most = _most_rows(kind, copies, inside)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * most
-    at_once = not packs and p.m <= FEW_ROWS and held >= _LARGE
-    block = p.m if at_once or inside else min(most, max(kind.rows, -(-p.m * p.batch // _PIECES)), p.m)
+    at_once = not packs and p.m <= FEW_ROWS and held > _LARGE
+    by_columns = panels >= _PIECES  # the right operand, which then is the larger one, is read once
+    block = p.m if at_once or inside else min(most, p.m if by_columns else max(kind.rows, -(-p.m * p.batch // _PIECES)))
     block = _up(-(-p.m // -(-p.m // block)), kind.rows)
     blocks = -(-p.m // block)
     depth = _SHALLOW if at_once else _depth(kind) if packs else depth
