@@ -20,6 +20,7 @@ from tinyxla.compiler.small import Small, is_large, smallest
 from tinyxla.compiler.sorts import canonicalize_sorts
 from tinyxla.compiler.structured import prune
 from tinyxla.compiler.transposes import sink_transposes
+from tinyxla.compiler.turned_factors import turn_factors
 from tinyxla.compiler.windows import canonicalize_windows
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, contraction, elementwise, movement, reduction
@@ -382,6 +383,7 @@ PASSES: list[tuple[str, Pass]] = [
     ("prune", prune),
     ("simplify-again", simplify),
     ("turn-what-meets", turn_what_meets),
+    ("turn-factors", turn_factors),
     ("prepare-computations", prepare_computations),
     ("share", share),
 ]
