@@ -44,7 +44,8 @@ _WAY = 1 << 17  # bytes of the second cache, after which addresses meet
 _MEETING = 4  # rows that may
 _SECOND = 1 << 20  # bytes of it
 _BLOCK = 48  # rows of the left operand that are done at once, which are whole tiles
-_BLOCK_INSIDE = 336  # the same where the right operand is copied for them alone, and the left one is not
+_TALL_BLOCK = 144  # the same where a panel does not stay in the second cache
+_BLOCK_INSIDE = 336  # and where the right operand is copied for them alone, and the left one is not
 _MANY_ROWS = 512  # of a left operand that is copied, for which a right one that the cache does not hold is, too
 _GROUP_OF_COPIES = 8  # panels, for which a block of the left operand is worth to be copied once more
 _UNIT_BLOCK = 128  # the same for a matrix unit
@@ -262,10 +263,10 @@ def _depth(kind: Arithmetic) -> int:
 
 
 def _most_rows(kind: Arithmetic, copies: bool, inside: bool) -> int:
-    """Of the left operand that are done at once."""
+    """Of the left operand that a kernel can do at once."""
     if kind.in_unit:
         return _UNIT_BLOCK // 2 if inside else _UNIT_BLOCK
-    return _BLOCK_INSIDE if inside and not copies else _BLOCK
+    return _BLOCK if copies else _BLOCK_INSIDE
 
 
 def _is_read_in_place(kind: Arithmetic, type: str, p: MatrixProduct) -> bool:
@@ -299,7 +300,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         right, packing, pitch = _packed(x, p, kind)
         kernels.append(packing)
         b_batch, b_row, b_column = panels * pitch * width if p.right.batch else 0, width, pitch
-    most = _most_rows(kind, copies, inside)
+    most, in_cache = _most_rows(kind, copies, inside), _SECOND // (2 * width * steps * kind.bits // 8)
+    if not (kind.in_unit or inside):
+        most = min(most, _BLOCK if in_cache else _TALL_BLOCK)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * most
     at_once = not packs and p.m <= FEW_ROWS and held > _LARGE
     by_columns = panels >= _PIECES  # the right operand, which then is the larger one, is read once
@@ -310,7 +313,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     chunks = -(-steps // depth)
     missing = -(-_PIECES // (p.batch * blocks))
     across = 1 if at_once and chunks >= missing else max(1, min(panels, missing))
-    together = max(_SECOND // (2 * width * steps * kind.bits // 8), _GROUP_OF_COPIES if copies else 1)
+    together = max(in_cache, _GROUP_OF_COPIES if copies else 1)
     stays = panels > together * across and not (at_once or inside)  # a group, while block after block comes to it
     group = together if stays else max(1, panels // across)
     across = -(-panels // group)
