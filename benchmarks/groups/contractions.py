@@ -16,6 +16,10 @@ def _product(x: Any, y: Any) -> Any:
     return x @ y
 
 
+def _across(x: Any, y: Any) -> Any:
+    return x.T @ y
+
+
 def _matmul(*shapes: tuple[int, ...], name: str = "", inputs: Inputs | None = None, numpy: bool = True) -> Workload:
     """A product of two arrays; `numpy` says whether NumPy has products of their type that anybody would use."""
     name = name or f"matmul, {' by '.join(' x '.join(map(str, shape)) for shape in shapes)}"
@@ -210,6 +214,10 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
     *map(_squares, (256, 512, 1024)),
     _matmul((20_000, 64), (64, 64)),
     _matmul((64, 20_000), (20_000, 64)),
+    _matmul((4, 768), (768, 3072)),
+    _matmul((128, 1024), (1024, 1024)),
+    _matmul((300, 3000), (3000, 3000)),
+    _everywhere("gradient of weights, 1024 of 768 to 3072", lambda xp: _across, normal((1024, 768), (1024, 3072))),
     _matmul((4096, 4096), (4096,), name="matvec, 4096 x 4096"),
     _matmul((4096,), (4096, 4096), name="vecmat, 4096 x 4096"),
     _matmul((64, 64, 64), (64, 64, 64), name="matmul, 64 of 64 x 64"),
