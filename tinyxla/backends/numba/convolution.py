@@ -259,9 +259,9 @@ class _Products:
         height, depth, length, tiles, pieces = map(
             self.number, (self.height, self.depth, self.length, self.tiles, self.pieces)
         )
-        blocks, width, features = map(self.number, (self.blocks, self.width, axes.feature.size))
+        groups, width, features = map(self.number, (axes.group.size, self.width, axes.feature.size))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-            group, block, tile, piece = b.split(index, blocks, tiles, pieces)
+            block, tile, group, piece = b.split(index, tiles, groups, pieces)
             feature, columns = b.block(block, width, features)
 
             def begin_in(array: str) -> Index:
