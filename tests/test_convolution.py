@@ -135,7 +135,7 @@ def test_compiled_in_groups_of_few_features(
     "window", [(3, 1, 1, 1), (4, 2, 1, 2), (3, 3, 2, 0), (3, 1, 2, 2, 2), (5, 1, 9, 3), (2, 1, -1, -2)]
 )
 @pytest.mark.parametrize("layout", ["b01f_01io->b01f", "bf01_oi01->f01b"])
-@pytest.mark.parametrize("each", [1, 3])
+@pytest.mark.parametrize("each", [1, 2, 3, 8])
 def test_each_feature_alone(
     generator: np.random.Generator, window: tuple[int, ...], layout: str, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -563,6 +563,22 @@ def test_depthwise(channels: int) -> None:
         expected = jax.jit(jax.value_and_grad(lambda x, y: total(jax, x, y), (0, 1)))(x, y)
         for a, b in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
             np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
+
+
+@pytest.mark.parametrize("sizes", [(16, 8, 8, 12), (9, 3, 4, 10), (7, 2, 2, 5), (33, 4, 8, 6), (5, 3, 6, 4)])
+def test_groups_of_few_features(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Value and both cotangents, for widths of which pairs, fours or no places divide the innermost axis."""
+    monkeypatch.setattr(nests, "_MOST_TERMS", 32)
+    groups, inputs, features, width = sizes
+    x, y = _numbers((2, 6, width, groups * inputs), (3, 3, inputs, groups * features))
+
+    def total(ns: Any, x: Any, y: Any) -> Any:
+        return ns.numpy.sum(_convolved(ns, x, y, strides=(1, 1), padding="SAME", feature_group_count=groups) ** 3)
+
+    found = tinyxla.jit(tinyxla.value_and_grad(lambda x, y: total(tinyxla, x, y), (0, 1)))(x, y)
+    expected = jax.jit(jax.value_and_grad(lambda x, y: total(jax, x, y), (0, 1)))(x, y)
+    for a, b in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
+        np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
 
 
 # --- bf16 and padding -------------------------------------------------------------------------------------------------

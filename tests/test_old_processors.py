@@ -33,6 +33,13 @@ def normalized(x):
     return nn.softmax((x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True))
 
 
+def in_groups(x):
+    kernel, numbers = x.ravel()[:3360].reshape(2, 3, 10, 56), ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(
+        x.reshape(1, 7, 10, 70), kernel, (1, 1), "SAME", dimension_numbers=numbers, feature_group_count=7
+    )
+
+
 def compare(function, *arrays):
     found = np.asarray(tinyxla.jit(function)(*arrays)).astype(np.float64)
     with tinyxla.disable_jit():
@@ -55,6 +62,7 @@ for kind in ("float16", "bfloat16", "float32", "float64"):
         compare(lambda x: x.at[jnp.argmax(x, 1)].add(x[::-1]), x)
         compare(lambda x: jnp.fft.irfft(jnp.fft.rfft(x.astype(jnp.promote_types(x.dtype, "float32")))), x)
         compare(lambda x: lax.conv(x[None, None], x[None, None, :3, :5], (1, 2), "SAME"), x)
+        compare(in_groups, x)
         compare(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (3, 2), (2, 1), "VALID"), x)
 for kind in ("int8", "int16", "uint32", "int64"):
     with tinyxla.enable_x64():

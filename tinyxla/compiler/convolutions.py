@@ -8,8 +8,8 @@ of loop indices:
 - a window that is reversed becomes a `reverse` of the kernel;
 - narrow types are widened to what products of them are summed in, except bf16 with an even number of input features,
   which are then last, two of them in a word;
-- groups of few features are put side by side as the last dimension, where vectors are made of them: for each feature of
-  the result one of the input, which is repeated where it has several. Of a few such columns, places are made vectors.
+- groups of few features are put side by side as the last dimension, where vectors are made of them: of an input feature
+  of each group, one feature of the result or some are made. Of a few such columns, places are made vectors.
   Where nothing has to be moved for that, padding stays: places that differ in which elements of the window are in the
   array are computed apart (`parts`);
 - few features of the result are sums of products of each element with the whole kernel: a matrix product, and then sums
@@ -42,6 +42,7 @@ FEW = 4  # features or terms
 SHORT = 16  # iterations of a loop
 MOST_PARTS = 32  # of places
 LEAST_PLACES = 64  # of a part, on the average
+SHARED = (1, 2, 4, 8)  # features of the result that each of the input makes, for which vectors hold several groups
 PRODUCTS = ("f32", "f64")  # types of which the backend makes products
 
 
@@ -289,7 +290,8 @@ class _Convolution:
         (lhs, rhs, out), kind, groups = self.dims.dim_labels, self.result.element_type.name, self.dims.groups
         features = self._size(self.rhs, rhs[0])
         terms, inputs = math.prod(self.rhs.array_shape.dimensions) // features, self._size(self.rhs, rhs[1])
-        few = features // groups < FEW or terms < FEW or (inputs < FEW and features // groups < SHORT)
+        each = features // groups
+        few = each < FEW or each in SHARED or terms < FEW or (inputs < FEW and each < SHORT)
         positions, last = self._positions(), len(lhs) - 1
         moves = any(w.size > 1 and n > 1 for w, n in zip(self.dims.window, positions, strict=True))
         if kind not in PRODUCTS or groups == 1 or not few or not moves:
@@ -304,17 +306,19 @@ class _Convolution:
         return False if by_places else None
 
     def _in_columns(self) -> Instruction:
-        """With an input feature for each of the result, and all features last."""
-        emit, (_, rhs, out) = self.rewriter.emit, self.dims.dim_labels
+        """With an input feature for each of the result, or for some that are neighbours, and all features last."""
+        emit, (lhs, rhs, out) = self.rewriter.emit, self.dims.dim_labels
         features, rank = self._size(self.rhs, rhs[0]), len(out)
         is_so = is_by_columns(self._made())
+        is_turned = lhs[0 if self.dims.batch_group_count > 1 else 1] != rank - 1
         if not is_so:
             self._put_features_last(features)
         made = self._made()
         along = zip(self.dims.window, self.dims.dim_labels.lhs_spec[2:], self._positions(), strict=True)
         edges = math.prod(len(parts(w, self._size(self.lhs, d), n)) for w, d, n in along)
-        if not is_simple(made) or edges > MOST_PARTS or edges * LEAST_PLACES > self.result.size // features:
-            if self.lhs.op is movement.transpose:  # which is quick by itself
+        is_worth = (is_so or features == self.dims.groups) and edges * LEAST_PLACES <= self.result.size // features
+        if not is_simple(made) or edges > MOST_PARTS or not is_worth:
+            if self.lhs.op is movement.transpose and is_turned:  # which is quick by itself
                 self.lhs = emit(calls.get_tuple_element, emit(barrier.opt_barrier, self.lhs), index=0)
             self._pad()
         found = emit(convolution.convolution, self.lhs, self.rhs, **self.dims._asdict())
@@ -327,8 +331,8 @@ class _Convolution:
         return Instruction(convolution.convolution, (self.lhs, self.rhs), self.dims, self.result)
 
     def _put_features_last(self, features: int) -> None:
-        """An input feature for each of the result: of those that have the same one, it is repeated; of several in a
-        group a dimension of the window is made, which comes before the features."""
+        """An input feature for each group: of several, a dimension of the window is made, which comes before the
+        features. Where vectors cannot be made of a group's features of the result, it is repeated for each of them."""
         emit, (a, b, _), groups = self.rewriter.emit, self.dims.dim_labels, self.dims.groups
         rank, group = len(a), a[0] if self.dims.batch_group_count > 1 else a[1]
         inputs = self._size(self.rhs, b[1])
@@ -339,15 +343,16 @@ class _Convolution:
         lhs = emit(movement.reshape, self.lhs, sizes=sizes)
         batch, inner, *places = (d + (d >= group) for d in a)  # of the dimension that is parted, the second part
         self.lhs = emit(movement.transpose, lhs, permutation=(batch, *places, inner, group))
-        if features > groups:
+        if features // groups not in SHARED:
             of_which = np.arange(features, dtype=np.int32) // (features // groups)
+            groups = features
             indices = emit(movement.constant, literal=Literal(of_which))
             whole = (*self.lhs.array_shape.dimensions[:-1], 1)
             repeated = indexing.Gather(tuple(range(rank)), (rank,), (rank,), 1, whole)
             self.lhs = emit(indexing.gather, self.lhs, indices, **repeated._asdict())
         spec = (0, rank, *range(1, rank))
         labels = ConvDimensionNumbers(spec, (rank, rank - 1, *range(rank - 1)), spec)
-        self.dims = Convolution((*self.dims.window, WindowDimension(inputs)), labels, feature_group_count=features)
+        self.dims = Convolution((*self.dims.window, WindowDimension(inputs)), labels, feature_group_count=groups)
 
     def _in_rows(self) -> Instruction:
         """With the places last."""
@@ -505,13 +510,14 @@ def parts(w: WindowDimension, size: int, positions: int) -> list[Part]:
 
 
 def is_by_columns(x: Instruction) -> bool:
-    """Whether each feature of the result is made of one of the input, and all features are last."""
+    """Whether the features of the result are made of one feature of the input for each group, and all are last."""
     dims: Convolution = x.attributes
     lhs, rhs = (o.array_shape for o in x.operands)
     group = dims.dim_labels.lhs_spec[0 if dims.batch_group_count > 1 else 1]
     last = {group, dims.dim_labels.rhs_spec[0], dims.dim_labels.out_spec[1]} == {lhs.rank - 1}
-    alone = lhs.dimensions[group] == rhs.dimensions[dims.dim_labels.rhs_spec[0]] == dims.groups
-    return last and alone and dims.groups > FEW and x.array_shape.element_type.name in PRODUCTS
+    features = rhs.dimensions[dims.dim_labels.rhs_spec[0]]
+    alone = lhs.dimensions[group] == dims.groups and features // dims.groups in SHARED
+    return last and alone and features > FEW and x.array_shape.element_type.name in PRODUCTS
 
 
 def is_simple(x: Instruction) -> bool:

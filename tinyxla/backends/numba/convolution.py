@@ -12,7 +12,8 @@ of the result, which the input lacks; and terms (input features and the window),
 
 Two nests are made of these. `_Products` is for what is close to a matrix product: the pass has put features last in the
 kernel and in the result, which are matrices of terms and of places by features, and the input is read where it is (see
-`gathered`). So it is for depthwise convolutions with features last, in which groups take the place of features.
+`gathered`). So it is for groups of few features that are all last: those of all groups are columns, of which each has
+an input of its own, or some neighbours have one.
 `_direct` is for the rest: types without such products, and groups of few features.
 
 Tiles have fixed places, and the sum over the terms of a tile is continued tile by tile by the same thread, so results
@@ -38,7 +39,16 @@ from tinyxla.backends.numba.matrix_unit import MOST_TERMS
 from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
 from tinyxla.backends.numba.panels import Numbers, give
 from tinyxla.backends.numba.reductions import sum_of_pieces
-from tinyxla.compiler.convolutions import FEW, PRODUCTS, Part, is_paired, is_product, is_simple, parts as parts_of
+from tinyxla.compiler.convolutions import (
+    FEW,
+    PRODUCTS,
+    SHARED,
+    Part,
+    is_paired,
+    is_product,
+    is_simple,
+    parts as parts_of,
+)
 from tinyxla.compiler.fusion import Fusion, Plan, supported
 from tinyxla.hlo import Instruction
 from tinyxla.ops.convolution import Convolution
@@ -49,6 +59,7 @@ _LEAST_PLACES = 64  # of a tile, unless there are fewer
 _LEAST_FEATURES = 64  # of a tile, unless there are fewer
 _MOST_TERMS = MOST_TERMS  # of a tile
 _USUAL_RANK = 4  # of places and of terms
+_RUNS = (4, 2, 1)  # places of a tile that lie equally apart in the input: so many divide the innermost axis
 _UNITS = 8  # into how many pieces the work is cut at least, if it is enough
 _ROW = 1 << 10  # sums that are computed side by side
 _FEW_TERMS = 32  # that are written out
@@ -94,10 +105,12 @@ class _Axes:
             self.start["out"] += part.place * u[k]
             places.append(_Axis(part.places, s[i] * w.stride, 0, u[k] * part.apart))
             inner.append(_Axis(part.elements, s[i] * w.window_dilation, t[j] * part.further, 0))
-        group, one = self.group, (1, 1, 1)
-        self.is_by_columns = features == 1 and groups > FEW and (group.lhs, group.rhs, group.out) == one
-        if self.is_by_columns:
-            self.group, self.feature = _ONE, group
+        group = self.group
+        stands = (group.lhs, group.rhs, group.out) == (1, features, features)
+        is_by_columns = features in SHARED and groups * features > FEW and stands and not is_paired(x)
+        self.each = features if is_by_columns and x.array_shape.element_type.name in PRODUCTS else 0
+        if self.each:
+            self.group, self.feature = _ONE, _Axis(groups * features, 0, 1, 1)
         self.places = _merged(sorted((p for p in places if p.size != 1), key=lambda p: -p.out))
         self.terms = _merged(sorted((p for p in inner if p.size != 1), key=lambda p: -p.rhs))
 
@@ -139,11 +152,10 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             else:
                 arrays[k] = _Array(array.storage, (*array.sizes[:-1], array.sizes[-1] // 2))
     parts = [_Axes(x, some, *(array.sizes for array in arrays)) for some in whole]
-    type = x.array_shape.element_type.name
     products = [
         _Products(x, axes, plan, arithmetic, [array.storage for array in arrays])
         for axes in parts
-        if (is_product(x) or (axes.is_by_columns and type in PRODUCTS)) and _count(axes.terms)
+        if (is_product(x) or axes.each) and _count(axes.terms)
     ]
     after = plan.after.get(x)
     together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
@@ -222,7 +234,10 @@ class _Products:
         parts = -(-parts // self.blocks)
         self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
         self.depth = _evenly(terms, _MOST_TERMS)
-        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size), self.depth)
+        inner = axes.places[-1] if axes.places else _ONE
+        run = next(r for r in _RUNS if inner.size % r == 0)
+        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size), self.depth, run)
+        self.between = inner.lhs
         self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
         self.depth = -(-self.depth // self.multiply.whole) * self.multiply.whole
         self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
@@ -253,11 +268,11 @@ class _Products:
             out = b.scratch(self.kind.name, self.height * self.width)
         else:
             out = low.buffer(x if self.pieces == 1 else partial, True)
-        routine = provide_product(self.multiply, axes.is_by_columns)
+        routine = provide_product(self.multiply, axes.each)
         numbers = b.scratch(INDEX, len(NUMBERS))
         places, terms = (self.number(_count(some)) for some in (axes.places, axes.terms))
-        height, depth, length, tiles, pieces = map(
-            self.number, (self.height, self.depth, self.length, self.tiles, self.pieces)
+        height, depth, length, tiles, pieces, between = map(
+            self.number, (self.height, self.depth, self.length, self.tiles, self.pieces, self.between)
         )
         groups, width, features = map(self.number, (axes.group.size, self.width, axes.feature.size))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
@@ -266,7 +281,10 @@ class _Products:
 
             def begin_in(array: str) -> Index:
                 start = b.times(group, self.number(getattr(axes.group, array)))
-                start = b.sum(start, b.times(feature, getattr(axes.feature, array)))
+                if array != "lhs":
+                    start = b.sum(start, b.times(feature, getattr(axes.feature, array)))
+                elif axes.each:
+                    start = b.sum(start, b.quotient(feature, axes.each))
                 return b.sum(start, self.number(axes.start[array]))
 
             begins = {array: begin_in(array) for array in ("lhs", "rhs", "out")}
@@ -287,13 +305,13 @@ class _Products:
                     self._places(axes.terms, array, start, term, count, _MOST_TERMS)
                     for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
                 ]
-                _put(low, numbers, (rows, columns, count, b.least(step, 1)))
+                _put(low, numbers, (rows, columns, count, b.least(step, 1), between))
                 b.call(
                     routine, (out, 0), (lhs, 0), (rhs, 0), *((into, 0) for into in (sources, targets, *inner, numbers))
                 )
             if after is not None:
                 self._finish(after, out, results, rows, columns)
-        work = self.height * self.length * (1 + self.width // 16) * (1 + axes.is_by_columns)
+        work = self.height * self.length * (1 + self.width // 16) * (1 + bool(axes.each))
         found = finished(low, self.units * self.pieces, work, [x, *roots])
         found.numbers = tuple(self.words)
         return [found] if self.pieces == 1 else [found, sum_of_pieces(partial, x, self.plan)]

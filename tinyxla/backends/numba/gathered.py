@@ -2,16 +2,23 @@
 
     c[results[i] + j] (+)= sum over t of a[rows[i] + terms[t]] * b[factors[t] + j]
 
-or, where each column has an input of its own, with `a[rows[i] + terms[t] + j]`. A tile of results stays in vector
+or, where an input makes only `each` columns, with `a[rows[i] + terms[t] + j / each]`. A tile of results stays in vector
 registers while one loop goes over the terms. In each step it loads some vectors of `b`, and for each of its rows one
 element of `a`, wherever that is. So what can be read in place is, at the speed of the multipliers. The last columns are
 masked, in a loop of their own, since a masked load takes the place of a multiplication on Intel's processors; and the
 last row is computed as often as it takes to fill the tile.
 
-A routine takes the addresses of c, a and b, of the four lists of places, and of four numbers: how many rows, columns
-and terms there are, and whether to add to what c has. So a way to multiply has one routine for each number of vectors
-that a tile is wide. Where two factors at once are multiplied and added, elements of a and b are words of them;
-and where a matrix unit sums the products, its routine does (see `matrix_unit`).
+The inputs of a vector of columns are repeated as a whole: with its load a processor does so at no cost. So the columns
+that they make come in another order, that of a turned matrix, in which factors are put and results are put back.
+
+Rows whose elements of `a` lie equally far apart, as those of neighbouring places do, take one register for the
+addresses of several of them: so a tile of one or two vectors has as many rows as there is room for sums.
+
+A routine takes the addresses of c, a and b, of the four lists of places, and of five numbers: how many rows, columns
+and terms there are, whether to add to what c has, and how far apart the rows of a run are. So a way to multiply has one
+routine for each number of vectors that a tile is wide, and each length of runs. Where two factors at once are
+multiplied and added, elements of a and b are words of them; and where a matrix unit sums the products, its routine does
+(see `matrix_unit`).
 
 Places are those of an array's elements along some axes, in order, which another routine lists: it takes the address of
 the list and of numbers, which are the place of the first element of all, the number of the list's first element, how
@@ -28,7 +35,7 @@ from tinyxla.backends.numba.matrix_unit import product_text
 from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provided
 
 LISTED = 8  # places that are written at once: a list has room for as many more
-NUMBERS = ("m", "n", "k", "more")
+NUMBERS = ("m", "n", "k", "more", "between")
 _WHOLE, _PART = "whole", "part"  # tiles
 _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
@@ -125,7 +132,7 @@ define void @routine(ptr %c, ptr %a, ptr %b, ptr %rows, ptr %results, ptr %terms
     ptr %factors, ptr %numbers) nounwind {
 entry:
 $numbers
-  %m_less = sub i64 %m, 1
+  %m_less = sub i64 %m, $run
   %is_more = icmp ne i64 %more, 0
   br label %columns
 columns:
@@ -175,29 +182,49 @@ $step
   br i1 (icmp slt i64 %t_next$at, %k), label %$name, label %tile_end
 """)
 
+_OF_SOME = """
+declare $some_mask @llvm.get.active.lane.mask.v${inputs}i1.i64(i64, i64)
+declare $some @llvm.masked.load.$some_suffix.p0(ptr, i32, $some_mask, $some)
+"""
+
+_LOAD_SOME = "call $some @llvm.masked.load.$some_suffix.p0(ptr {}, i32 $size, $some_mask {}, $some zeroinitializer)"
 _LOAD = "call $total @llvm.masked.load.$suffix.p0(ptr {}, i32 $size, $mask {}, $total zeroinitializer)"
 
 
 @functools.cache
-def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
-    """Let kernels of the loop IR call the routine for products with tiles of so many vectors; its name."""
+def provide_product(kind: Arithmetic, each: int = 0) -> str:
+    """Let kernels of the loop IR call the routine for products with tiles of so many vectors; its name. Of one input,
+    all columns are made, or so many."""
     if kind.in_unit:
         return provided(f"unit_{kind.packed}", product_text(kind.packed, numbers_of(NUMBERS)))
     count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
     _, declaration = _multiply_add(kind)
+    declaration += _OF_SOME if each > 1 else ""
+    inputs = _inputs(kind, each)
+    turned = ".turned" if 1 < inputs < count else ""  # so that inputs are repeated as they stand in memory
     tile = list(product(range(kind.rows), range(kind.vectors)))
     masks: list[str] = []
+    if each:
+        masks += [f"%input = udiv i64 %j, {each}", f"%inputs = udiv i64 %n, {each}"]
     for v in range(kind.vectors):
+        if each > 1:
+            masks.append(f"%input{v} = add i64 %input, {v * count // each}")
+            masks.append(
+                f"%some{v} = call $some_mask @llvm.get.active.lane.mask.v{inputs}i1.i64(i64 %input{v}, i64 %inputs)"
+            )
         masks.append(f"%j{v} = add i64 %j, {v * count}")
         masks.append(f"%mask{v} = call $mask @llvm.get.active.lane.mask.v{count}i1.i64(i64 %j{v}, i64 %n)")
     begin: list[str] = []
     for r in range(kind.rows):
-        begin.append(f"%i{r} = add i64 %i, {r}")
-        begin.append(f"%row{r} = call i64 @llvm.smin.i64(i64 %i{r}, i64 %m_less)")
-        begin.append(f"%row_at{r} = getelementptr i64, ptr %rows, i64 %row{r}")
-        begin.append(f"%start{r} = load i64, ptr %row_at{r}")
-        begin.append(f"%a_row{r} = getelementptr $word, ptr %a, i64 %start{r}")
-        begin.append(f"%a{r} = getelementptr $word, ptr %a_row{r}, i64 {'%j' if is_by_columns else 0}")
+        if r % kind.run == 0:
+            begin.append(f"%i{r} = add i64 %i, {r}")
+            begin.append(f"%row{r} = call i64 @llvm.smin.i64(i64 %i{r}, i64 %m_less)")
+            begin.append(f"%row_at{r} = getelementptr i64, ptr %rows, i64 %row{r}")
+            begin.append(f"%start{r} = load i64, ptr %row_at{r}")
+            begin.append(f"%a_row{r} = getelementptr $word, ptr %a, i64 %start{r}")
+            begin.append(f"%a{r} = getelementptr $word, ptr %a_row{r}, i64 {'%input' if each else 0}")
+        else:
+            begin.append(f"%row{r} = add i64 %row{r - 1}, 1")
         begin.append(f"%result_at{r} = getelementptr i64, ptr %results, i64 %row{r}")
         begin.append(f"%c_row{r} = load i64, ptr %result_at{r}")
         begin.append(f"%c_place{r} = add i64 %c_row{r}, %j")
@@ -205,17 +232,23 @@ def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
         for v in range(kind.vectors):
             begin.append(f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * count}")
             begin.append(f"call void @llvm.prefetch.p0(ptr %c{r}_{v}, i32 1, i32 3, i32 1)")
-    old = [f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}" for r, v in tile]
-    first = [f"%first{r}_{v} = phi $total [ zeroinitializer, %tile ], [ %old{r}_{v}, %more_tile ]" for r, v in tile]
-    loops = [_terms(kind, is_by_columns, name) for name in (_WHOLE, _PART)]
+    old: list[str] = []
+    for r, v in tile:
+        old.append(f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}")
+        old += _turned(f"%old{r}_{v}", count, inputs) if turned else []
+    first = [
+        f"%first{r}_{v} = phi $total [ zeroinitializer, %tile ], [ %old{r}_{v}{turned}, %more_tile ]" for r, v in tile
+    ]
+    loops = [_terms(kind, each, name) for name in (_WHOLE, _PART)]
     totals = [
         f"%total{r}_{v} = phi $total [ %new{r}_{v}.{_WHOLE}, %{_WHOLE} ], [ %new{r}_{v}.{_PART}, %{_PART} ]"
         for r, v in tile
     ]
-    end = [
-        f"call void @llvm.masked.store.$suffix.p0($total %total{r}_{v}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v})"
-        for r, v in tile
-    ]
+    end: list[str] = []
+    for r, v in tile:
+        end += _turned(f"%total{r}_{v}", count, count // inputs) if turned else []
+        given = f"$total %total{r}_{v}{turned}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v}"
+        end.append(f"call void @llvm.masked.store.$suffix.p0({given})")
     parts = {"masks": masks, "begin": begin, "old": old, "first": first, "totals": totals, "end": end}
     text = _TEXT.safe_substitute(_indented(parts), loops="".join(loops))
     names = {
@@ -223,45 +256,71 @@ def provide_product(kind: Arithmetic, is_by_columns: bool = False) -> str:
         "word": f"i{kind.bits}",
         "total": f"<{count} x {scalar}>",
         "mask": f"<{count} x i1>",
+        "some": f"<{inputs} x {scalar}>",
+        "some_mask": f"<{inputs} x i1>",
+        "some_suffix": f"v{inputs}{kind.total}",
         "suffix": f"v{count}{kind.total.replace('s', 'i')}",
     }
-    sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width}
+    sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width, "run": kind.run, "inputs": inputs}
     whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
-    form = "columns" if is_by_columns else "product"
-    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}", whole)
+    form = f"columns{each}" if each else "product"
+    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}", whole)
+
+
+def _inputs(kind: Arithmetic, each: int) -> int:
+    """Of how many inputs a vector of columns is made."""
+    return max(1, kind.lanes // each) if each else 1
+
+
+def _turned(x: str, count: int, rows: int) -> list[str]:
+    """A vector as a matrix of so many rows, turned."""
+    order = ", ".join(f"i32 {k % rows * (count // rows) + k // rows}" for k in range(count))
+    return [f"{x}.turned = shufflevector $total {x}, $total poison, <{count} x i32> <{order}>"]
 
 
 def _indented(parts: dict[str, list[str]]) -> dict[str, str]:
     return {part: "\n".join(f"  {line}" for line in lines) for part, lines in parts.items()}
 
 
-def _terms(kind: Arithmetic, is_by_columns: bool, name: str) -> str:
+def _terms(kind: Arithmetic, each: int, name: str) -> str:
     """The loop over the terms, of a tile that is whole, or of which only a part is there."""
-    count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
+    count, size, inputs = kind.lanes, kind.bits // 8, _inputs(kind, each)
     multiply_add, _ = _multiply_add(kind)
+    turned = ".turned" if 1 < inputs < count else ""
+    again = ", ".join(f"i32 {k % inputs}" for k in range(count))
     step: list[str] = []
 
-    def load(into: str, address: str, v: int) -> str:
+    def load(into: str, address: str, v: int) -> list[str]:
         if name == _PART:
-            return f"{into} = {_LOAD.format(address, f'%mask{v}')}"
-        return f"{into} = load $total, ptr {address}, align {size}"
+            return [f"{into} = {_LOAD.format(address, f'%mask{v}')}"]
+        return [f"{into} = load $total, ptr {address}, align {size}"]
+
+    def repeated(into: str, address: str, v: int) -> list[str]:
+        """The inputs of a vector of columns, as often as they are needed."""
+        some = f"load $some, ptr {address}, align {size // kind.step}"
+        if name == _PART and each:
+            some = _LOAD_SOME.format(address, f"%some{v}")
+        repetition = f"shufflevector $some {into}.some, $some poison, <{count} x i32> <{again}>"
+        return [f"{into}.some = {some}", f"{into} = {repetition}"]
 
     for v in range(kind.vectors):
         step.append(f"%b{v}$at = getelementptr $word, ptr %b_row$at, i64 {v * count}")
-        step.append(load(f"%right{v}$at", f"%b{v}$at", v))
+        step += load(f"%right{v}$at", f"%b{v}$at", v)
+        step += _turned(f"%right{v}$at", count, inputs) if turned else []
+    for k in range(1, kind.run):
+        step.append(f"%place$at.{k} = add i64 {f'%place$at.{k - 1}' if k > 1 else '%place$at'}, %between")
     for r in range(kind.rows):
-        step.append(f"%at{r}$at = getelementptr $word, ptr %a{r}, i64 %place$at")
-        if not is_by_columns:
-            step.append(f"%left{r}$at = load {scalar}, ptr %at{r}$at, align {size // kind.step}")
-            step.append(f"%one{r}$at = insertelement $total poison, {scalar} %left{r}$at, i64 0")
-            step.append(f"%all{r}$at = shufflevector $total %one{r}$at, $total poison, <{count} x i32> zeroinitializer")
+        place = f"%place$at.{r % kind.run}" if r % kind.run else "%place$at"
+        step.append(f"%at{r}$at = getelementptr $word, ptr %a{r // kind.run * kind.run}, i64 {place}")
+        if not each:
+            step += repeated(f"%left{r}$at", f"%at{r}$at", 0)
         for v in range(kind.vectors):
-            left = f"%all{r}$at"
-            if is_by_columns:
-                left = f"%left{r}_{v}$at"
-                step.append(f"%at{r}_{v}$at = getelementptr $word, ptr %at{r}$at, i64 {v * count}")
-                step.append(load(left, f"%at{r}_{v}$at", v))
-            given = {"new": f"%new{r}_{v}$at", "sum": f"%sum{r}_{v}$at", "x": left, "y": f"%right{v}$at"}
+            left = f"%left{r}$at"
+            if each:
+                left, address = f"%left{r}_{v}$at", f"%at{r}_{v}$at"
+                step.append(f"{address} = getelementptr $word, ptr %at{r}$at, i64 {v * count // each}")
+                step += load(left, address, v) if each == 1 else repeated(left, address, v)
+            given = {"new": f"%new{r}_{v}$at", "sum": f"%sum{r}_{v}$at", "x": left, "y": f"%right{v}$at{turned}"}
             step += [line.format(**given) for line in multiply_add]
     sums = [
         f"%sum{r}_{v}$at = phi $total [ %first{r}_{v}, %begin ], [ %new{r}_{v}$at, %{name} ]"

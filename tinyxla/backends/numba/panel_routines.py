@@ -31,13 +31,14 @@ def bits_of(type: str) -> int:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is summed in, how many factors are multiplied and added at once - one, or those in a word of 32 bits -, and
-    how many vectors, or which part of one, are a row of a tile."""
+    """What is summed in, how many factors are multiplied and added at once - one, or those in a word of 32 bits -, how
+    many vectors, or which part of one, are a row of a tile, and how many of its rows lie equally far apart."""
 
     total: str
     packed: str = ""  # the type of the factors in a word
     vectors: int = 1
     part: int = 1  # 2 for half a vector
+    run: int = 1
     in_unit: bool = False  # whether tiles are those of a matrix unit, in which it computes blocks
 
     @property
@@ -68,16 +69,17 @@ class Arithmetic:
         """Of a tile: beyond, their sums or their addresses do not fit into registers."""
         if self.in_unit:
             return BLOCK
-        return min(8, (24 if vector_bytes() == 64 else 12) // self.vectors)
+        most = (24 if vector_bytes() == 64 else 12) // self.vectors
+        return min(8 * self.run, most // self.run * self.run)
 
     @property
     def whole(self) -> int:
         """Steps of the sum that are done at once."""
         return SIDE if self.in_unit else 1
 
-    def fitting(self, rows: int, columns: int, steps: int) -> Arithmetic:
+    def fitting(self, rows: int, columns: int, steps: int, run: int = 1) -> Arithmetic:
         """With tiles that take the least time: what of them is outside of so many rows, columns and steps of the sum is
-        in vain."""
+        in vain. Of the rows, so many may lie equally apart."""
 
         def time(kind: Arithmetic) -> float:
             down = -(-rows // kind.rows) if rows <= FEW_ROWS else rows / kind.rows
@@ -86,10 +88,11 @@ class Arithmetic:
         if self._has_unit() and (steps >= SIDE or rows * columns * steps >= _MANY_PRODUCTS):
             blocks = min(_MOST_BLOCKS, -(-columns // BLOCK))
             return replace(self, vectors=BLOCK // SIDE * (1 << (blocks - 1).bit_length()), in_unit=True)
+        part, counts = 1, [v for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3]
         if vector_bytes() == 64 and not self.packed and 2 * columns <= self.lanes:
-            return replace(self, vectors=1, part=2)  # of which processors may add two at once
-        counts = (v for v in (4, 3, 2, 1) if vector_bytes() == 64 or v < 3)
-        return min((replace(self, vectors=v, in_unit=False) for v in counts), key=time)
+            part, counts = 2, [1]  # of which processors may add two at once
+        kinds = (replace(self, vectors=v, part=part, run=r, in_unit=False) for v in counts for r in sorted({1, run}))
+        return min((kind for kind in kinds if kind.rows), key=time)
 
     def _has_unit(self) -> bool:
         is_there = self.packed in FEATURES and has_feature(FEATURES[self.packed])
