@@ -202,7 +202,8 @@ def test_larger_ones(generator: np.random.Generator, layout: str) -> None:
         return (value, *pullback(value))
 
     compiled = tinyxla.jit(all_of)
-    assert "host call" not in compiled.lower(x, y).compile().as_text()
+    told = compiled.lower(x, y).compile().as_text()
+    assert "host call" not in told
     with num_threads(1):
         alone = [z.numpy() for z in compiled(x, y)]
     with num_threads(3):
@@ -579,6 +580,49 @@ def test_groups_of_few_features(sizes: tuple[int, ...], monkeypatch: pytest.Monk
     expected = jax.jit(jax.value_and_grad(lambda x, y: total(jax, x, y), (0, 1)))(x, y)
     for a, b in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
         np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
+
+
+@pytest.mark.parametrize(
+    "window", [((3, 1, 1, 1), (3, 1, 1, 1)), ((4, 2, 0, 3), (3, 1, -1, 1)), ((2, 3, 1, 1), (5, 2, 2, 1))]
+)
+@pytest.mark.parametrize("features", [1, 3])
+@pytest.mark.parametrize("layout", ["b01f_01io->b01f", "bf01_oi01->bf01"])
+def test_gradient_by_a_kernel_of_few_features(
+    window: tuple[tuple[int, ...], ...], features: int, layout: str, generator: np.random.Generator
+) -> None:
+    """The operands change their parts, and places come in the opposite order."""
+    labels, pads = labels_of(layout), [d[2:] for d in window]
+    sizes = ((2, 5, 13, 12), (features, 5, window[0][0], window[1][0]))
+    x, y = (
+        generator.normal(size=tuple(n for _, n in sorted(zip(spec, shape, strict=True)))).astype(np.float32)
+        for spec, shape in zip((labels.lhs_spec, labels.rhs_spec), sizes, strict=True)
+    )
+
+    def gradient(module: Any, numbers: Any) -> Any:
+        def total(b: Any) -> Any:
+            strides = [d[1] for d in window]
+            return (module.lax.conv_general_dilated(x, b, strides, pads, dimension_numbers=numbers) ** 2).sum()
+
+        return module.jit(module.grad(total))(y)
+
+    found, expected = gradient(tinyxla, labels), gradient(jax, jax.lax.ConvDimensionNumbers(*labels))
+    np.testing.assert_allclose(found.numpy(), expected, 1e-4, 1e-4 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("has_shortcuts", [False, True])
+@pytest.mark.parametrize("is_mean", [False, True])
+def test_layers_with_features_first(has_shortcuts: bool, is_mean: bool) -> None:
+    """They hand on to one another what they compute with features last."""
+    x, y, bias = _numbers((2, 8, 9, 8), (8, 8, 3, 3), (8, 1, 1))
+
+    def layers(ns: Any, x: Any, y: Any, bias: Any) -> Any:
+        for _ in range(3):
+            found = ns.lax.conv_general_dilated(x, y, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
+            x = ns.numpy.tanh(found / 9 + bias) + (x if has_shortcuts else 0)
+        return ns.numpy.mean(x, (2, 3)) if is_mean else x
+
+    found = tinyxla.jit(lambda *given: layers(tinyxla, *given))(x, y, bias)
+    np.testing.assert_allclose(found.numpy(), layers(jax, x, y, bias), 1e-4, 1e-4)
 
 
 # --- bf16 and padding -------------------------------------------------------------------------------------------------

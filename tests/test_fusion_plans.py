@@ -222,6 +222,21 @@ def test_a_convolution_with_bias_and_activation() -> None:
     assert (step.cost.bytes_read, step.cost.bytes_written) == (x.nbytes + kernel.nbytes + bias.nbytes, result)
 
 
+def test_layers_with_features_first() -> None:
+    """The padded inputs of both, the second with bias and activation in the order that the first left, and the turned
+    kernel that they share; the mean over places is one over columns."""
+
+    def layers(x: Any, kernel: Any, bias: Any) -> Any:
+        for _ in range(2):
+            labels = ("NCHW", "OIHW", "NCHW")
+            x = tx.nn.relu(tx.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=labels) + bias)
+        return x.mean((2, 3))
+
+    kinds, _, convolutions = plan_of(layers, floats(8, 16, 12, 12), floats(16, 16, 3, 3), floats(16, 1, 1))
+    assert convolutions == 2
+    assert Counter(kinds) == {"loop": 3, "column": 1}
+
+
 def test_a_step_of_a_perceptron() -> None:
     """Five products: two forwards, three backwards. Around them the hidden activation; the loss with its gradient, the
     last bias's along the way, and its mean; the gradient of the activation, the first bias's along the way; and an

@@ -14,11 +14,14 @@ of loop indices:
   array are computed apart (`parts`);
 - few features of the result are sums of products of each element with the whole kernel: a matrix product, and then sums
   of parts of it that lie apart as the window's elements do, which are loops over places;
+- where the window is larger than the result and makes few features of a batch of many, as in the gradient by a kernel
+  that has few, the input and the kernel change their parts;
 - windows of one element, and those that have one place only, are matrix products; so are others that do not overlap, of
   types that kernels of convolutions do not have. Holes in the input of those of one element are holes in the result.
 
 Of what is close to a matrix product, features are put last in the kernel and in the result, where they are not: they
-are what vectors are made of (see the backend).
+are what vectors are made of (see the backend). The transposes that give a result the wanted order go on behind what is
+made of its elements, to the next convolution, which reads its input in any order.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.transposes import sunk
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution
@@ -50,7 +54,9 @@ def canonicalize_convolutions(computation: Computation) -> Computation:
     """Leave only convolutions of the simplest kind, and only where they are no matrix products."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        return _Convolution(rewriter, x, operands).simpler() if x.op is convolution.convolution else None
+        if x.op is convolution.convolution:
+            return _Convolution(rewriter, x, operands).simpler()
+        return sunk(rewriter, x, operands)  # the transposes of results, which the next convolution takes as they are
 
     return rewrite(computation, visit)
 
@@ -63,6 +69,11 @@ class _Convolution:
         self.result = x.array_shape
         self.dims: Convolution = x.attributes
         self.lhs, self.rhs = operands
+        if self.lhs.op is movement.transpose:
+            order, labels = self.lhs.attributes.permutation, self.dims.dim_labels
+            self.lhs = self.lhs.operands[0]
+            labels = labels._replace(lhs_spec=tuple(order[d] for d in labels.lhs_spec))
+            self.dims = self.dims._replace(dim_labels=labels)
 
     def simpler(self) -> Instruction:
         kind = self.result.element_type
@@ -77,6 +88,8 @@ class _Convolution:
         self.dims = self.dims._replace(preferred_element_type=wide if is_paired else None, operand_precision=())
         self._turn()
         holes = self._holes_of_the_result()
+        if self._is_turned_round():
+            return self._converted(self._padded(self._turned_round(), holes), kind)
         is_tiled = self._is_tiled()
         columns = None if is_paired or is_tiled else self._columns()
         if not columns and not is_tiled:
@@ -367,6 +380,31 @@ class _Convolution:
         names = [0, *range(2, x.array_shape.rank)]
         names.insert(feature, 1)
         return self.rewriter.emit(movement.transpose, x, permutation=tuple(names.index(k) for k in np.argsort(spec)))
+
+    # --- few features and a large window
+
+    def _is_turned_round(self) -> bool:
+        """Whether the kernel should be the input: in the gradient by the kernel of a convolution to few features, the
+        window is the whole image, and the batch, which are the features of the input, makes the better columns."""
+        labels, kind = self.dims.dim_labels, self.result.element_type.name
+        batch, features = self._size(self.lhs, labels.lhs_spec[0]), self._size(self.rhs, labels.rhs_spec[0])
+        is_dense = all(w.stride == w.base_dilation == 1 for w in self.dims.window)
+        is_whole = math.prod(w.size for w in self.dims.window) > math.prod(self._positions())
+        return kind in PRODUCTS and self.dims.groups == 1 and features < FEW <= batch and is_dense and is_whole
+
+    def _turned_round(self) -> Instruction:
+        """A place's window begins where the place is. Seen from the other operand, it ends there: so the places come in
+        the opposite order."""
+        (batch, inputs, *places), (features, terms, *inside), out = self.dims.dim_labels
+        window: list[WindowDimension] = []
+        for w, positions, place in zip(self.dims.window, self._positions(), places, strict=True):
+            size, low = self._size(self.lhs, place), positions - 1 - w.padding_low
+            high = positions + size - 1 - dilated(w.size, w.window_dilation) - low
+            window.append(WindowDimension(size, 1, low, high, base_dilation=w.window_dilation))
+        labels = ConvDimensionNumbers((features, terms, *inside), (batch, inputs, *places), (out[1], out[0], *out[2:]))
+        x = Instruction(convolution.convolution, (self.rhs, self.lhs), Convolution(tuple(window), labels), self.result)
+        found = _Convolution(self.rewriter, x, x.operands).simpler()
+        return self.rewriter.emit(movement.reverse, found, dimensions=tuple(sorted(out[2:])))
 
     # --- products of elements
 

@@ -34,7 +34,7 @@ def sink_transposes(computation: Computation) -> Computation:
             number = x.attributes.index
             part = rewriter.emit(x.op, operands[0], index=number)
             return rewriter.emit(movement.transpose, part, permutation=turned[operands[0]][number])
-        return _visit(rewriter, x, operands)
+        return sunk(rewriter, x, operands)
 
     return rewrite(computation, visit)
 
@@ -116,7 +116,8 @@ def _loop_without(rewriter: Rewriter, x: Instruction, operands: Operands, orders
     return rewriter.emit(x.op, *inputs, **x.attributes._replace(condition=condition, body=body)._asdict())
 
 
-def _visit(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
+def sunk(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
+    """A transpose of what x is of operands that are not transposed, if x is of some that are and can be that."""
     moved = next((o for o in operands if o.op is movement.transpose), None)
     if moved is None:
         return None
