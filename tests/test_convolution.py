@@ -609,6 +609,28 @@ def test_gradient_by_a_kernel_of_few_features(
     np.testing.assert_allclose(found.numpy(), expected, 1e-4, 1e-4 * float(np.abs(expected).max()))
 
 
+@pytest.mark.parametrize("layout", ["b01f_01io->b01f", "bf01_oi01->bf01"])
+@pytest.mark.parametrize("features", [7, 16])
+@pytest.mark.parametrize("taps", [2, 3, 9])
+def test_rows_slide_along_terms(
+    taps: int, features: int, layout: str, generator: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For results of few features, in parts of the terms, and of widths that are divided, or are not."""
+    monkeypatch.setattr(nests, "_MOST_TERMS", 8)
+    labels = labels_of(layout)
+    for width, dilation in ((12, 1), (15, 1), (13, 1), (12, 2)):
+        sizes = ((2, 5, 6, width + dilation * (taps - 1)), (features, 5, 3, taps))
+        x, y = (
+            generator.normal(size=tuple(n for _, n in sorted(zip(spec, shape, strict=True))))
+            for spec, shape in zip((labels.lhs_spec, labels.rhs_spec), sizes, strict=True)
+        )
+        attributes = Convolution(
+            (WindowDimension(3), WindowDimension(taps, window_dilation=dilation)), labels
+        )._asdict()
+        for dtype in (np.float32, np.float64):
+            op_checks.check_compiled(tinyxla.jit, convolution, Sample((x.astype(dtype), y.astype(dtype)), attributes))
+
+
 @pytest.mark.parametrize("has_shortcuts", [False, True])
 @pytest.mark.parametrize("is_mean", [False, True])
 def test_layers_with_features_first(has_shortcuts: bool, is_mean: bool) -> None:

@@ -63,6 +63,7 @@ for kind in ("float16", "bfloat16", "float32", "float64"):
         compare(lambda x: jnp.fft.irfft(jnp.fft.rfft(x.astype(jnp.promote_types(x.dtype, "float32")))), x)
         compare(lambda x: lax.conv(x[None, None], x[None, None, :3, :5], (1, 2), "SAME"), x)
         compare(in_groups, x)
+        compare(lambda x: lax.conv(x[None, None], x[:4, None, None, :5], (1, 1), "SAME"), x)
         compare(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (3, 2), (2, 1), "VALID"), x)
 for kind in ("int8", "int16", "uint32", "int64"):
     with tinyxla.enable_x64():

@@ -112,7 +112,11 @@ class _Axes:
         if self.each:
             self.group, self.feature = _ONE, _Axis(groups * features, 0, 1, 1)
         self.places = _merged(sorted((p for p in places if p.size != 1), key=lambda p: -p.out))
-        self.terms = _merged(sorted((p for p in inner if p.size != 1), key=lambda p: -p.rhs))
+        inner = sorted((p for p in inner if p.size != 1), key=lambda p: -p.rhs)
+        self.terms = _merged(inner)
+        self.innermost = self.places[-1] if self.places else _ONE
+        self.taps = next((p for p in inner if p.lhs == self.innermost.lhs), _ONE)  # which move windows by a place
+        self.around = _merged([p for p in inner if p is not self.taps])
 
 
 def _merged(axes: Sequence[_Axis]) -> list[_Axis]:
@@ -233,11 +237,14 @@ class _Products:
         self.blocks = -(-axes.feature.size // self.width)
         parts = -(-parts // self.blocks)
         self.height = _evenly(places, min(_MOST_PLACES, max(_LEAST_PLACES, -(-places // parts))))
+        run = next(r for r in _RUNS if axes.innermost.size % r == 0)
+        columns, depth = min(self.width, axes.feature.size), _evenly(terms, _MOST_TERMS)
+        self.multiply = arithmetic.fitting(self.height, columns, depth, run)
+        if self.multiply.vectors == 1 or axes.each:
+            self.multiply = self.multiply.sliding(axes.innermost.size, axes.taps.size)
+        self.terms = axes.terms if self.multiply.taps == 1 else axes.around
+        terms = _count(self.terms)
         self.depth = _evenly(terms, _MOST_TERMS)
-        inner = axes.places[-1] if axes.places else _ONE
-        run = next(r for r in _RUNS if inner.size % r == 0)
-        self.multiply = arithmetic.fitting(self.height, min(self.width, axes.feature.size), self.depth, run)
-        self.between = inner.lhs
         self.height = -(-self.height // self.multiply.rows) * self.multiply.rows
         self.depth = -(-self.depth // self.multiply.whole) * self.multiply.whole
         self.tiles, tiles = -(-places // self.height), -(-terms // self.depth)
@@ -270,9 +277,10 @@ class _Products:
             out = low.buffer(x if self.pieces == 1 else partial, True)
         routine = provide_product(self.multiply, axes.each)
         numbers = b.scratch(INDEX, len(NUMBERS))
-        places, terms = (self.number(_count(some)) for some in (axes.places, axes.terms))
-        height, depth, length, tiles, pieces, between = map(
-            self.number, (self.height, self.depth, self.length, self.tiles, self.pieces, self.between)
+        places, terms = (self.number(_count(some)) for some in (axes.places, self.terms))
+        height, depth, length, tiles, pieces, between, beside = map(
+            self.number,
+            (self.height, self.depth, self.length, self.tiles, self.pieces, axes.innermost.lhs, axes.taps.rhs),
         )
         groups, width, features = map(self.number, (axes.group.size, self.width, axes.feature.size))
         with low.loop(b.kernel.first, b.kernel.last) as (index, _):
@@ -302,16 +310,16 @@ class _Products:
                 term = b.sum(begin, b.times(step, depth))
                 count = b.least(b.minus(end, term), depth)
                 inner = [
-                    self._places(axes.terms, array, start, term, count, _MOST_TERMS)
+                    self._places(self.terms, array, start, term, count, _MOST_TERMS)
                     for array, start in (("lhs", 0), ("rhs", begins["rhs"]))
                 ]
-                _put(low, numbers, (rows, columns, count, b.least(step, 1), between))
+                _put(low, numbers, (rows, columns, count, b.least(step, 1), between, beside))
                 b.call(
                     routine, (out, 0), (lhs, 0), (rhs, 0), *((into, 0) for into in (sources, targets, *inner, numbers))
                 )
             if after is not None:
                 self._finish(after, out, results, rows, columns)
-        work = self.height * self.length * (1 + self.width // 16) * (1 + bool(axes.each))
+        work = self.height * self.length * self.multiply.taps * (1 + self.width // 16) * (1 + bool(axes.each))
         found = finished(low, self.units * self.pieces, work, [x, *roots])
         found.numbers = tuple(self.words)
         return [found] if self.pieces == 1 else [found, sum_of_pieces(partial, x, self.plan)]

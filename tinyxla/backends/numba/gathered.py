@@ -12,11 +12,14 @@ The inputs of a vector of columns are repeated as a whole: with its load a proce
 that they make come in another order, that of a turned matrix, in which factors are put and results are put back.
 
 Rows whose elements of `a` lie equally far apart, as those of neighbouring places do, take one register for the
-addresses of several of them: so a tile of one or two vectors has as many rows as there is room for sums.
+addresses of several of them: so a tile of one or two vectors has as many rows as there is room for sums. And where a
+few terms, the *taps*, move the elements as far as the next row does, as neighbours in a window do, an element is loaded
+once for all of them. A tile of one vector is fast only so: else each of its multiplications takes a load.
 
-A routine takes the addresses of c, a and b, of the four lists of places, and of five numbers: how many rows, columns
-and terms there are, whether to add to what c has, and how far apart the rows of a run are. So a way to multiply has one
-routine for each number of vectors that a tile is wide, and each length of runs. Where two factors at once are
+A routine takes the addresses of c, a and b, of the four lists of places, and of six numbers: how many rows, columns and
+terms there are, whether to add to what c has, how far apart the rows of a run are, and how far apart in b the taps; of
+these, a list of terms has the first. So a way to multiply has one routine for each number of vectors that a tile is
+wide, each length of runs, and each number of taps. Where two factors at once are
 multiplied and added, elements of a and b are words of them; and where a matrix unit sums the products, its routine does
 (see `matrix_unit`).
 
@@ -28,6 +31,7 @@ many the list shall have, the number of axes, and for each axis from the innermo
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from itertools import product
 from string import Template
 
@@ -35,7 +39,7 @@ from tinyxla.backends.numba.matrix_unit import product_text
 from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provided
 
 LISTED = 8  # places that are written at once: a list has room for as many more
-NUMBERS = ("m", "n", "k", "more", "between")
+NUMBERS = ("m", "n", "k", "more", "between", "beside")
 _WHOLE, _PART = "whole", "part"  # tiles
 _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
@@ -264,7 +268,7 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
     sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width, "run": kind.run, "inputs": inputs}
     whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
     form = f"columns{each}" if each else "product"
-    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}", whole)
+    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}_{kind.taps}", whole)
 
 
 def _inputs(kind: Arithmetic, each: int) -> int:
@@ -284,50 +288,92 @@ def _indented(parts: dict[str, list[str]]) -> dict[str, str]:
 
 def _terms(kind: Arithmetic, each: int, name: str) -> str:
     """The loop over the terms, of a tile that is whole, or of which only a part is there."""
-    count, size, inputs = kind.lanes, kind.bits // 8, _inputs(kind, each)
-    multiply_add, _ = _multiply_add(kind)
-    turned = ".turned" if 1 < inputs < count else ""
-    again = ", ".join(f"i32 {k % inputs}" for k in range(count))
-    step: list[str] = []
-
-    def load(into: str, address: str, v: int) -> list[str]:
-        if name == _PART:
-            return [f"{into} = {_LOAD.format(address, f'%mask{v}')}"]
-        return [f"{into} = load $total, ptr {address}, align {size}"]
-
-    def repeated(into: str, address: str, v: int) -> list[str]:
-        """The inputs of a vector of columns, as often as they are needed."""
-        some = f"load $some, ptr {address}, align {size // kind.step}"
-        if name == _PART and each:
-            some = _LOAD_SOME.format(address, f"%some{v}")
-        repetition = f"shufflevector $some {into}.some, $some poison, <{count} x i32> <{again}>"
-        return [f"{into}.some = {some}", f"{into} = {repetition}"]
-
-    for v in range(kind.vectors):
-        step.append(f"%b{v}$at = getelementptr $word, ptr %b_row$at, i64 {v * count}")
-        step += load(f"%right{v}$at", f"%b{v}$at", v)
-        step += _turned(f"%right{v}$at", count, inputs) if turned else []
-    for k in range(1, kind.run):
-        step.append(f"%place$at.{k} = add i64 {f'%place$at.{k - 1}' if k > 1 else '%place$at'}, %between")
-    for r in range(kind.rows):
-        place = f"%place$at.{r % kind.run}" if r % kind.run else "%place$at"
-        step.append(f"%at{r}$at = getelementptr $word, ptr %a{r // kind.run * kind.run}, i64 {place}")
-        if not each:
-            step += repeated(f"%left{r}$at", f"%at{r}$at", 0)
-        for v in range(kind.vectors):
-            left = f"%left{r}$at"
-            if each:
-                left, address = f"%left{r}_{v}$at", f"%at{r}_{v}$at"
-                step.append(f"{address} = getelementptr $word, ptr %at{r}$at, i64 {v * count // each}")
-                step += load(left, address, v) if each == 1 else repeated(left, address, v)
-            given = {"new": f"%new{r}_{v}$at", "sum": f"%sum{r}_{v}$at", "x": left, "y": f"%right{v}$at{turned}"}
-            step += [line.format(**given) for line in multiply_add]
+    step = _Step(kind, each, name)
+    steps = step.factors() + (step.by_rows() if kind.taps == 1 else step.sliding())
     sums = [
         f"%sum{r}_{v}$at = phi $total [ %first{r}_{v}, %begin ], [ %new{r}_{v}$at, %{name} ]"
         for r, v in product(range(kind.rows), range(kind.vectors))
     ]
-    text = _TERMS.safe_substitute(_indented({"sums": sums, "step": step}), name=name)
+    text = _TERMS.safe_substitute(_indented({"sums": sums, "step": steps}), name=name)
     return Template(text).safe_substitute(at=f".{name}")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What that loop does: instructions for one term, or for several along which the rows slide."""
+
+    kind: Arithmetic
+    each: int
+    name: str
+
+    def factors(self) -> list[str]:
+        kind, found = self.kind, list[str]()
+        for k, v in product(range(kind.taps), range(kind.vectors)):
+            row = f"%b_row{k or ''}$at"
+            if k and not v:
+                found.append(f"{row} = getelementptr $word, ptr %b_row{k - 1 or ''}$at, i64 %beside")
+            found.append(f"%b{k}_{v}$at = getelementptr $word, ptr {row}, i64 {v * kind.lanes}")
+            found += self._loaded(f"%right{k}_{v}$at", f"%b{k}_{v}$at", v)
+            if self._turned:
+                found += _turned(f"%right{k}_{v}$at", kind.lanes, _inputs(kind, self.each))
+        return found
+
+    def by_rows(self) -> list[str]:
+        kind, each, found = self.kind, self.each, list[str]()
+        for k in range(1, kind.run):
+            found.append(f"%place$at.{k} = add i64 %place$at{f'.{k - 1}' if k > 1 else ''}, %between")
+        for r in range(kind.rows):
+            place = f"%place$at{f'.{r % kind.run}' if r % kind.run else ''}"
+            found.append(f"%at{r}$at = getelementptr $word, ptr %a{r // kind.run * kind.run}, i64 {place}")
+            if not each:
+                found += self._inputs(f"%left{r}$at", f"%at{r}$at", 0)
+            for v in range(kind.vectors):
+                left = f"%left{r}$at"
+                if each:
+                    left, address = f"%left{r}_{v}$at", f"%at{r}_{v}$at"
+                    found.append(f"{address} = getelementptr $word, ptr %at{r}$at, i64 {v * kind.lanes // each}")
+                    found += self._inputs(left, address, v)
+                found += self._multiplied(f"%new{r}_{v}$at", f"%sum{r}_{v}$at", left, f"%right0_{v}$at")
+        return found
+
+    def sliding(self) -> list[str]:
+        """Each element is multiplied with as many factors as there are rows that it is for, one after the other."""
+        kind, found = self.kind, list[str]()
+        for i in range(kind.rows + kind.taps - 1):
+            before, far = (f"%at{i - 1}$at", "%between") if i else ("%a0", "%place$at")
+            found.append(f"%at{i}$at = getelementptr $word, ptr {before}, i64 {far}")
+            found += self._inputs(f"%left{i}$at", f"%at{i}$at", 0)
+            for k in range(max(0, i - kind.rows + 1), min(i + 1, kind.taps)):
+                r = i - k
+                new = f"%new{r}_0$at{f'.{k}' if k < kind.taps - 1 else ''}"
+                old = f"%new{r}_0$at.{k - 1}" if k else f"%sum{r}_0$at"
+                found += self._multiplied(new, old, f"%left{i}$at", f"%right{k}_0$at")
+        return found
+
+    @property
+    def _turned(self) -> str:
+        return ".turned" if 1 < _inputs(self.kind, self.each) < self.kind.lanes else ""
+
+    def _loaded(self, into: str, address: str, v: int) -> list[str]:
+        if self.name == _PART:
+            return [f"{into} = {_LOAD.format(address, f'%mask{v}')}"]
+        return [f"{into} = load $total, ptr {address}, align $size"]
+
+    def _inputs(self, into: str, address: str, v: int) -> list[str]:
+        """The inputs of a vector of columns, as often as they are needed."""
+        if self.each == 1:
+            return self._loaded(into, address, v)
+        count = _inputs(self.kind, self.each)
+        some = f"load $some, ptr {address}, align {self.kind.bits // 8 // self.kind.step}"
+        if self.name == _PART and self.each:
+            some = _LOAD_SOME.format(address, f"%some{v}")
+        again = ", ".join(f"i32 {k % count}" for k in range(self.kind.lanes))
+        repetition = f"shufflevector $some {into}.some, $some poison, <$lanes x i32> <{again}>"
+        return [f"{into}.some = {some}", f"{into} = {repetition}"]
+
+    def _multiplied(self, new: str, old: str, left: str, right: str) -> list[str]:
+        multiply_add, _ = _multiply_add(self.kind)
+        return [line.format(new=new, sum=old, x=left, y=f"{right}{self._turned}") for line in multiply_add]
 
 
 def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:

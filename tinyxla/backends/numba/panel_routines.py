@@ -19,6 +19,7 @@ FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not m
 COPY = ("steps", "row", "rows", "pitch", "terms")
 _SOON = 16  # lines from the one that is copied to what is asked for meanwhile
 _MANY_PRODUCTS = 1 << 13  # for which a matrix unit takes less time than vectors, even if they are of few terms
+_SHORT_RUN, _LONG_RUN = 6, 16  # rows of a tile of one vector that slide along terms
 _MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
@@ -32,13 +33,15 @@ def bits_of(type: str) -> int:
 @dataclass(frozen=True)
 class Arithmetic:
     """What is summed in, how many factors are multiplied and added at once - one, or those in a word of 32 bits -, how
-    many vectors, or which part of one, are a row of a tile, and how many of its rows lie equally far apart."""
+    many vectors, or which part of one, are a row of a tile, how many of its rows lie equally far apart in the left
+    operand, and along how many terms they slide: each of these moves what is read of it by a row."""
 
     total: str
     packed: str = ""  # the type of the factors in a word
     vectors: int = 1
     part: int = 1  # 2 for half a vector
     run: int = 1
+    taps: int = 1
     in_unit: bool = False  # whether tiles are those of a matrix unit, in which it computes blocks
 
     @property
@@ -69,6 +72,8 @@ class Arithmetic:
         """Of a tile: beyond, their sums or their addresses do not fit into registers."""
         if self.in_unit:
             return BLOCK
+        if self.taps > 1:
+            return self.run
         most = (24 if vector_bytes() == 64 else 12) // self.vectors
         return min(8 * self.run, most // self.run * self.run)
 
@@ -93,6 +98,14 @@ class Arithmetic:
             part, counts = 2, [1]  # of which processors may add two at once
         kinds = (replace(self, vectors=v, part=part, run=r, in_unit=False) for v in counts for r in sorted({1, run}))
         return min((kind for kind in kinds if kind.rows), key=time)
+
+    def sliding(self, places: int, taps: int) -> Arithmetic:
+        """With a tile of one vector whose rows, which divide so many places, slide along so many terms."""
+        most = min(_LONG_RUN, (32 if vector_bytes() == 64 else 16) - taps - 2)
+        run = next((run for run in range(most, _SHORT_RUN - 1, -1) if places % run == 0), 0)
+        if not run or taps == 1 or self.packed or self.in_unit:
+            return self
+        return replace(self, vectors=1, run=run, taps=taps)
 
     def _has_unit(self) -> bool:
         is_there = self.packed in FEATURES and has_feature(FEATURES[self.packed])
