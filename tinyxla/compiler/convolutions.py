@@ -587,6 +587,25 @@ def is_paired(x: Instruction) -> bool:
     return in_order and is_even and types == ("bf16", "bf16", "f32") and is_product(x)
 
 
+def _least_features(x: Instruction) -> int:
+    """Of how many features on products are worth it. Fewer are where sums can be loops along memory neither over terms
+    nor over places: features of the result are last, and few terms are side by side in the input."""
+    sizes, labels = x.operands[0].array_shape.dimensions, x.attributes.dim_labels
+    spec, count = labels.lhs_spec, 1
+    wide = [d for d in reversed(range(len(sizes))) if sizes[d] != 1]
+    is_last = labels.out_spec[1] == len(sizes) - 1 or x.array_shape.dimensions[labels.out_spec[1]] == 1
+    if not is_last or not wide:
+        return FEW
+    for d in wide:
+        k = spec.index(d)
+        if k > 1 and x.attributes.window[k - 2].window_dilation == 1:
+            count *= x.attributes.window[k - 2].size
+        if k != 1:
+            break
+        count *= sizes[d]
+    return FEW if count >= 2 * SHORT else 1 if spec.index(wide[0]) < 2 else 2
+
+
 def is_product(x: Instruction) -> bool:
     """Whether a convolution of the simplest kind has so many features and terms in a group that it is worth being done
     as a product of matrices."""
@@ -595,5 +614,6 @@ def is_product(x: Instruction) -> bool:
     features = sizes[dims.dim_labels.rhs_spec[0]]
     groups = dims.groups
     has_holes = any(w.base_dilation > 1 for w in dims.window)  # then few terms are contiguous
-    few = features // groups < FEW - has_holes or math.prod(sizes) // features < FEW
+    least = min(FEW - has_holes, _least_features(x)) if groups == 1 else FEW - has_holes
+    few = features // groups < least or math.prod(sizes) // features < FEW
     return not few and x.array_shape.element_type.name in PRODUCTS
