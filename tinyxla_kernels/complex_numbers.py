@@ -155,8 +155,8 @@ def _exp_in_steps(x: Scalar, x_low: Scalar | float = 0.0) -> tuple[Scalar, Scala
     """exp(x + x_low) as the product of a number near 1 and two powers of two, since it may be out of range before it is
     multiplied by what brings it back."""
     form = format_of(x)
-    reach = 1.5 * EXP_OVERFLOW[form.type]
-    n, r = split_by_ln_2(x.clip(-reach, reach), form)
+    end = EXP_OVERFLOW[form.type]  # at twice that both powers are infinite, as the product with any normal number is
+    n, r = split_by_ln_2(x.clip(-1.5 * end, 2.0 * end), form)
     half_n = (n.bitcast(form.signed) >> 1).bits()
     near_one = x.equal(x).where(exp_of_remainder(r + x_low, form), x)
     return near_one, power_of_two(half_n, form), power_of_two(n - half_n, form)
@@ -233,11 +233,11 @@ def sqrt(z: Complex) -> Complex:
     exponent = (_exponent(z) >> 1) << 1
     scaled = z.scaled(_power_of_two(-exponent, z.real))
     back = _power_of_two(exponent >> 1, z.real)
-    larger = ((absolute(scaled) + scaled.real.abs()) * 0.5).sqrt()
-    smaller = scaled.imag.abs() * 0.5 / larger
+    larger = ((absolute(scaled) + scaled.real.abs()) * 0.5).sqrt() * back
+    smaller = z.imag.abs() / (larger + larger)  # of z itself: scaled it may vanish
     smaller = larger.equal(0.0).where(larger, smaller)
     left = z.real < 0.0
-    result = Complex(left.where(smaller, larger), left.where(larger, smaller).copysign(z.imag)).scaled(back)
+    result = Complex(left.where(smaller, larger), left.where(larger, smaller).copysign(z.imag))
     return choose(_infinite(z.imag), Complex(z.imag.abs(), z.imag), result)
 
 
@@ -260,7 +260,10 @@ def sinh(z: Complex) -> Complex:
     c, s, factor = _growth(z.real)
     real = s * elementary.cos(z.imag) * factor
     imag = c * elementary.sin(z.imag) * factor
-    result = Complex(z.real.equal(0.0).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag))
+    # Zero times an infinity or NaN is zero on the axes; other zeros have the sign of their product.
+    result = Complex(
+        (z.real.equal(0.0) & real.not_equal(real)).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag)
+    )
     return choose(_infinite(z.real) & ~(z.imag.abs() < math.inf), Complex(z.real, z.imag - z.imag), result)
 
 
@@ -269,9 +272,9 @@ def cosh(z: Complex) -> Complex:
     c, s, factor = _growth(z.real)
     real = c * elementary.cos(z.imag) * factor
     imag = s * elementary.sin(z.imag) * factor
-    on_axis = z.real.equal(0.0) | z.imag.equal(0.0)
+    lost = (z.real.equal(0.0) | z.imag.equal(0.0)) & imag.not_equal(imag)
     one = constant(z.real, 1.0)
-    imag = on_axis.where(constant(z.real, 0.0).copysign(z.real) * one.copysign(z.imag), imag)
+    imag = lost.where(constant(z.real, 0.0).copysign(z.real) * one.copysign(z.imag), imag)
     return choose(
         _infinite(z.real) & ~(z.imag.abs() < math.inf),
         Complex(z.real.abs(), z.imag - z.imag),
@@ -331,6 +334,11 @@ def _products_in_two_parts(a: Scalar, b: Scalar, c: Scalar, d: Scalar) -> tuple[
     return total, (total.abs() < math.inf).where(lost, 0.0)
 
 
+def _as_correction(low: Scalar) -> Scalar:
+    """What rounding took, if it is little; else the number it was taken from has no accurate exponential anyway."""
+    return (low.abs() < 0.125).where(low, 0.0)
+
+
 def pow(z: Complex, w: Complex) -> Complex:
     """z to the w: the principal value; 1 for w = 0. No other power of 0 is a number unless its real part is above 0."""
     distance, angle = absolute(z), elementary.atan2(z.imag, z.real)
@@ -346,13 +354,14 @@ def pow(z: Complex, w: Complex) -> Complex:
     log, log_low = ordinary.where(log, distance), ordinary.where(log_low + missing, 0.0)
     log_of_size = w.real.equal(0.0).where(0.0, zero.where(-math.inf, log))
     power, power_low = _products_in_two_parts(w.real, log_of_size, -w.imag, angle)
-    size, first, second = _exp_in_steps(power, w.real.fma(log_low, power_low))
+    size, first, second = _exp_in_steps(power, _as_correction(w.real.fma(log_low, power_low)))
     turn, turn_low = _products_in_two_parts(w.real, angle, w.imag, log)
-    turn_low = w.imag.fma(log_low, turn_low)
+    turn_low = _as_correction(w.imag.fma(log_low, turn_low))
     cosine, sine = elementary.cos(turn), elementary.sin(turn)
     direction = Complex(sine.fma(-turn_low, cosine), cosine.fma(turn_low, sine))
     direction = choose(turn.equal(0.0), Complex(constant(turn, 1.0), turn), direction)
     result = direction.scaled(size).scaled(first).scaled(second)
+    result = Complex(result.real, turn.equal(0.0).where(turn, result.imag))
     nothing = constant(z.real, math.nan)
     result = choose(zero & (w.real <= 0.0), Complex(nothing, nothing), result)
     one = Complex(constant(z.real, 1.0), constant(z.real, 0.0))

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError
+from tinyxla.numpy import complex_inverses
 from tinyxla.numpy.arguments import ArrayLike, inexact_array, like
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
@@ -42,59 +43,30 @@ def _scaled(name: str, function: Any, text: str) -> Unary:
 
 reciprocal = unary("reciprocal", lambda x: ops.div(_one(x), x), "1 / x.", to_inexact=True)
 exp2 = unary("exp2", lambda x: ops.pow_(like(2, x), x), "2 to the power of x.", to_inexact=True)
-log2 = _scaled("log2", lambda x: ops.div(ops.log(x), like(math.log(2), x)), "The logarithm to base 2.")
-log10 = _scaled("log10", lambda x: ops.div(ops.log(x), like(math.log(10), x)), "The logarithm to base 10.")
+
+
+def _log(x: Any, base: int) -> Any:
+    """Each part of a complex logarithm is divided for itself: one of them may be infinite."""
+    found = ops.log(x)
+    if x.dtype.kind != "c":
+        return ops.div(found, like(math.log(base), x))
+    real, imag = ops.real(found), ops.imag(found)
+    return ops.complex_(ops.div(real, like(math.log(base), real)), ops.div(imag, like(math.log(base), imag)))
+
+
+log2 = _scaled("log2", lambda x: _log(x, 2), "The logarithm to base 2.")
+log10 = _scaled("log10", lambda x: _log(x, 10), "The logarithm to base 10.")
 deg2rad = _scaled("deg2rad", lambda x: ops.mul(x, like(math.pi / 180, x)), "Degrees in radians.")
 rad2deg = _scaled("rad2deg", lambda x: ops.mul(x, like(180 / math.pi, x)), "Radians in degrees.")
 radians, degrees = deg2rad, rad2deg
 
 # --- inverse trigonometric and hyperbolic functions -------------------------------------------------------------------
-# Of real numbers they are angles of points (atan2) and logarithms; the forms below cancel nowhere. Those of complex
-# numbers follow W. Kahan, "Branch cuts for complex elementary functions" (1987).
+# Of real numbers they are angles of points (atan2) and logarithms; the forms below cancel nowhere.
 
 
 def _side(x: Any) -> Any:
     """sqrt(1 - x*x): the other side of the right triangle."""
     return ops.sqrt(ops.mul(ops.sub(_one(x), x), ops.add(_one(x), x)))
-
-
-def _times_i(x: Any) -> Any:
-    return ops.complex_(ops.neg(ops.imag(x)), ops.real(x))
-
-
-def _over_i(x: Any) -> Any:
-    return ops.complex_(ops.imag(x), ops.neg(ops.real(x)))
-
-
-def _complex_arcsin(z: Any) -> Any:
-    left, right = ops.sqrt(ops.sub(_one(z), z)), ops.sqrt(ops.add(_one(z), z))
-    angle = ops.atan2(ops.real(z), ops.real(ops.mul(left, right)))
-    return ops.complex_(angle, _real_arcsinh(ops.imag(ops.mul(ops.conj(left), right))))
-
-
-def _complex_arccos(z: Any) -> Any:
-    left, right = ops.sqrt(ops.sub(_one(z), z)), ops.sqrt(ops.add(_one(z), z))
-    half = ops.atan2(ops.real(left), ops.real(right))
-    return ops.complex_(ops.add(half, half), _real_arcsinh(ops.imag(ops.mul(ops.conj(right), left))))
-
-
-def _complex_arccosh(z: Any) -> Any:
-    left, right = ops.sqrt(ops.sub(z, _one(z))), ops.sqrt(ops.add(z, _one(z)))
-    half = ops.atan2(ops.imag(left), ops.real(right))
-    return ops.complex_(_real_arcsinh(ops.real(ops.mul(ops.conj(left), right))), ops.add(half, half))
-
-
-def _complex_arctanh(z: Any) -> Any:
-    """Of 1 + z and 1 - z, half the difference of the logarithms; of the right half plane, as the function is odd."""
-    x, y = ops.real(z), ops.imag(z)
-    left = ops.lt(x, like(0, x))
-    x, y = ops.abs_(x), ops.select(left, ops.neg(y), y)
-    near = ops.sub(_one(x), x)
-    size = ops.add(ops.mul(near, near), ops.mul(y, y))
-    logarithm = ops.log1p(ops.div(ops.mul(like(4, x), x), size))
-    difference = ops.sub(ops.atan2(y, ops.add(_one(x), x)), ops.atan2(ops.neg(y), near))
-    found = ops.complex_(ops.mul(like(0.25, x), logarithm), ops.mul(like(0.5, x), difference))
-    return ops.select(left, ops.neg(found), found)
 
 
 def _largest(x: Array) -> float:
@@ -133,22 +105,23 @@ def _inverse(name: str, of_real: Any, of_complex: Any, text: str) -> Unary:
 
 
 arcsin = _inverse(
-    "arcsin", lambda x: ops.atan2(x, _side(x)), _complex_arcsin, "The angle between -pi/2 and pi/2 whose sine is x."
+    "arcsin",
+    lambda x: ops.atan2(x, _side(x)),
+    complex_inverses.arcsin,
+    "The angle between -pi/2 and pi/2 whose sine is x.",
 )
 arccos = _inverse(
-    "arccos", lambda x: ops.atan2(_side(x), x), _complex_arccos, "The angle between 0 and pi whose cosine is x."
+    "arccos", lambda x: ops.atan2(_side(x), x), complex_inverses.arccos, "The angle between 0 and pi whose cosine is x."
 )
 arctan = _inverse(
     "arctan",
     lambda x: ops.atan2(x, _one(x)),
-    lambda z: _over_i(_complex_arctanh(_times_i(z))),
+    complex_inverses.arctan,
     "The angle between -pi/2 and pi/2 whose tangent is x.",
 )
-arcsinh = _inverse(
-    "arcsinh", _real_arcsinh, lambda z: _over_i(_complex_arcsin(_times_i(z))), "The inverse of the hyperbolic sine."
-)
-arccosh = _inverse("arccosh", _real_arccosh, _complex_arccosh, "The inverse of the hyperbolic cosine.")
-arctanh = _inverse("arctanh", _real_arctanh, _complex_arctanh, "The inverse of the hyperbolic tangent.")
+arcsinh = _inverse("arcsinh", _real_arcsinh, complex_inverses.arcsinh, "The inverse of the hyperbolic sine.")
+arccosh = _inverse("arccosh", _real_arccosh, complex_inverses.arccosh, "The inverse of the hyperbolic cosine.")
+arctanh = _inverse("arctanh", _real_arctanh, complex_inverses.arctanh, "The inverse of the hyperbolic tangent.")
 asin, acos, atan, asinh, acosh, atanh = arcsin, arccos, arctan, arcsinh, arccosh, arctanh
 
 # --- of two arrays ----------------------------------------------------------------------------------------------------

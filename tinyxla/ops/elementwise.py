@@ -281,9 +281,7 @@ atan2 = binary(
 
 complex_ = binary(
     "complex",
-    lambda x, y: (
-        np.asarray(x + 1j * y, np.result_type(x.dtype, np.complex64)) if np.all(np.isfinite(y)) else floats.join(x, y)
-    ),
+    floats.join,
     FLOAT,
     result=_complex_type,
     derivative=Linear(lambda g, x, y: (real(g), neg(imag(g)))),

@@ -91,9 +91,12 @@ def rsqrt(x: Array) -> Any:
 
 
 def expm1(x: Array) -> Any:
-    """Of complex numbers on the real axis, where NumPy multiplies an infinity by 0, real."""
-    found: Array = np.expm1(x)
-    return join(found.real, np.where(x.imag == 0, x.imag, found.imag)) if x.dtype.kind == "c" else found
+    """Of complex numbers on the real axis, where NumPy multiplies an infinity by 0, real; of infinite real parts by the
+    exponential, where NumPy has NaN."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    found: Array = np.where(np.isinf(x.real), np.exp(x) - 1, np.expm1(x))
+    return join(found.real, np.where(x.imag == 0, x.imag, found.imag))
 
 
 def logistic(x: Array) -> Any:
