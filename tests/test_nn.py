@@ -45,6 +45,18 @@ def test_activations(name: str) -> None:
     assert np.isnan(float(ours(np.float32(np.nan))))
 
 
+@pytest.mark.parametrize("name", [*ACTIVATIONS, "sparse_plus", "sparse_sigmoid", "log1mexp"])
+def test_slopes_at_nan_and_zeros(name: str) -> None:
+    ours, theirs, x = getattr(nn, name), getattr(jax.nn, name), np.array([np.nan, 0.0, -0.0], np.float32)
+    slopes = np.asarray(jax.vmap(jax.grad(theirs))(x))
+    for found in (
+        tinyxla.grad(lambda x: ours(x).sum())(x),
+        tinyxla.jit(tinyxla.vmap(tinyxla.grad(ours)))(x),
+        tinyxla.jvp(ours, (x,), (np.ones_like(x),))[1],
+    ):
+        np.testing.assert_allclose(found, slopes, 1e-6)
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivatives(name: str) -> None:
     inner = POINTS[1:-1]

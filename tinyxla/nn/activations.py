@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
-from tinyxla.lax.elementwise import clamp
+from tinyxla.lax.elementwise import clamp, stop_gradient
 from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
@@ -29,13 +29,14 @@ def identity(x: ArrayLike) -> Array:
 
 @replayed
 def relu(x: ArrayLike) -> Array:
-    """max(x, 0), with the derivative 0 at 0.
+    """max(x, 0), with the derivative 0 at 0 and at NaN.
 
     >>> relu(np.array([-1.0, 2.0]))
     Array([0., 2.], dtype=float32)
     """
     value = array_of(x, "nn.relu")
-    return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
+    rest = tnp.where(value <= 0, tnp.zeros_like(value), value)  # NaN stays NaN
+    return tnp.where(value > 0, value, stop_gradient(rest))
 
 
 @replayed
@@ -118,7 +119,8 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     Array([0., 2.], dtype=float32)
     """
     value = inexact_array(x, "nn.celu")
-    return tnp.maximum(value, 0.0) + alpha * tnp.expm1(tnp.minimum(value, 0.0) / alpha)
+    below = tnp.where(value > 0, tnp.zeros_like(value), value)
+    return tnp.where(value > 0, value, alpha * tnp.expm1(below / alpha))
 
 
 # Chosen so that mean 0 and variance 1 are a fixed point of a layer.
