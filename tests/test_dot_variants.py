@@ -15,7 +15,7 @@ import pytest
 import xla_oracle
 
 import tinyxla
-from tinyxla import lax
+from tinyxla import lax, numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.ops import Sample, elementwise
@@ -188,6 +188,45 @@ def test_ragged_dot_text(generator: np.random.Generator) -> None:
     text = print_module(Module("sample", op_checks.graph_of(ragged_dot, sample)))
     assert "lhs_ragged_dims={0}, rhs_group_dims={0}" in text
     xla_oracle.parse(text)
+
+
+# --- preferred types --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk->ik", "ij,kj->ki", "ij,ij->ij", "ij,ij->", "i,j->ij", "ij,k->j", "ij->i"]
+)
+@pytest.mark.parametrize(
+    ("dtype", "wanted", "error"),
+    [(ml_dtypes.bfloat16, np.float32, 2e-6), (np.float16, np.float32, 2e-6), (np.int8, np.int32, 0)],
+)
+def test_einsum_sums_in_the_preferred_type(
+    subscripts: str, dtype: Any, wanted: Any, error: float, generator: np.random.Generator
+) -> None:
+    """Without being rounded to the operands' type first."""
+    terms = subscripts.split("->")[0].split(",")
+    operands = [(generator.normal(size=(40,) * len(t)) * 30).astype(dtype) for t in terms]
+    exact = np.einsum(subscripts, *(x.astype(np.float64) for x in operands))
+    sizes = np.einsum(subscripts, *(np.abs(x.astype(np.float64)) for x in operands))
+
+    def function(*operands: Any) -> Any:
+        return tnp.einsum(subscripts, *operands, preferred_element_type=wanted)
+
+    for found in (function(*operands), tinyxla.jit(function)(*operands)):
+        assert found.dtype == wanted
+        assert np.all(np.abs(np.asarray(found, np.float64) - exact) <= error * sizes)
+
+
+def test_einsum_of_three_sums_in_the_preferred_type(generator: np.random.Generator) -> None:
+    operands = [generator.normal(size=s).astype(ml_dtypes.bfloat16) for s in ((20, 30), (30, 40), (40, 10))]
+
+    def function(*operands: Any) -> Any:
+        return tnp.einsum("ij,jk,kl->il", *operands, preferred_element_type=np.float32)
+
+    expected = np.linalg.multi_dot([x.astype(np.float64) for x in operands])
+    np.testing.assert_allclose(tinyxla.jit(function)(*operands), expected, 1e-5, 1e-4)
+    slopes = tinyxla.grad(lambda *x: function(*x).sum(), (0, 2))(*operands)
+    assert [g.dtype for g in slopes] == [ml_dtypes.bfloat16] * 2
 
 
 # --- scaled -----------------------------------------------------------------------------------------------------------

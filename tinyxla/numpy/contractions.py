@@ -263,9 +263,17 @@ def einsum(
     named: list[tuple[str, Any]] = []
     for labels, x in zip(inputs, arrays, strict=True):
         named.append(_stretched(labels, x, sizes))
-    result = _contract(named, output, sizes, optimize)
     wanted = dtype if preferred_element_type is None else python_dtype(preferred_element_type)
+    result = _contract(named, output, sizes, optimize, wanted if _holds(wanted, dtype) else dtype)
     return cast(result, wanted).with_weak_type(weak)
+
+
+def _holds(wanted: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether products of the one type can be summed in the other, and lose nothing by it."""
+    sums, operands = element_type(wanted), element_type(dtype)
+    if sums.kind == operands.kind:
+        return sums.bits >= operands.bits
+    return operands.is_integer and sums.kind == "float"
 
 
 def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
@@ -331,18 +339,21 @@ def _stretched(labels: str, x: Any, sizes: dict[str, int]) -> tuple[str, Any]:
     return labels, x
 
 
-def _contract(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], optimize: Any) -> Any:
-    """Multiply in pairs; an axis is summed over as soon as nothing else has it."""
+def _contract(
+    named: list[tuple[str, Any]], output: str, sizes: dict[str, int], optimize: Any, sums: np.dtype[Any]
+) -> Any:
+    """Multiply in pairs; an axis is summed over, in the type of sums, as soon as nothing else has it."""
     for pair in _path(named, output, sizes, optimize):
         chosen = [named[k] for k in sorted(pair)]
         named = [t for k, t in enumerate(named) if k not in pair]
         while len(chosen) > 1:
             rest = {c for labels, _ in [*named, *chosen[2:]] for c in labels} | set(output)
-            chosen = [_multiply(chosen[0], chosen[1], rest), *chosen[2:]]
+            chosen = [_multiply(chosen[0], chosen[1], rest, sums), *chosen[2:]]
         named.append(chosen[0])
     ((labels, x),) = named
     summed = tuple(d for d, c in enumerate(labels) if c not in output)
-    x = reduction.reduce_sum(x, summed) if not summed or _is_wide(x) else total(x, summed, x.dtype)
+    simply = not summed or (x.dtype == sums and _is_wide(x))
+    x = reduction.reduce_sum(x, summed) if simply else total(x, summed, sums)
     labels = "".join(c for c in labels if c in output)
     missing = [c for c in output if c not in labels]
     x = movement.transpose_to(x, tuple(labels.index(c) for c in output if c in labels))
@@ -371,9 +382,11 @@ def _path(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], opti
     return [tuple(pair) for pair in path[1:]]
 
 
-def _multiply(left: tuple[str, Any], right: tuple[str, Any], needed: set[str]) -> tuple[str, Any]:
+def _multiply(left: tuple[str, Any], right: tuple[str, Any], needed: set[str], sums: np.dtype[Any]) -> tuple[str, Any]:
     """The product of two operands, summed over the axes that are not needed any more."""
-    (a, x), (b, y) = (_summed(side, other[0], needed) for side, other in ((left, right), (right, left)))
+    (a, x), (b, y) = (_summed(side, other[0], needed, sums) for side, other in ((left, right), (right, left)))
+    if x.dtype != y.dtype:  # one of them is a sum
+        x, y = cast(x, sums), cast(y, sums)
     contract = [c for c in a if c in b and c not in needed]
     batch = [c for c in a if c in b and c in needed]
     found = _dot(
@@ -381,18 +394,19 @@ def _multiply(left: tuple[str, Any], right: tuple[str, Any], needed: set[str]) -
         y,
         (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
         (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch)),
+        None if x.dtype == sums else sums,
     )
     free = [c for c in a if c not in b] + [c for c in b if c not in a]
     return "".join(batch + free), found
 
 
-def _summed(side: tuple[str, Any], other: str, needed: set[str]) -> tuple[str, Any]:
+def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[Any]) -> tuple[str, Any]:
     """An operand, summed over the axes that only it has."""
     labels, x = side
     alone = tuple(d for d, c in enumerate(labels) if c not in other and c not in needed)
     if not alone:
         return side
-    return "".join(c for d, c in enumerate(labels) if d not in alone), total(x, alone, x.dtype)
+    return "".join(c for d, c in enumerate(labels) if d not in alone), total(x, alone, sums)
 
 
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> Any:
