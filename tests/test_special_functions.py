@@ -13,6 +13,7 @@ from jax import numpy as jnp
 
 import tinyxla as tx
 from tinyxla import errors, lax, numpy as tnp
+from tinyxla.scipy import special
 
 ONE = ("lgamma", "digamma", "erfc", "bessel_i0e", "bessel_i1e")
 POSITIVE = np.array([0.2, 0.5, 1.0, 1.7, 3.3, 10.0, 50.0], np.float32)
@@ -123,6 +124,22 @@ def test_derivatives_of_the_incomplete_gamma_function() -> None:
         step = 1e-5
         moved = float(lax.igamma_grad_a(2.5 + step, 3.0)) - float(lax.igamma_grad_a(2.5 - step, 3.0))
         np.testing.assert_allclose(second, moved / (2 * step), 1e-4)
+
+
+def test_signs_of_zeros() -> None:
+    zeros = np.array([0.0, -0.0], np.float32)
+    for odd in (special.i1, special.i1e, lax.bessel_i1e):
+        for found in (odd(zeros), tx.jit(odd)(zeros)):
+            np.testing.assert_array_equal(found, 0)
+            np.testing.assert_array_equal(np.signbit(np.asarray(found)), [False, True])
+    for gamma in (special.gamma, tx.jit(special.gamma)):
+        np.testing.assert_array_equal(gamma(zeros), [np.inf, -np.inf])
+    assert np.isnan(float(special.gammasgn(np.nan)))
+
+
+def test_zeta_far_below_zero_comes_to_an_end() -> None:
+    found = np.asarray(tx.jit(lax.zeta)(np.full(3, 2.0, np.float32), np.array([-np.inf, -1e30, 1.0], np.float32)))
+    np.testing.assert_allclose(found, [np.nan, np.nan, np.pi**2 / 6], 1e-6)
 
 
 def test_trigamma_below_zero() -> None:

@@ -151,7 +151,9 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 
 def _zeta(s: Any, q: Any) -> Any:
-    """The terms below zero, ten others, and the rest by Euler's and Maclaurin's formula (DLMF 2.10.1)."""
+    """The terms below zero, ten others, and the rest by Euler's and Maclaurin's formula (DLMF 2.10.1). Where too many
+    terms are below zero, there is no answer."""
+    q = tnp.where(q < -(1 << 24), math.nan, q)
     below = tnp.maximum(tnp.ceil(-q), 0)
     first = q + below
     end = first + 10.0
@@ -387,7 +389,11 @@ def _bessel(name: str, odd: bool) -> Function:
         found = tnp.where(size <= 8, small, _summed(far, 16 / high - 1) / tnp.sqrt(high))
         return tnp.where(x < 0, -found, found) if odd else found
 
-    return _in_programs(function, _on_host(name))
+    def odd_at_zero(function: Function) -> Function:
+        return lambda x: tnp.where(x == 0, x, function(x))  # with its sign, which SciPy loses, too
+
+    both = function, _on_host(name)
+    return _in_programs(*(map(odd_at_zero, both) if odd else both))
 
 
 def _summed(coefficients: Sequence[float], t: Any) -> Any:

@@ -276,15 +276,16 @@ def log_ndtr(x: ArrayLike) -> Array:
 
 @replayed
 def gammasgn(x: ArrayLike) -> Array:
-    """The sign of the gamma function: 1 or -1, and NaN at its negative poles.
+    """The sign of the gamma function: 1 or -1, NaN at its negative poles and at NaN; that of zero is of the side meant.
 
     >>> gammasgn(-0.5)
     Array(-1., dtype=float32)
     """
     value = inexact_array(x, "scipy.special.gammasgn")
     below = tnp.floor(value)
-    sign = tnp.where((value < 0) & (below % 2 != 0), -1.0, 1.0)
-    return tnp.where((value < 0) & (below == value), math.nan, sign).astype(value.dtype)
+    sign = tnp.where(tnp.where(value == 0, tnp.signbit(value), (value < 0) & (below % 2 != 0)), -1.0, 1.0)
+    nowhere = ((value < 0) & (below == value)) | tnp.isnan(value)
+    return tnp.where(nowhere, math.nan, sign).astype(value.dtype)
 
 
 @replayed
