@@ -100,7 +100,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "lax.linalg": {
         **dict.fromkeys("EigImplementation EighImplementation SvdAlgorithm".split(), "LAPACK has one way"),
         **dict.fromkeys(
-            "cholesky_update eig hessenberg householder_product ormqr qdwh schur symmetric_product tridiagonal".split(),
+            "cholesky_update eig hessenberg householder_product ormqr qdwh schur tridiagonal".split(),
             NOT_YET,
         ),
     },
@@ -110,7 +110,7 @@ ABSENT: dict[str, dict[str, str]] = {
         NOT_YET,
     ),
     "scipy.special": dict.fromkeys(
-        "bernoulli bessel_jn comb dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 loggamma owens_t sici spence "
+        "bernoulli bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 loggamma owens_t sici spence "
         "sph_harm_y wofz".split(),
         NOT_YET,
     ),

@@ -306,3 +306,19 @@ def test_many_right_hand_sides(size: int, sides: int, left_side: bool) -> None:
     b = matrices(generator, (size, sides) if left_side else (sides, size))
     found = np.asarray(tx.jit(lambda a, b: lax.linalg.triangular_solve(a, b, left_side=left_side, lower=True))(a, b))
     np.testing.assert_allclose(a @ found if left_side else found @ a, b, rtol=0, atol=1e-3)
+
+
+def test_symmetric_product() -> None:
+    random = np.random.default_rng(0)
+    a, c = (random.normal(size=s).astype(np.float32) for s in ((2, 3, 4), (2, 3, 3)))
+    for symmetrize in (False, True):
+        options = {"alpha": 2.0, "beta": 0.5, "symmetrize_output": symmetrize}
+        expected = jax.lax.linalg.symmetric_product(a, c, **options)
+        product = partial(lax.linalg.symmetric_product, **options)
+        for found in (product(a, c), tx.jit(product)(a, c)):
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(np.tril(np.asarray(found)), np.tril(np.asarray(expected)), 1e-5, 1e-5)
+        if symmetrize:
+            np.testing.assert_array_equal(found, np.swapaxes(np.asarray(found), 1, 2))
+    with pytest.raises(ShapeError, match=r"c_matrix must have the shape \[..., m, m\]"):
+        lax.linalg.symmetric_product(a, a)

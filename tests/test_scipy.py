@@ -81,6 +81,42 @@ def test_discrete(name: str) -> None:
     assert found.pmf(0.5, *shapes) == 0
 
 
+def test_bernoulli_quantiles() -> None:
+    q, p = np.float32([0.0, 0.2, 0.6, 1.0, 0.5, 1.5, -0.1, np.nan]), np.float32([0.5] * 4 + [1.5] + [0.5] * 3)
+    expected = jax.scipy.stats.bernoulli.ppf(q, p)
+    np.testing.assert_array_equal(stats.bernoulli.ppf(q, p), expected)
+    np.testing.assert_array_equal(tx.jit(stats.bernoulli.ppf)(q, p), expected)
+
+
+def test_entropy_of_poisson_numbers() -> None:
+    """SciPy's own sums end too early for large means."""
+    means = np.array([0.0, 1e-3, 0.5, 3.0, 40.0, 99.0, 101.0, 1e3])
+    numbers = np.arange(2000)
+    masses = scipy.stats.poisson.pmf(numbers, means[:, None])
+    expected = scipy.special.entr(masses).sum(-1)
+    _close(stats.poisson.entropy(means.astype(np.float32), loc=3), expected)
+    with tx.enable_x64():
+        _close(tx.jit(stats.poisson.entropy)(means), expected, 1e-8)
+        slope = tx.vmap(tx.grad(stats.poisson.entropy))(means[2:])
+        step = 1e-4 * means[2:]
+        masses = [scipy.stats.poisson.pmf(numbers, (means[2:] + h)[:, None]) for h in (-step, step)]
+        before, after = (scipy.special.entr(m).sum(-1) for m in masses)
+        _close(slope, (after - before) / (2 * step), 1e-5)
+    assert np.isnan(float(stats.poisson.entropy(-1.0)))
+
+
+def test_combinations() -> None:
+    things, chosen = (part.ravel() for part in np.meshgrid([-3.0, 0, 1, 5, 5.5, 30], [-1.0, 0, 1, 2.5, 5, 6, 15]))
+    for repetition in (False, True):
+        expected = np.nan_to_num(scipy.special.comb(things, chosen, repetition=repetition))  # of none, too
+        with tx.enable_x64():
+            _close(special.comb(things, chosen, repetition=repetition), expected, 1e-10)
+        found = tx.jit(lambda n, k, r=repetition: special.comb(n, k, repetition=r))(things, chosen)
+        _close(found, expected, 1e-4)
+    slope = tx.grad(special.comb)(5.5, 2.0)
+    _close(slope, jax.grad(jax.scipy.special.comb)(5.5, 2.0), 1e-3)
+
+
 def test_tails_and_derivatives() -> None:
     far = np.array([-30.0, -11.0, -9.9, 0.0, 9.0], np.float32)
     _close(special.log_ndtr(far), scipy.special.log_ndtr(far.astype(float)))

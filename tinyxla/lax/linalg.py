@@ -161,6 +161,41 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) ->
     return factorizations.svd(a, full_matrices=full) if compute_uv else factorizations.svd(a, full_matrices=False)[1]
 
 
+def symmetric_product(
+    a_matrix: ArrayLike,
+    c_matrix: ArrayLike,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    symmetrize_output: bool = False,
+) -> Array:
+    """alpha a a^T + beta c for symmetric c.
+
+    Args:
+        a_matrix: a, of shape [..., m, n].
+        c_matrix: c, of shape [..., m, m].
+        alpha, beta: numbers.
+        symmetrize_output: what is above the diagonal is taken from below it.
+
+    Errors: `ShapeError` if the shapes do not fit.
+
+    >>> symmetric_product(np.array([[1.0], [2.0]]), np.eye(2), beta=3.0)
+    Array([[4., 2.],
+           [2., 7.]], dtype=float32)
+    """
+    what = "lax.linalg.symmetric_product"
+    a, c = (matrices(what, v) for v in of_one_type(what, a_matrix, c_matrix))
+    if c.shape != (*a.shape[:-1], a.shape[-2]):
+        raise ShapeError(
+            f"{what}: c_matrix must have the shape [..., m, m] of a_matrix's [..., m, n], but they are {Shape.of(c)} "
+            f"and {Shape.of(a)}."
+        )
+    found = alpha * tnp.matmul(a, tnp.matrix_transpose(a)) + beta * c
+    if not symmetrize_output:
+        return found
+    return tnp.tril(found) + tnp.matrix_transpose(tnp.tril(found, -1))
+
+
 def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Array:
     """The x of a x = b for matrices a that are zero outside of three diagonals, by elimination without pivoting.
 

@@ -323,6 +323,22 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 @replayed
+def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
+    """The number of ways to choose k of N things, each as often as one likes with `repetition`; 0 where there are none.
+
+    >>> comb(5.0, 2.0).round(3), comb(5.0, 2.0, repetition=True).round(3)
+    (Array(10., dtype=float32), Array(15., dtype=float32))
+    """
+    things, chosen = _of_one_type("comb", N, k)
+    whole = things + chosen - 1 if repetition else things
+    some = (things >= 0) & (chosen > 0) & (chosen <= whole)
+    n, m = tnp.where(some, whole, 1.0), tnp.where(some, chosen, 1.0)
+    found = tnp.exp(-tnp.log1p(n) - betaln(n - m + 1, m + 1))
+    none = tnp.where((things >= 0) & (chosen == 0), 1.0, 0.0)
+    return tnp.where(some, found, none).astype(things.dtype)
+
+
+@replayed
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """The rising factorial, gamma(z + m) / gamma(z).
 

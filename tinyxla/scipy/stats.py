@@ -381,9 +381,45 @@ def _log_choices(n: Any, k: Any) -> Any:
     return -tnp.log1p(n) - betaln(n - k + 1, k + 1)
 
 
-bernoulli = CumulativeDiscrete(
-    "bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p), lambda k, p: 1 - p, within=_UNIT
-)
+class Bernoulli(CumulativeDiscrete):
+    """The family of 1 with a probability, and else 0."""
+
+    def ppf(self, q: ArrayLike, p: ArrayLike) -> Array:
+        """The number up to which the probability is at least q; NaN if q or p is not from 0 to 1.
+
+        >>> bernoulli.ppf(np.array([0.2, 0.6]), 0.5)
+        Array([0., 1.], dtype=float32)
+        """
+        (chance, share), _ = promoted(f"{self.name}.ppf", q, p, to_inexact=True)
+        proper = (chance >= 0) & (chance <= 1) & (share >= 0) & (share <= 1)
+        return tnp.where(proper, (chance > 1 - share).astype(chance.dtype), math.nan)
+
+
+class Poisson(CumulativeDiscrete):
+    """The family of how many events there are, if mu of them are expected."""
+
+    def entropy(self, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
+        """The mean of -logpmf, for any loc: a sum over the numbers up to 256; for mu above 100 the asymptotic series,
+        whose next term is below 1e-8. NaN of negative mu.
+
+        Source: R. Evans and J. Boersma, "The Entropy of a Poisson Distribution", SIAM Review 30 (1988).
+
+        >>> round(float(poisson.entropy(1.0)), 4)
+        1.3048
+        """
+        (mean, _), _ = promoted(f"{self.name}.entropy", mu, loc, to_inexact=True)
+        few, many = (mean > 0) & (mean <= 100), mean > 100
+        small = tnp.where(few, mean, 1.0)[..., None]
+        logarithm = self._log_mass(tnp.arange(257, dtype=mean.dtype), small)
+        summed = -tnp.sum(tnp.exp(logarithm) * logarithm, axis=-1)
+        large = tnp.where(many, mean, 1.0)
+        rest = (1 / 12 + (1 / 24 + 19 / 360 / large) / large) / large
+        series = 0.5 * (1 + _LOG_2PI + tnp.log(large)) - rest
+        known = tnp.where(few, summed, tnp.where(many, series, 0.0))
+        return tnp.where(mean >= 0, known, math.nan)
+
+
+bernoulli = Bernoulli("bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p), lambda k, p: 1 - p, within=_UNIT)
 binom = CumulativeDiscrete(
     "binom",
     "n p",
@@ -410,7 +446,7 @@ geom = CumulativeDiscrete(
     cdf=lambda k, p: -tnp.expm1(xlog1py(k, -p)),
     within=(1, math.inf),
 )
-poisson = CumulativeDiscrete(
+poisson = Poisson(
     "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu, cdf=lambda k, mu: gammaincc(k + 1, mu)
 )
 
