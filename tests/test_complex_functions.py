@@ -45,12 +45,12 @@ def real_parts(x: Any) -> list[Values]:
 
 
 def assert_as_numpy(name: str, z: Values, signs: Values) -> None:
-    """Each part of the results, eager and compiled; the signs of infinities and zeros where `signs` is set."""
+    """Each part of the results, eager, compiled and mapped; the signs of infinities and zeros where `signs` is set."""
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(z.astype(np.complex128))
     function = getattr(tnp, name)
     with tx.enable_x64():
-        results = [function(tnp.asarray(z)), tx.jit(function)(z)]
+        results = [function(tnp.asarray(z)), tx.jit(function)(z), tx.vmap(function)(tnp.asarray(z))]
     for result in results:
         for found, exact in zip(real_parts(result), real_parts(expected), strict=True):
             with np.errstate(over="ignore"):

@@ -109,10 +109,19 @@ def _named(function: Any, name: str, text: str) -> Any:
     return named(function, name, text)
 
 
-def unary(name: str, function: Function, text: str, *, to_inexact: bool = False, strong: bool = False) -> Unary:
+def unary(
+    name: str,
+    function: Function,
+    text: str,
+    *,
+    to_inexact: bool = False,
+    strong: bool = False,
+    of_complex: Function | None = None,
+) -> Unary:
     """The function of any array that `function` is of arrays; of integers as of floats if `to_inexact`.
 
-    Results are weakly typed if the operand is, unless `strong`.
+    Results are weakly typed if the operand is, unless `strong`. Of small arrays of complex numbers NumPy's `of_complex`
+    does what the function would do in many steps.
     """
     plans: dict[Any, _Plan] = {}
 
@@ -124,6 +133,9 @@ def unary(name: str, function: Function, text: str, *, to_inexact: bool = False,
         x = operand(x, name)
         dtype, weak = _common([x], to_inexact, False)
         weak = weak and not strong
+        if key is not None and of_complex is not None and dtype.kind == "c":
+            plans[key] = _Plan(None, None, np.errstate(all="ignore")(of_complex), weak)
+            return apply(x)
         result = function(cast(x, dtype)).with_weak_type(weak)
         if key is not None:
             compute = _numpy_function(function, dtype, 1)

@@ -101,7 +101,10 @@ def _real_arctanh(x: Any) -> Any:
 
 
 def _inverse(name: str, of_real: Any, of_complex: Any, text: str) -> Unary:
-    return unary(name, lambda x: (of_complex if x.dtype.kind == "c" else of_real)(x), text, to_inexact=True)
+    def function(x: Any) -> Any:
+        return (of_complex if x.dtype.kind == "c" else of_real)(x)
+
+    return unary(name, function, text, to_inexact=True, of_complex=getattr(np, name))
 
 
 arcsin = _inverse(
