@@ -119,14 +119,6 @@ def _select(pred: bool) -> Make:
     return lambda g, x, y: g(elementwise.select, g.full(pred, g(elementwise.compare, x, y, **EQUAL)), x, y)
 
 
-def _select_again(first: str, second: str) -> Make:
-    def make(g: Graph, x: Instruction, y: Instruction) -> Instruction:
-        one, other = (g(elementwise.compare, x, y, **EQUAL | {"direction": d}) for d in (first, second))
-        return g(elementwise.select, one, x, g(elementwise.select, other, y, x))
-
-    return make
-
-
 def _dot(lhs: int, rhs: int, batch: tuple[int, int] | None = None) -> dict[str, Any]:
     batches = ((batch[0],), (batch[1],)) if batch else ((), ())
     return contraction.Dot((lhs,), (rhs,), *batches)._asdict()
@@ -227,8 +219,6 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_select_same", lambda g, p, x: g(elementwise.select, p, x, x), [SPECIAL > 0, SPECIAL], []),
     ("_select_same", _select(True), [SPECIAL, _values(6)], []),
     ("_select_same", _select(False), [SPECIAL, _values(6)], []),
-    ("_select_again", _select_again("GT", "LE"), [SPECIAL, _values(6)], ["compare", "select"]),
-    ("_select_again", _select_again("EQ", "NE"), [SPECIAL, SPECIAL], ["compare", "select"]),
     ("_reshape", _unary(movement.reshape, sizes=(2, 3)), [_values(2, 3)], []),
     (
         "_reshape",
@@ -446,7 +436,6 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
         [SPECIAL > 0, SPECIAL, _values(6)],
         ["select"],
     ),
-    ("_select_again", _select_again("GT", "LT"), [SPECIAL, _values(6)], ["compare", "compare", "select", "select"]),
     ("_reshape", _unary(movement.reshape, sizes=(3, 2)), [_values(2, 3)], ["reshape"]),
     (
         "_reshape",

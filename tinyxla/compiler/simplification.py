@@ -203,20 +203,6 @@ def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None
     return None if pred is None else o[1] if pred else o[2]
 
 
-def _select_again(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # select(a > b, x, select(a <= b, y, x)) = select(a <= b, y, x), also with NaN
-    first, taken, rest = o
-    if rest.op is not elementwise.select or rest.operands[2] is not taken or first.op is not elementwise.compare:
-        return None
-    second = rest.operands[0]
-    opposite = first.attributes._replace(direction=_OPPOSITE[first.attributes.direction])
-    same = second.op is elementwise.compare and second.attributes == opposite and second.operands == first.operands
-    return rest if same else None
-
-
-_OPPOSITE = {"GT": "LE", "GE": "LT", "LT": "GE", "LE": "GT", "EQ": "NE", "NE": "EQ"}  # never true together
-
-
 def _reshape(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
     # reshape to the shape it has = x; reshape(reshape(x)) = reshape(x); reshape of a scalar's broadcast = a broadcast
     if o[0].shape == x.shape:
@@ -450,7 +436,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "power": (_power,),
     "convert": (_convert_nothing,),
     "bitcast-convert": (_bitcast,),
-    "select": (_select_same, _select_again),
+    "select": (_select_same,),
     "reshape": (_reshape,),
     "transpose": (_transpose, _transpose_of_dot),
     "broadcast": (_broadcast,),

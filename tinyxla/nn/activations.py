@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
-from tinyxla.lax.elementwise import clamp, stop_gradient
+from tinyxla.lax.elementwise import clamp
 from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
@@ -29,14 +29,13 @@ def identity(x: ArrayLike) -> Array:
 
 @replayed
 def relu(x: ArrayLike) -> Array:
-    """max(x, 0), with the derivative 0 at 0 and at NaN.
+    """max(x, 0), with the derivative 0 at 0.
 
     >>> relu(np.array([-1.0, 2.0]))
     Array([0., 2.], dtype=float32)
     """
     value = array_of(x, "nn.relu")
-    rest = tnp.where(value <= 0, tnp.zeros_like(value), value)  # NaN stays NaN
-    return tnp.where(value > 0, value, stop_gradient(rest))
+    return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
 
 
 @replayed
