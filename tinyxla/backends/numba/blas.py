@@ -364,7 +364,8 @@ def _compiled(
     words = [*pointers.split(), *numbers.split(), routine, "guard"]
     loads = loaded_words("table", words, f"{pointers} {routine} guard")
     given = "\n".join([loads, _by_address(integers), _scalars(type), _forms(forms)])
-    return compile_llvm(GUARD + text.substitute(element=_element(type), given=given), ("product",))["product"]
+    module = GUARD + text.substitute(element=_element(type), given=given)
+    return compile_llvm(module, ("product",), is_seldom=True)["product"]
 
 
 @functools.cache
@@ -410,7 +411,7 @@ $given
 def provide_multiplier(type: ElementType) -> None:
     """Let kernels of the loop IR multiply matrices of this type."""
     given = "\n".join([_by_address("m n k ldc lda ldb"), _scalars(type), _forms("a b")])
-    found = compile_llvm(GUARD + _MULTIPLIER.substitute(given=given), ("connect", "multiply"))
+    found = compile_llvm(GUARD + _MULTIPLIER.substitute(given=given), ("connect", "multiply"), is_seldom=True)
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
     connect(_routine(type, "gemm"), guard_address())
     provide_function(multiplier_name(type), found["multiply"])

@@ -16,6 +16,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import sys
 import threading
 from collections import deque
@@ -70,9 +71,8 @@ class _Work:
     """A module on its way from text to the addresses of its functions `names`."""
 
     key: str
-    names: Sequence[str]
+    names: Sequence[str]  # in the text they end in the key, as all modules share an engine
     text: Callable[[], str]
-    engine: Callable[[], llvm.ExecutionEngine]
     passes: _Passes = "loops"
     symbol: str = ""  # by which other native code is to call the first function
     code: bytes | None = None
@@ -116,20 +116,24 @@ def compile_kernel(kernel: Kernel, lasts: bool = False) -> int:
 def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
     """The same in two steps: it is compiled while others are, and the function that this gives waits for all."""
     key = _key(canonical(kernel), _emission_version())
-    name = f"kernel_{key[:32]}"
     kept = _lasting.get(key)
     if kept is not None:
-        return lambda: kept[name]
-    work = _Work(key, [name], lambda: kernel_text(kernel, name), _shared_engine, _passes(kernel.body, lasts))
+        return lambda: kept["kernel"]
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key))
+    work = _Work(key, ["kernel"], text, _passes(kernel.body, lasts))
     begun = _begin(work)
 
     def address() -> int:
         found = _finished(begun)
         if lasts:
             _lasting[key] = found
-        return found[name]
+        return found["kernel"]
 
     return address
+
+
+def _unique(name: str, key: str) -> str:
+    return f"{name}_{key[:32]}"
 
 
 def kernel_text(kernel: Kernel, name: str | None = None) -> str:
@@ -168,27 +172,32 @@ def _is_driver(statements: Sequence[Statement]) -> bool:
     return calls
 
 
-def compile_llvm(text: str, names: Sequence[str], is_final: bool = False) -> dict[str, int]:
+def compile_llvm(text: str, names: Sequence[str], is_final: bool = False, is_seldom: bool = False) -> dict[str, int]:
     """The addresses of the functions `names` that the LLVM module `text`, in `llvm_text`'s shorthand, defines.
 
-    Its code is kept on disk: the text must not contain addresses of this process. What it calls must be a function of
-    the process (the C library's, say), else `UnsupportedKernel` names what is missing.
+    The text is as good as it gets if it `is_final`; functions whose own instructions are `is_seldom` executed take
+    little time to compile rather than to run. The code is kept on disk: the text must not contain addresses of this
+    process. What it calls must be a function of the process (the C library's, say), else `UnsupportedKernel` names what
+    is missing.
     """
-    return dict(_finished(_begin(_module(text, names, is_final))))
+    return dict(_finished(_begin(_module(text, names, is_final, is_seldom))))
 
 
 def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_seldom: bool = False) -> None:
-    """Let native code call, by a name, a function that LLVM text defines. It is compiled while others are; that of a
-    function whose own instructions are `is_seldom` executed takes little time to compile rather than to run."""
-    work = _module(text, [name], is_final, symbol)
-    begun = _begin(replace(work, passes="driver") if is_seldom else work)
+    """Let native code call, by a name, a function that LLVM text defines. It is compiled while others are."""
+    begun = _begin(_module(text, [name], is_final, is_seldom, symbol))
     if begun.addresses is not None:
         provide_function(symbol, begun.addresses[name])
 
 
-def _module(text: str, names: Sequence[str], is_final: bool, symbol: str = "") -> _Work:
-    key = _key(_emission_version(), text, *names, *["final"] * is_final)
-    return _Work(key, names, lambda: written_out(text), _new_engine, "routine" if is_final else "loops", symbol)
+def _module(text: str, names: Sequence[str], is_final: bool, is_seldom: bool, symbol: str = "") -> _Work:
+    passes: _Passes = "driver" if is_seldom else "routine" if is_final else "loops"
+    key = _key(_emission_version(), text, *names, passes)
+
+    def full() -> str:
+        return re.sub(rf"@({'|'.join(names)})\b", lambda found: _unique(found[0], key), written_out(text))
+
+    return _Work(key, names, full, passes, symbol)
 
 
 def provide_function(name: str, address: int) -> None:
@@ -231,7 +240,10 @@ def _begin(work: _Work) -> _Work:
         _compiler()
         if not _waiting:
             _switch(quick=True)
-        _waiting.append(work)
+        if work.passes in ("loops", "all"):  # what takes longest goes first, lest a thread waits for it at the end
+            _waiting.appendleft(work)
+        else:
+            _waiting.append(work)
         if len(_threads) < min(get_num_threads(), len(_waiting)) - 1:  # one is left for the thread that waits for all
             thread = threading.Thread(target=_compile_waiting, name="tinyxla compiler")
             with suppress(RuntimeError):  # there is no thread to be had, or Python is about to end
@@ -447,7 +459,8 @@ def _require_symbols(called: Sequence[str]) -> None:
         raise UnsupportedKernel(f"Native code calls {names}, which this process does not have; load it first.")
 
 
-def _new_engine() -> llvm.ExecutionEngine:
+@functools.cache
+def _shared_engine() -> llvm.ExecutionEngine:
     """An engine owns its target machine: deleting it would delete that. Hence engines are kept for ever."""
     _load_functions()
     return _engine("")
@@ -459,7 +472,6 @@ def _engine(text: str) -> llvm.ExecutionEngine:
     return engine
 
 
-_shared_engine = functools.cache(_new_engine)
 _kept: list[Any] = []
 
 
@@ -484,11 +496,12 @@ def _load(work: _Work) -> None:
     if work.called is not None:
         _require_symbols(work.called)
         cache.write(work.key, work.code)
-    engine, object_file = work.engine(), llvm.ObjectFileRef.from_data(work.code)
+    engine, object_file = _shared_engine(), llvm.ObjectFileRef.from_data(work.code)
     engine.add_object_file(object_file)
     engine.finalize_object()
     _kept.append(object_file)
-    work.addresses = _addresses[work.key] = {name: engine.get_function_address(name) for name in work.names}
+    addresses = {name: engine.get_function_address(_unique(name, work.key)) for name in work.names}
+    work.addresses = _addresses[work.key] = addresses
     if work.symbol:
         provide_function(work.symbol, work.addresses[work.names[0]])
 
