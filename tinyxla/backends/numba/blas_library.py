@@ -1,6 +1,7 @@
 """The routines of SciPy's BLAS and LAPACK: where they are, and how a BLAS that has threads of its own is kept to one.
 
-The Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses.
+SciPy's wheels for Linux bring an OpenBLAS along, which is opened by itself: SciPy's modules take six times as long.
+Elsewhere the Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ import sys
 import time
 from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from string import Template
 from types import ModuleType
-
-import scipy
 
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.native import compile_llvm, function_address, provide_function
@@ -34,6 +33,9 @@ def routine(name: str) -> int:
     provided = function_address(routine_name(name))
     if provided:
         return provided
+    own = getattr(_openblas(), f"scipy_{name}_", None)
+    if own is not None:
+        return _address(own)
     capsules = _extension("cython_blas").__pyx_capi__
     capsule = capsules[name] if name in capsules else _extension("cython_lapack").__pyx_capi__[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
@@ -46,8 +48,20 @@ def routine(name: str) -> int:
 
 
 @functools.cache
+def _openblas() -> ctypes.CDLL | None:
+    """The OpenBLAS of a wheel of SciPy; None if SciPy was built otherwise."""
+    spec = find_spec("scipy")
+    for package in (spec and spec.submodule_search_locations) or ():
+        for path in Path(package).parent.glob("scipy.libs/libscipy_openblas*.so"):
+            return ctypes.CDLL(str(path))
+    return None
+
+
+@functools.cache
 def _extension(name: str) -> ModuleType:
     """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
+    import scipy  # here, since a wheel's OpenBLAS does without it
+
     full = "scipy.linalg." + name
     spec = PathFinder.find_spec(full, [str(Path(path) / "linalg") for path in scipy.__path__])
     if full in sys.modules or spec is None or spec.loader is None:
@@ -70,7 +84,9 @@ class Guard:
         self.words = (ctypes.c_int64 * 5)(0, 0, 0, get_threads, set_threads)
         self.address = ctypes.addressof(self.words)
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
-        self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(compile_llvm(_HOLD, ("hold",))["hold"])
+        self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
+            compile_llvm(_HOLD, ("hold",), is_seldom=True)["hold"]
+        )
         self._held = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
@@ -114,6 +130,9 @@ def guard_address() -> int:
 
 def _libraries() -> list[ctypes.CDLL]:
     """The shared libraries that may hold OpenBLAS: a symbol of one is also looked for in those it was linked with."""
+    own = _openblas()
+    if own is not None:
+        return [own]
     module = Path(str(_extension("cython_blas").__file__))
     paths = [module]
     if sys.platform == "win32":  # but not on Windows
@@ -212,7 +231,7 @@ define void @leave_blas() {
 @functools.cache
 def _gates() -> dict[str, int]:
     """Functions without arguments; between them the BLAS has one thread."""
-    found = compile_llvm(GUARD + _GATE, ("connect", *_GATES))
+    found = compile_llvm(GUARD + _GATE, ("connect", *_GATES), is_seldom=True)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["connect"])(guard_address())
     return found
 
