@@ -149,6 +149,26 @@ def test_trigamma_below_zero() -> None:
     np.testing.assert_allclose(tx.jit(tx.vmap(tx.grad(lax.digamma)))(x[:3]), wanted, 2e-6)
 
 
+def test_polygamma_of_a_number() -> None:
+    """Its powers are products then, and its derivatives too."""
+    x = np.array([1e-3, 0.3, 1.0, 2.5, 40.0, 1e4, -0.7, -7.3])
+    for order in (0, 1, 2.0, 25):
+        wanted, slopes = ([float(mpmath.psi(int(order) + more, v)) for v in x] for more in (0, 1))
+        both = tx.jit(tx.vmap(tx.value_and_grad(lambda x, m=order: special.polygamma(m, x))))
+        found = both(tnp.asarray(x, np.float64))
+        np.testing.assert_allclose(found, (wanted, slopes), 1e-12, 1e-300)
+
+
+def test_a_number_beside_doubles() -> None:
+    """Both are doubles then, also where numbers of 32 bits are the default."""
+    x = np.array([0.3, 1.5, 20.0])
+    array = tnp.asarray(x, np.float64)
+    np.testing.assert_allclose(special.betaln(2.5, array), scipy.special.betaln(2.5, x), 1e-13)
+    np.testing.assert_allclose(tx.jit(special.betaln)(2.5, array), scipy.special.betaln(2.5, x), 1e-13)
+    assert not lax.add(array, 1.0).weak_type
+    assert lax.add(2.0, 1.0).weak_type
+
+
 def test_derivatives_that_jax_lacks() -> None:
     with tx.enable_x64():
         for function, at in ((lax.zeta, (2.5, 1.5)), (lax.betainc, (1.5, 2.0, 0.3))):

@@ -19,13 +19,13 @@ def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
     """The values as arrays of the one element type that they have."""
     given = [operand(x, what) for x in values]
     fixed = {x.dtype for x in given if isinstance(x, Array) and not x.weak_type}
-    common, _ = promote_types(*(type_of(x) for x in given))
+    common, weak = promote_types(*(type_of(x) for x in given))
     if len(fixed) > 1 or (fixed and common not in fixed):
         raise DTypeError(
             f"{what}: the operands have different element types, {described(given)}; convert them with "
             f"lax.convert_element_type, or use the function of tinyxla.numpy, which promotes."
         )
-    return [cast(x, common, type_of(x)[1]) for x in given]
+    return [cast(x, common, weak) for x in given]
 
 
 def described(values: list[Any]) -> str:

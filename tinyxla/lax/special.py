@@ -126,11 +126,22 @@ def _log_gamma(x: Any) -> Any:
     total = _FIRST + sum(c / (z + k) for k, c in enumerate(_TERMS, 1))
     shifted = z + (_G + 0.5)
     log_shifted = math.log(_G + 0.5) + tnp.log1p(z / (_G + 0.5))
-    direct = (z + 0.5 - shifted / log_shifted) * log_shifted + 0.5 * math.log(2 * math.pi) + tnp.log(total)
+    smooth = (z + 0.5 - shifted / log_shifted) * log_shifted + 0.5 * math.log(2 * math.pi)
     part = tnp.abs(x) - tnp.floor(tnp.abs(x))
-    sine = tnp.sin(math.pi * tnp.where(part > 0.5, 1 - part, part))
-    mirrored = tnp.where(sine == 0, tnp.inf, math.log(math.pi) - tnp.log(sine) - direct)
-    return tnp.where(tnp.isinf(x), tnp.inf, tnp.where(reflected, mirrored, direct))
+    sine = _sine_of_half_turns(tnp.where(part > 0.5, 1 - part, part))
+    log_total = tnp.log(tnp.where(reflected, sine * total, total))
+    mirrored = tnp.where(sine == 0, tnp.inf, math.log(math.pi) - log_total - smooth)
+    return tnp.where(tnp.isinf(x), tnp.inf, tnp.where(reflected, mirrored, smooth + log_total))
+
+
+def _sine_of_half_turns(t: Any) -> Any:
+    """sin(pi t) for t of at most 1/2 in size, by its series: `sin` has to be prepared for any angle."""
+    terms = 6 if t.dtype.itemsize < 8 else 11
+    series = [(-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(terms)]
+    square, total = t * t, series[-1]
+    for c in series[-2::-1]:
+        total = total * square + c
+    return total * t
 
 
 def _digamma(x: Any) -> Any:
@@ -142,7 +153,7 @@ def _digamma(x: Any) -> Any:
     log_shifted = math.log(_G + 0.5) + tnp.log1p(z / (_G + 0.5))
     direct = log_shifted + slope / total - _G / (z + (_G + 0.5))
     part = x + tnp.abs(tnp.floor(x + 0.5))  # nearer to zero by whole periods, for the sake of accuracy
-    mirrored = direct - math.pi / tnp.tan(math.pi * part)
+    mirrored = direct - math.pi * _sine_of_half_turns(0.5 - tnp.abs(part)) / _sine_of_half_turns(part)
     pole = (x <= 0) & (x == tnp.floor(x))
     return tnp.where(pole, tnp.nan, tnp.where(reflected, mirrored, direct))
 
@@ -184,6 +195,20 @@ zeta = _special(
     [_slope("zeta", 0), lambda ans, s, q: -s * zeta(s + 1, q)],
     "Hurwitz' zeta function, the sum of (q + k)^-s over k = 0, 1, ...; of s > 1 and q.",
 )
+_PRODUCTS = 20  # up to so many factors a power is made of products
+
+
+@lru_cache
+def _zeta_at(s: int) -> Function:
+    """`zeta` of a number that is known: its powers are products."""
+
+    def host(q: Any) -> Any:
+        return _on_host("zeta")(tnp.full_like(q, s), q)
+
+    partials = [lambda ans, q: -s * _zeta_at(s + 1)(q)]
+    return _special("polygamma", "x", _in_programs(lambda q: _zeta(s, q), host), partials, "")
+
+
 lgamma = _special(
     "lgamma",
     "x",
@@ -191,13 +216,13 @@ lgamma = _special(
     [lambda ans, x: digamma(x)],
     "The logarithm of the absolute value of the gamma function.",
 )
-digamma = _special(
-    "digamma", "x", _narrowed(_digamma), [lambda ans, x: polygamma(1.0, x)], "The derivative of `lgamma`."
-)
+digamma = _special("digamma", "x", _narrowed(_digamma), [lambda ans, x: polygamma(1, x)], "The derivative of `lgamma`.")
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of order m of `digamma`, for whole numbers m; differentiable by x."""
+    if isinstance(m, (int, float)) and m in range(1, _PRODUCTS):
+        return (-1) ** (int(m) + 1) * float(math.factorial(int(m))) * _zeta_at(int(m) + 1)(x)
     order, value = of_one_shape("lax.polygamma", of_one_type("lax.polygamma", m, x))
     sign = tnp.where(order % 2 == 0, -1.0, 1.0).astype(value.dtype)
     higher = sign * tnp.exp(lgamma(order + 1)) * zeta(order + 1, tnp.where(order == 0, 1.0, value))

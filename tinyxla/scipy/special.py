@@ -10,7 +10,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
-from tinyxla.numpy.arguments import ArrayLike, broadcasted, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, promoted
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
@@ -88,9 +88,11 @@ def entr(x: ArrayLike) -> Array:
 
 
 def _of_one_type(what: str, *args: ArrayLike) -> Any:
-    """Floating arrays of one type and shape."""
+    """Floating arrays of one type and shape. None is weakly typed beside one that is not, so that a number added to one
+    leaves it as it is."""
     values = [inexact_array(x, f"scipy.special.{what}") for x in args]
-    return broadcasted(f"scipy.special.{what}", promoted(f"scipy.special.{what}", *values)[0])
+    arrays, common = promoted(f"scipy.special.{what}", *values)
+    return broadcasted(f"scipy.special.{what}", [cast(x, *common) for x in arrays])
 
 
 def gammaln(x: ArrayLike) -> Array:
@@ -369,6 +371,8 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(polygamma(1, 1.0)), 4)
     1.6449
     """
+    if isinstance(n, (int, float)):
+        return lax_special.polygamma(n, inexact_array(x, "scipy.special.polygamma"))
     return lax_special.polygamma(*_of_one_type("polygamma", n, x))
 
 
