@@ -403,7 +403,7 @@ def _series(order: int, degree: int) -> tuple[list[float], list[float]]:
     return near.tolist(), far.tolist()
 
 
-def _integral(order: int, x: np.ndarray) -> np.ndarray:
+def _integral(order: int, x: Any) -> Any:
     """The scaled function of order 0 or 1, over x to the order: Poisson's integral of it (DLMF 10.32.2). Its integrand
     is periodic, and next to nothing outside of a few standard deviations, so that equal weights leave no error."""
     angles = np.minimum(1.0, 5 / np.sqrt(x)) * np.linspace(0, math.pi, 65)[:, None]
