@@ -237,6 +237,19 @@ def test_layers_with_features_first() -> None:
     assert Counter(kinds) == {"loop": 3, "column": 1}
 
 
+def test_the_random_bits_of_a_picture_are_made_once() -> None:
+    """Not for each of its elements, though they are all that the loop over these computes."""
+
+    def flipped(keys: Any, pictures: Any) -> Any:
+        def one(key: Any, picture: Any) -> Any:
+            return jnp.where(tx.random.bernoulli(key), picture[:, ::-1], picture)
+
+        return tx.vmap(one)(keys, pictures)
+
+    report = report_of(flipped, np.zeros((64, 2), np.uint32), floats(64, 32, 32, 3))
+    assert sum(step.cost.operations for step in report.steps) < 10 * 64 * 32 * 32 * 3
+
+
 def test_a_step_of_a_perceptron() -> None:
     """Five products: two forwards, three backwards. Around them the hidden activation; the loss with its gradient, the
     last bias's along the way, and its mean; the gradient of the activation, the first bias's along the way; and an

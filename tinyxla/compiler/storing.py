@@ -42,6 +42,8 @@ WRITING = 2  # readings of an array that take as long as writing one
 FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
 LONG_SLICE = 256  # elements that are worth storing what they are read from
 WORK = {"divide": 2, "sqrt": 2, "rsqrt": 2}  # of what is not simple, in simple operations
+SIMPLE = 32  # operations that are next to nothing
+UNSURE = 16  # times as much work is to be saved where it may be computed once anyway
 STORING = 16  # simple operations that take as long as writing an element and reading it
 ONE_MORE_NEST = 1 << 15  # and as long as another loop nest
 
@@ -70,19 +72,20 @@ def _read_again(x: Instruction, operand: Instruction, views: Iterable[tuple[Inst
 
 def _repeated(x: Instruction, operand: Instruction, views: Iterable[tuple[Instruction, int]]) -> bool:
     """Whether a broadcast computes the elements of its operand so often that it is better stored. What the last
-    dimensions do not matter to is computed outside of the loops over these."""
+    dimensions do not matter to is computed outside of the loops over these, which is sure for the last one alone: the
+    others may be one loop."""
     size = operand.array_shape.size
     if x.op is not movement.broadcast or size < 2:
         return False
+    sizes = x.array_shape.dimensions
     last = max(to for d, to in enumerate(x.attributes.dimensions) if operand.array_shape.dimensions[d] > 1)
-    again = math.prod(x.array_shape.dimensions[: last + 1]) // size - 1
-    computed = {y for y, _ in views}
-    work = again * sum(
-        min(y.array_shape.size, size) * (COSTLY_WORK if is_costly(y) else WORK.get(y.op.name, 0))
-        for y in computed
-        if y.array_shape.size > 1
+    computed = {y for y, _ in views if y.array_shape.size > 1}
+    work = sum(
+        min(y.array_shape.size, size) * (COSTLY_WORK if is_costly(y) else WORK.get(y.op.name, 0)) for y in computed
     )
-    return work >= max(ONE_MORE_NEST, STORING * size)
+    work += size * max(0, len(computed) - SIMPLE)
+    surely, perhaps = (math.prod(sizes[:end]) // size - 1 for end in (last + 1, max(last + 1, len(sizes) - 1)))
+    return max(surely, perhaps / UNSURE) * work >= max(ONE_MORE_NEST, STORING * size)
 
 
 def _slides_over_edges(x: Instruction, operand: Instruction) -> bool:
