@@ -367,19 +367,28 @@ _ERFC: dict[int, tuple[float, tuple[float, ...]]] = {
 
 
 def _erfc(x: Any) -> Any:
-    """The plan is Shepherd and Laframboise's (Chebyshev Approximation of (1 + 2x) exp(x^2) erfc x, Mathematics of
-    Computation 36, 1981); the square is exponentiated in two parts, the first of which is exact."""
-    middle, coefficients = _ERFC[x.dtype.itemsize]
-    size = tnp.minimum(tnp.abs(x), 30.0)  # beyond, it is 0
-    t = (size - middle) / (size + middle)
+    upper = _gauss(x) * _scaled_erfc(tnp.abs(x))
+    return tnp.where(x < 0, 2 - upper, upper)
+
+
+def _scaled_erfc(size: Any) -> Any:
+    """exp(x^2) erfc x for x that are not negative. The plan is Shepherd and Laframboise's (Chebyshev Approximation of
+    (1 + 2x) exp(x^2) erfc x, Mathematics of Computation 36, 1981)."""
+    middle, coefficients = _ERFC[size.dtype.itemsize]
+    finite = tnp.minimum(size, 1e18)
+    t = (finite - middle) / (finite + middle)
     p: Any = coefficients[-1]
     for c in coefficients[-2::-1]:
         p = p * t + c
+    return (1 + (t + 1) * p) / (1 + 2 * size)
+
+
+def _gauss(x: Any) -> Any:
+    """exp(-x^2), in two parts: the square of the first is exact."""
+    size = tnp.minimum(tnp.abs(x), 30.0)  # beyond, it is 0
     grid = 64.0 if x.dtype.itemsize == 4 else 2.0**20
     coarse = tnp.floor(size * grid) / grid
-    gauss = tnp.exp(-coarse * coarse) * tnp.exp((coarse - size) * (coarse + size))
-    upper = gauss * (1 + (t + 1) * p) / (1 + 2 * size)
-    return tnp.where(x < 0, 2 - upper, upper)
+    return tnp.exp(-coarse * coarse) * tnp.exp((coarse - size) * (coarse + size))
 
 
 erfc = _special(
@@ -388,6 +397,34 @@ erfc = _special(
     _narrowed(_erfc),
     [lambda ans, x: -2 / math.sqrt(math.pi) * tnp.exp(-x * x)],
     "The complementary error function, 1 - `erf`, accurate where that is small.",
+)
+
+
+def _log_ndtr(x: Any) -> Any:
+    """What is near to 1 has its logarithm as W. Kahan's log1p has: by that of the rounded number."""
+    half = x / math.sqrt(2)
+    below = 0.5 * _scaled_erfc(tnp.abs(half))
+    rest = below * _gauss(half)
+    share = tnp.where(x < 0, below, 1 - rest)
+    logarithm = tnp.log(share)
+    is_rounded = (x < 0) | (share == 1)
+    near = tnp.where(share == 1, -rest, logarithm * rest / tnp.where(is_rounded, 1.0, 1 - share))
+    return tnp.where(x < 0, logarithm - half * half, near)
+
+
+def _hazard(ans: Any, x: Any) -> Any:
+    """The density over `ndtr`: from `ans` where that is close to zero."""
+    low = 1 / (math.sqrt(math.pi / 2) * _scaled_erfc(tnp.maximum(-x, 0) / math.sqrt(2)))
+    high = tnp.exp(-0.5 * x * x - ans) / math.sqrt(2 * math.pi)
+    return tnp.where(x < 0, low, high).astype(x.dtype)
+
+
+log_ndtr = _special(
+    "log_ndtr",
+    "x",
+    _narrowed(_log_ndtr),
+    [_hazard],
+    "The logarithm of the probability that a normal number is below x.",
 )
 
 

@@ -259,21 +259,12 @@ def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -
 
 @replayed
 def log_ndtr(x: ArrayLike) -> Array:
-    """The logarithm of `ndtr`; below -10 by its asymptotic series (Abramowitz and Stegun, formula 26.2.12).
+    """The logarithm of `ndtr`.
 
     >>> log_ndtr(-100.0).round(2)
     Array(-5005.52, dtype=float32)
     """
-    value = inexact_array(x, "scipy.special.log_ndtr")
-    narrow = value.dtype.itemsize < 8
-    edge, terms = (-10.0, 4) if narrow else (-20.0, 9)
-    low = tnp.minimum(value, edge)
-    series: Any = 1.0
-    for n in range(terms, 0, -1):
-        series = 1.0 - (2 * n - 1) / (low * low) * series
-    tail = -0.5 * low * low - tnp.log(-low * math.sqrt(2 * math.pi)) + tnp.log(series)
-    middle = tnp.log(ndtr(tnp.clip(value, edge, 0.0)))
-    return tnp.where(value < edge, tail, tnp.where(value < 0, middle, tnp.log1p(-ndtr(-value))))
+    return lax_special.log_ndtr(*_of_one_type("log_ndtr", x))
 
 
 @replayed
