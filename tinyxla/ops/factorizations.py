@@ -140,6 +140,20 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
     return _like_operand((batch, pivots, permutation_of(pivots, a.shape[-2])), a)
 
 
+def solved_one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
+    """The solutions x of a x = b, one matrix after the other, from factors as LAPACK has them."""
+    import scipy.linalg.lapack  # here, since importing it costs more than importing this package
+
+    matrices, sides = (in_lapack_type(x).reshape((-1, *x.shape[-2:])) for x in (a, b))
+    functions: Any = scipy.linalg.lapack.get_lapack_funcs(("getrf", "getrs"), dtype=matrices.dtype)
+    getrf, getrs = functions
+    solved = np.empty_like(sides)
+    for result, matrix, known in zip(solved, matrices, sides, strict=True):
+        factors, pivots, _ = getrf(matrix)
+        result[:] = getrs(factors, pivots, known, trans=transpose_a)[0]
+    return solved.reshape(b.shape).astype(b.dtype, copy=False)
+
+
 def _eliminated(a: Array, steps: int) -> Array:
     """Gaussian elimination with partial pivoting, in place; gives the pivots."""
     pivots = np.zeros((len(a), steps), np.int32)

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.ops import elementwise, indexing, reduction
-from tinyxla.ops.factorizations import lu
+from tinyxla.ops.factorizations import lu, solved_one_by_one
 from tinyxla.ops.linear_algebra import (
     batched_system,
-    in_lapack_type,
     matrix_product,
     rows_and_columns,
     system_operands,
@@ -86,7 +85,7 @@ def _solve_expand(a: Value, b: Value, *, transpose_a: bool) -> Value:
 def _solve_evaluate(a: Array, b: Array, *, transpose_a: bool) -> Array:
     """One matrix after the other, or all of them together: what takes fewer steps."""
     if b.size and math.prod(a.shape[:-2]) <= a.shape[-1]:
-        return _one_by_one(a, b, transpose_a)
+        return solved_one_by_one(a, b, transpose_a)
     factors, _, order = lu.evaluate(a)
     if transpose_a:
         upper = triangular_solve.evaluate(factors, b, transpose_a="TRANSPOSE", **_UPPER)
@@ -95,19 +94,6 @@ def _solve_evaluate(a: Array, b: Array, *, transpose_a: bool) -> Array:
     given = np.take_along_axis(b, order[..., None], -2)
     lower = triangular_solve.evaluate(factors, given, transpose_a="NO_TRANSPOSE", **_LOWER)
     return triangular_solve.evaluate(factors, lower, transpose_a="NO_TRANSPOSE", **_UPPER)
-
-
-def _one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
-    import scipy.linalg.lapack  # here, since importing it costs more than importing this package
-
-    matrices, sides = (in_lapack_type(x).reshape((-1, *x.shape[-2:])) for x in (a, b))
-    functions: Any = scipy.linalg.lapack.get_lapack_funcs(("getrf", "getrs"), dtype=matrices.dtype)
-    getrf, getrs = functions
-    solved = np.empty_like(sides)
-    for result, matrix, known in zip(solved, matrices, sides, strict=True):
-        factors, pivots, _ = getrf(matrix)
-        result[:] = getrs(factors, pivots, known, trans=transpose_a)[0]
-    return solved.reshape(b.shape).astype(b.dtype, copy=False)
 
 
 def _solve_jvp(
