@@ -177,3 +177,19 @@ def test_lanes_of_known_length() -> None:
     _same(tx.vmap(tx.grad(lambda x: jnp.sum(orbit(x)))), starts)
     _same(tx.grad(lambda x: jnp.sum(tx.vmap(orbit)(x) ** 2)), starts)
     _same(tx.vmap(tx.vmap(lambda x: orbit(jnp.stack([x, x, x])))), starts)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (jnp.exp(x[:-1]), x[1:] - x[:-1]),
+        lambda x: (2 * x[1:-1], x[2:] - 2 * x[1:-1] + x[:-2], x[1:-1] - x[:-2]),
+        lambda x: lax.fori_loop(0, 3, lambda _, s: (s[0] + s[1], s[1] - jnp.roll(s[0], 1) + s[0]), (x, 2 * x)),
+    ],
+)
+def test_neighbours_are_read_before_anything_is_stored(function: Function) -> None:
+    x = jnp.asarray(np.random.default_rng(0).standard_normal(1000), "float32")
+    _same(function, x)
+    kernel = tx.jit(function).lower(x).compile().kernels[0]
+    for loop in kernel.source.split("for ")[1:]:
+        assert "= in" not in loop.partition(" out")[2]

@@ -370,6 +370,21 @@ class Builder:
         yield loop.index, loop
         self._known.pop()
         self._blocks.pop()
+        loop.body = _stores_last(loop)
+
+
+def _stores_last(loop: Loop) -> list[Statement]:
+    """The statements of a loop that does nothing but load, compute and store, with the stores at the end.
+
+    Where a loop reads neighbours, LLVM takes what one iteration reads for what the next one reads beside it, and makes
+    no vectors of the loop if that value is stored before its successor is read.
+    """
+    stores = [x for x in loop.body if isinstance(x, Store)]
+    written = {x.buffer for x in stores}
+    is_plain = all(isinstance(x, (Compute, Load, Store)) for x in loop.body)
+    if len(stores) < 2 or not is_plain or any(isinstance(x, Load) and x.buffer in written for x in loop.body):
+        return loop.body
+    return [*(x for x in loop.body if not isinstance(x, Store)), *stores]
 
 
 _FOLD = {
