@@ -18,6 +18,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "several results": (lambda x, y: (x + y, x > y, jnp.maximum(x, y)), ((3000,), (3000,))),
     "rows": (lambda x, row: (x - row) * jnp.abs(x), ((7, 999), (999,))),
     "many rows": (lambda x, column: x * column[:, None], ((300, 257), (300,))),
+    "rows of a block": (lambda x, column: x * column[:, None], ((31, 1024), (31,))),
+    "several results of rows": (lambda x, column: (x * column[:, None], x + 1), ((70, 200), (70,))),
     "a softmax": (lambda x: tx.nn.softmax(x, 1), ((70, 1300),)),
     "rows of several": (lambda x, y: tx.nn.softmax(x, 1) * y, ((70, 1300), (70, 1300))),
     "narrow to wide": (lambda x: tx.nn.softmax(x.astype("float64"), 1), ((70, 300),)),

@@ -28,6 +28,7 @@ from tinyxla.backends.numba.loops import (
     Statement,
     Store,
     Value,
+    operand_of,
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.backends.numba.native import has_feature, processor_name, provide_llvm
@@ -167,15 +168,15 @@ class _Streaming:
                 Call(_provide(), ((source.buffer, begin), *((target.buffer, end) for end in ends))),
             ]
         self.found = True
-        count = around.compute(f"{name}_count", "subtract", loop.stop, loop.start)
-        count = around.compute(f"{name}_more", "add", around.compute(f"{name}_left", "maximum", count, 0), BLOCK - 1)
-        count = around.compute(f"{name}_blocks", "divide", count, BLOCK)
+        first, end = loop.start, loop.stop
+        is_one = isinstance(first, int) and isinstance(end, int) and end - first <= BLOCK
         number = Value(INDEX, f"{name}_block")
-        offset = body.compute(f"{name}_offset", "multiply", number, BLOCK)
-        first = body.compute(f"{name}_first", "add", loop.start, offset)
-        end = body.compute(f"{name}_end", "add", first, BLOCK)
-        end = body.compute(f"{name}_last", "minimum", end, loop.stop)
-        here = Compute(Value(INDEX, f"{name}_here"), "subtract", (loop.index, first), _WIDE)
+        if not is_one:
+            offset = body.compute(f"{name}_offset", "multiply", number, BLOCK)
+            first = body.compute(f"{name}_first", "add", loop.start, offset)
+            end = body.compute(f"{name}_end", "add", first, BLOCK)
+            end = body.compute(f"{name}_last", "minimum", end, loop.stop)
+        here = Compute(Value(INDEX, f"{name}_here"), "subtract", (loop.index, operand_of(first)), _WIDE)
         inner, calls = [here, *loop.body], []
         for x in stores:
             row = Buffer(x.buffer.type, f"row{self._number + len(self.scratch)}", BLOCK, True)
@@ -187,6 +188,11 @@ class _Streaming:
             ]
             calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
         cut = [*body.statements, replace(loop, start=first, stop=end, body=inner), *calls]
+        if is_one:  # whose length is known where it runs, so that what vectors leave is masked
+            return cut
+        count = around.compute(f"{name}_count", "subtract", loop.stop, loop.start)
+        count = around.compute(f"{name}_more", "add", around.compute(f"{name}_left", "maximum", count, 0), BLOCK - 1)
+        count = around.compute(f"{name}_blocks", "divide", count, BLOCK)
         return [*around.statements, Loop(number, 0, count, cut, [])]
 
 
