@@ -279,6 +279,18 @@ def test_remainders_are_exact(dtype: Any) -> None:
         np.testing.assert_array_equal(np.signbit(found)[kept], np.signbit(expected[: len(several)])[kept])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint32])
+def test_powers_of_integers_wrap_around(dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 9, 2000).astype(dtype)
+    x[::3] = 0 * x[::3] - dtype(1)
+    for most in (10, 100):  # the second one has powers that are rarely needed
+        y = random.integers(0, most, 2000).astype(dtype)
+        expected = [pow(int(base), int(exponent), 1 << 32) for base, exponent in zip(x, y, strict=True)]
+        found = np.asarray(tx.jit(lax.pow)(x, y))
+        np.testing.assert_array_equal(found, np.array(expected, np.uint32).astype(dtype))
+
+
 def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
     texts: list[str] = []
     compiled = native._object_code

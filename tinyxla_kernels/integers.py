@@ -74,18 +74,28 @@ def _quotient_by_floats(x: Scalar, y: Scalar) -> Scalar:
 
 
 def power(x: Scalar, y: Scalar) -> Scalar:
-    """x to the y, wrapping. For y < 0 the quotient 1 / x^-y truncated: 0 but for x = 1 and x = -1; and 0 for x = 0."""
-    result = (y & 1).not_equal(0).where(x, 1)
-    base = x
-    for bit in range(1, width_of(y.type)):
-        base = base * base
-        result = ((y >> bit) & 1).not_equal(0).where(result * base, result)
-    if not is_signed(y.type):
-        return result
-    unit = x.equal(1)
+    """x to the y, wrapping. For y < 0 the quotient 1 / x^-y truncated: 0 but for x = 1 and x = -1; and 0 for x = 0.
+
+    Where y is not below the width, the power of an even number is 0 and that of 1 or -1 follows from whether y is odd;
+    the rest have wrapped around.
+    """
+    few = 6 if width_of(x.type) > 32 else 5
+    result, base = _by_squares((y & 1).not_equal(0).where(x, 1), x, y, range(1, few))
+    is_large, is_even, unit = y >= 1 << few, (x & 1).equal(0), x.equal(1)
     if is_signed(x.type):
         unit = unit | x.equal(-1)
-    return ((y < 0) & ~unit).where(0, result)
+    usual = (is_large & is_even).where(0, result)
+    has_wrapped = is_large & ~(is_even | unit)
+    (found,) = has_wrapped.rarely(lambda: [_by_squares(result, base, y, range(few, width_of(y.type)))[0]], [usual])
+    return ((y < 0) & ~unit).where(0, found) if is_signed(y.type) else found
+
+
+def _by_squares(result: Scalar, base: Scalar, y: Scalar, bits: range) -> tuple[Scalar, Scalar]:
+    """The result with what these bits of an exponent multiply it by, and the base to the highest of them."""
+    for bit in bits:
+        base = base * base
+        result = ((y >> bit) & 1).not_equal(0).where(result * base, result)
+    return result, base
 
 
 def shift_left(x: Scalar, count: Scalar) -> Scalar:
