@@ -52,7 +52,7 @@ def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
     assert sum(x != y for x, y in pairwise(order)) == squares * (squares + 1) // 2 - 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "complex64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "complex64", "complex128", "bfloat16"])
 @pytest.mark.parametrize("size", [777, 1030])
 def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "last_cache", lambda: 1 << 12)

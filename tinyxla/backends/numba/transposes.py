@@ -53,7 +53,7 @@ def turn(
 
 def rows(bytes_each: int, most: int) -> int:
     """Of the largest square of such elements that a routine transposes, but at most so many; 1 where there is none."""
-    return next((n for n in (16, 8, 4) if n <= most and n * bytes_each <= _WIDEST and bytes_each <= 8), 1)
+    return next((n for n in (16, 8, 4) if n <= most and n * bytes_each <= _WIDEST), 1)
 
 
 @functools.cache
@@ -104,8 +104,9 @@ declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
 
 def _text(n: int, bytes_each: int) -> str:
-    element = f"i{8 * bytes_each}"
-    vector = f"<{n} x {element}>"
+    words = max(1, bytes_each // 8)  # of an element, where it is more than one
+    align = bytes_each // words
+    vector = f"<{n * words} x i{8 * align}>"
     lines = [
         "define void @transpose(ptr %first, ptr %second, ptr noalias %to, ptr %then, ptr %soon) {",
         *_difference("pitch", "first", "second"),
@@ -116,7 +117,7 @@ def _text(n: int, bytes_each: int) -> str:
         lines += [
             f"  %offset{k} = mul i64 %pitch, {k}",
             f"  %at{k} = getelementptr i8, ptr %first, i64 %offset{k}",
-            f"  %row{k} = load {vector}, ptr %at{k}, align {bytes_each}",
+            f"  %row{k} = load {vector}, ptr %at{k}, align {align}",
             f"  %soon{k} = getelementptr i8, ptr %end, i64 %offset{k}",
             f"  call void @llvm.prefetch.p0(ptr %soon{k}, i32 0, i32 2, i32 1)",
         ]
@@ -129,15 +130,15 @@ def _text(n: int, bytes_each: int) -> str:
             pair = f"{vector} {found[k]}, {vector} {found[k + step]}"
             upper = [n + j - step if j & step else j for j in range(n)]
             for which, mask in ((k, upper), (k + step, [j + step if not j & step else n + j for j in range(n)])):
-                numbers = ", ".join(f"i32 {j}" for j in mask)
+                numbers = ", ".join(f"i32 {j * words + w}" for j in mask for w in range(words))
                 found[which] = f"%swapped{step}.{which}"
-                lines.append(f"  {found[which]} = shufflevector {pair}, <{n} x i32> <{numbers}>")
+                lines.append(f"  {found[which]} = shufflevector {pair}, <{n * words} x i32> <{numbers}>")
         step *= 2
     for k in range(n):
         lines += [
             f"  %line{k} = mul i64 %distance, {k}",
             f"  %to{k} = getelementptr i8, ptr %to, i64 %line{k}",
-            f"  store {vector} {found[k]}, ptr %to{k}, align {bytes_each}",
+            f"  store {vector} {found[k]}, ptr %to{k}, align {align}",
         ]
     return "\n".join([*lines, "  ret void", "}", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", ""])
 
