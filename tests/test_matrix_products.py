@@ -81,6 +81,19 @@ def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generat
             _check(_product(left, right, preferred), operands, 1e-5 * (name in FLOATS))
 
 
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("equation", ["k,kn->n", "kn,k->n", "bk,bkn->bn", "k,knm->nm", "nk,k->n"])
+def test_vectors_of_integers_weigh_rows(generator: np.random.Generator, name: str, equation: str) -> None:
+    """Which are summed in the order in which they are read."""
+    sizes = {"b": 3, "k": 331, "n": 97, "m": 5}
+    with tinyxla.enable_x64(True):
+        terms = equation.partition("->")[0].split(",")
+        operands = [_numbers(generator, name, tuple(sizes[d] for d in term)) for term in terms]
+        _check(lambda x, y: jnp.einsum(equation, x, y), operands, 0)
+    kernels = tinyxla.jit(lambda x, y: jnp.einsum(equation, x, y)).lower(*operands).compile().kernels
+    assert not any(kernel.name == "product" for kernel in kernels)
+
+
 @pytest.mark.parametrize("name", ["f32", "s8", "bf16"])
 @pytest.mark.parametrize("equation", ["bij,bjk->bik", "bqhd,bkhd->bhqk", "bij,jk->bik", "ij,bjk->bik"])
 def test_batches(generator: np.random.Generator, name: str, equation: str) -> None:

@@ -130,7 +130,7 @@ def canonicalize_dots(computation: Computation) -> Computation:
     Matrices may have narrow types: what they are summed in is converted afterwards. In all other products - those with
     nothing to contract, of vectors, and of small matrices with few rows - narrow types are widened first. Those of f32,
     f64, c64 and c128 that contract something stay, but for inner products, which are sums like others, and those of
-    many small matrices with vectors.
+    many small matrices with vectors. Matrices of integers whose rows a vector weighs are summed in memory's order.
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
@@ -148,7 +148,7 @@ def canonicalize_dots(computation: Computation) -> Computation:
                 return pieces
             wide = element_type(contraction.accumulator(kind.dtype))
             lhs, rhs = (_converted(rewriter, o, wide) for o in operands)
-            if _are_short_sums(operands, dims, sizes):
+            if _are_short_sums(operands, dims, sizes) or _sums_rows(operands, dims, kind, sizes):
                 return _converted(rewriter, _short_sums(rewriter, lhs, rhs, dims, x.array_shape), kind)
             of_vectors = max(sizes[1:3]) == 1
             if wide.name in ("f32", "f64", "c64", "c128") and sizes[3] > 1 and not of_vectors:
@@ -180,14 +180,16 @@ def _has_narrow_matrix(
     operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType, sizes: Sequence[int]
 ) -> bool:
     """Whether few rows or columns are multiplied with a large matrix of integers or narrow floats, which to widen takes
-    longer than to multiply; but integers whose sums are of whole rows of the matrix are sums like others."""
+    longer than to multiply; but integers whose sums are of whole rows of the matrix, or that weigh rows which are
+    summed, are sums like others."""
     batch, m, n, terms = sizes
     side = int(n > m)
     shape, products = operands[side].array_shape, m * n * terms
     if batch < 1 or terms < 2 or max(m, n) <= _FEW or _are_short_sums(operands, dims, sizes):
         return False
     if shape.element_type.is_integer and kind.is_integer:
-        return products >= _LARGE_OF_INTEGERS and shape.rank - 1 not in dims.contracting(side)
+        is_sum = shape.rank - 1 in dims.contracting(side) or _sums_rows(operands, dims, kind, sizes)
+        return products >= _LARGE_OF_INTEGERS and not is_sum
     is_narrow = shape.element_type.name in ("bf16", "f16") and kind.name in ("bf16", "f16", "f32")
     return is_narrow and products >= _LARGE_OF_FLOATS
 
@@ -203,6 +205,17 @@ def _are_short_sums(operands: tuple[Instruction, ...], dims: contraction.Dot, si
     length = shape.dimensions[-1]
     is_sum_of_rows = shape.rank - 1 not in dims.contracting(side)
     return batches == tuple(range(len(batches))) and (length >= 16 if is_sum_of_rows else length % 64 == 0)
+
+
+def _sums_rows(
+    operands: tuple[Instruction, ...], dims: contraction.Dot, kind: ElementType, sizes: Sequence[int]
+) -> bool:
+    """Whether a vector of integers weighs the rows of a matrix, whose sum is taken in the order of memory."""
+    batch, m, n, terms = sizes
+    side = int(n > 1)
+    batches, is_integer = dims.batch(side), operands[side].array_shape.element_type.is_integer and kind.is_integer
+    is_in_order = (*batches, *dims.contracting(side)) == tuple(range(len(batches) + 1))
+    return is_integer and is_in_order and batch > 0 and min(m, n) == 1 < min(max(m, n), terms)
 
 
 def _short_sums(
