@@ -233,6 +233,8 @@ REDUCTIONS += [
     case("bincount", np.abs(W), weights=V, minlength=9),
     case("digitize", V, np.float32([-1, 0, 1])),
     case("digitize", V, np.float32([1, 0, -1]), right=True),
+    case("digitize", N, np.float32([2, 1, 0, -1])),
+    case("digitize", N, np.float32([2, 1, 0, -1]), right=True),
     case("gradient", V),
     case("gradient", K, axis=1),
     case("gradient", K, 2.0),

@@ -245,3 +245,11 @@ def test_orders_run_natively(generator: np.random.Generator) -> None:
         return tx.numpy.sort(x, axis=0), tx.numpy.lexsort([x, -x]), tx.lax.top_k(x, 3)[1], tx.numpy.median(x)
 
     assert not host_calls(ordered, x)
+
+
+def test_places_have_32_bits_where_these_are_enough() -> None:
+    with tx.enable_x64():
+        edges, x = np.arange(3.0), np.float64([0.5, 7])
+        for function in (tx.numpy.searchsorted, lambda edges, x: tx.numpy.digitize(x, edges)):
+            assert function(edges, x).dtype == tx.jit(function)(edges, x).dtype == np.int32
+        assert tx.numpy.digitize(x, edges[:0]).dtype == np.int32

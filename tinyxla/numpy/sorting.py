@@ -133,13 +133,18 @@ def searchsorted(
         ordered = take(ordered, sorter)
     if eager(ordered, values) and element_type(ordered.dtype).bits >= 8 and ordered.dtype.kind != "V":
         found = np.searchsorted(value_of(ordered), value_of(values), side)
-        return ConcreteArray(np.asarray(found).astype(default_int()))
+        return ConcreteArray(np.asarray(found).astype(_place_type(ordered)))
     return _bisected(ordered, values, side)
+
+
+def _place_type(ordered: Any) -> np.dtype[Any]:
+    """What holds a place in an array: 32 bits, where they are enough."""
+    return np.dtype(np.int32) if ordered.shape[0] < 1 << 31 else default_int()
 
 
 def _bisected(ordered: Any, values: Any, side: str) -> Any:
     """Bisection of all values together: the place grows by falling powers of two, while what is before is smaller."""
-    index = default_int()
+    index = _place_type(ordered)
     length = ordered.shape[0]
     place = movement.full(0, index, values.shape)
     step = 1 << length.bit_length()
@@ -169,12 +174,11 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     if edges.ndim != 1:
         raise ShapeError(f"digitize: edges have one dimension, but got shape {edges.shape}.")
     if edges.shape[0] == 0:
-        return movement.full(0, default_int(), array_of(x, "digitize").shape)
+        return movement.full(0, _place_type(edges), array_of(x, "digitize").shape)
     side = "right" if not right else "left"
-    other = "left" if not right else "right"
     ascending = arith.greater_equal(take(edges, -1), take(edges, 0))
     count = edges.shape[0]
-    down = arith.subtract(count, searchsorted(flip(edges), x, other))
+    down = arith.subtract(count, searchsorted(flip(edges), x, side))
     return where(ascending, searchsorted(edges, x, side), down)
 
 
