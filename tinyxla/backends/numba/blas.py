@@ -360,12 +360,13 @@ def _scalars(type: ElementType) -> str:
 def _compiled(
     text: Template, type: ElementType, routine: str, pointers: str, numbers: str, forms: str, integers: str
 ) -> int:
-    """The kernel whose table has pointers, numbers, the address of the routine and that of the guard."""
+    """The kernel whose table has pointers, numbers, the address of the routine and that of the guard. Products of
+    matrices take long beside the instructions around them."""
     words = [*pointers.split(), *numbers.split(), routine, "guard"]
     loads = loaded_words("table", words, f"{pointers} {routine} guard")
     given = "\n".join([loads, _by_address(integers), _scalars(type), _forms(forms)])
     module = GUARD + text.substitute(element=_element(type), given=given)
-    return compile_llvm(module, ("product",), is_seldom=True)["product"]
+    return compile_llvm(module, ("product",), is_seldom=text is _MATRIX)["product"]
 
 
 @functools.cache
