@@ -566,9 +566,12 @@ def test_depthwise(channels: int) -> None:
             np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
 
 
-@pytest.mark.parametrize("sizes", [(16, 8, 8, 12), (9, 3, 4, 10), (7, 2, 2, 5), (33, 4, 8, 6), (5, 3, 6, 4)])
+@pytest.mark.parametrize(
+    "sizes", [(16, 8, 8, 12), (9, 3, 4, 10), (7, 2, 2, 5), (33, 4, 8, 6), (5, 3, 6, 4), (3, 2, 4, 23), (2, 3, 5, 19)]
+)
 def test_groups_of_few_features(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Value and both cotangents, for widths of which pairs, fours or no places divide the innermost axis."""
+    """Value and both cotangents, for widths of which pairs, fours or no places divide the innermost axis; of the last
+    sizes, places are vectors, although the features of a group would be enough for products."""
     monkeypatch.setattr(nests, "_MOST_TERMS", 32)
     groups, inputs, features, width = sizes
     x, y = _numbers((2, 6, width, groups * inputs), (3, 3, inputs, groups * features))

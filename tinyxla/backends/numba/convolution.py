@@ -96,6 +96,7 @@ class _Axes:
         step = s[a[0]] * batch if dims.batch_group_count > 1 else s[a[1]] * terms
         self.group = _Axis(groups, step, t[b[0]] * features, u[c[1]] * features)
         self.feature = _Axis(features, 0, t[b[0]], u[c[1]])
+        self.has_features_last = features == 1 or (t[b[0]], u[c[1]]) == (1, 1)
         self.start: dict[str, int] = dict.fromkeys(("lhs", "rhs", "out"), 0)
         places, inner = [_Axis(batch, s[a[0]], 0, u[c[0]])], [_Axis(terms, s[a[1]], t[b[1]], 0)]
         for w, part, i, j, k in zip(dims.window, parts, a[2:], b[2:], c[2:], strict=True):
@@ -159,7 +160,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     products = [
         _Products(x, axes, plan, arithmetic, [array.storage for array in arrays])
         for axes in parts
-        if (is_product(x) or axes.each) and _count(axes.terms)
+        if ((is_product(x) and axes.has_features_last) or axes.each) and _count(axes.terms)
     ]
     after = plan.after.get(x)
     together = len(products) == len(parts) and all(product.pieces == 1 for product in products)
