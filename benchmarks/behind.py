@@ -16,7 +16,7 @@ WHY: dict[str, str] = {
     "machine.",
     "power iteration, 100 x 100": "1,000 products with a vector, by OpenBLAS. This run compiled what calls it in too "
     "little time, which is "
-    "mended since: 0.58 ms beside 0.60 of JAX's, alone on the machine.",
+    "mended since: 601 us beside 643 of JAX's in another run of the group.",
     "power, 1e6": "On one thread 1.28 ns for an element, beside 0.67 ns of NumPy's; two threads are about level.",
     "log-sum-exp of rows, 128 MB": "Runs differ: 5.2 to 7 ms on the same day, of which the memory needs 4.3 to 4.8 "
     "and exponentials as much.",
@@ -69,6 +69,6 @@ WHY: dict[str, str] = {
     "matvec, 4096 x 4096": "Runs differ: 2.2 to 2.3 ms beside 2.1 to 2.2 of NumPy's, alone on the machine.",
     "vecmat, 4096 x 4096": "It is at the limit: NumPy's run found more bandwidth than was measured.",
     "depthwise convolution 3 x 3": "Runs differ: 0.17 ms beside JAX alone.",
-    "LSTM, 200 steps": "This run compiled what calls the BLAS in too little time, which is mended since: 0.25 ms "
-    "beside 0.36 of JAX's, alone on the machine.",
+    "LSTM, 200 steps": "This run compiled what calls the BLAS in too little time, which is mended since: 283 us "
+    "beside 325 of JAX's in another run of the group.",
 }
