@@ -138,10 +138,15 @@ def _sine_of_half_turns(t: Any) -> Any:
     """sin(pi t) for t of at most 1/2 in size, by its series: `sin` has to be prepared for any angle."""
     terms = 6 if t.dtype.itemsize < 8 else 11
     series = [(-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(terms)]
-    square, total = t * t, series[-1]
-    for c in series[-2::-1]:
-        total = total * square + c
-    return total * t
+    return polynomial(series, t * t) * t
+
+
+def polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """Its value, by Horner's rule. The lowest coefficient comes first."""
+    total: Any = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        total = total * x + c
+    return total
 
 
 def _digamma(x: Any) -> Any:
@@ -377,10 +382,7 @@ def _scaled_erfc(size: Any) -> Any:
     middle, coefficients = _ERFC[size.dtype.itemsize]
     finite = tnp.minimum(size, 1e18)
     t = (finite - middle) / (finite + middle)
-    p: Any = coefficients[-1]
-    for c in coefficients[-2::-1]:
-        p = p * t + c
-    return (1 + (t + 1) * p) / (1 + 2 * size)
+    return (1 + (t + 1) * polynomial(coefficients, t)) / (1 + 2 * size)
 
 
 def _gauss(x: Any) -> Any:

@@ -246,15 +246,8 @@ def ndtri(p: ArrayLike) -> Array:
 
 def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:
     """A quotient of two polynomials, whose coefficients are given from the lowest on."""
-
-    def value(coefficients: tuple[float, ...]) -> Array:
-        total: Any = coefficients[-1]
-        for coefficient in reversed(coefficients[:-1]):
-            total = total * x + coefficient
-        return total
-
     numerator, denominator = polynomials
-    return value(numerator) / value(denominator)
+    return lax_special.polynomial(numerator, x) / lax_special.polynomial(denominator, x)
 
 
 @replayed

@@ -17,6 +17,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+from tinyxla.backends.numba.index_arithmetic import WIDE
 from tinyxla.backends.numba.loops import INDEX, Carried, Compute, Literal, Load, Loop, Operand, Statement, Store, Value
 
 _OF_NUMBERS = {"maximum": "maximum-of-numbers", "minimum": "minimum-of-numbers"}
@@ -77,10 +78,9 @@ def _hidden(x: Compute, natural: Value, before: list[Statement]) -> Compute:
                 Value(type, f"{x.result.name}.{name}{k}")
                 for name, type in zip("abcde", (INDEX, INDEX, held, o.type, o.type), strict=True)
             ]
-            wide = (("index", "wide"),)
             before += [
-                Compute(negative, "subtract", (Literal(INDEX, 0), natural), wide),
-                Compute(at_least, "maximum", (negative, Literal(INDEX, bits)), wide),
+                Compute(negative, "subtract", (Literal(INDEX, 0), natural), WIDE),
+                Compute(at_least, "maximum", (negative, Literal(INDEX, bits)), WIDE),
                 Compute(number, "convert", (at_least,)),
                 Compute(infinity, "bitcast-convert", (number,)),
                 Compute(made[-1], "negate" if o.value < 0 else "copy", (infinity,)),

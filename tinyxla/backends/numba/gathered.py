@@ -19,9 +19,8 @@ once for all of them. A tile of one vector is fast only so: else each of its mul
 A routine takes the addresses of c, a and b, of the four lists of places, and of six numbers: how many rows, columns and
 terms there are, whether to add to what c has, how far apart the rows of a run are, and how far apart in b the taps; of
 these, a list of terms has the first. So a way to multiply has one routine for each number of vectors that a tile is
-wide, each length of runs, and each number of taps. Where two factors at once are
-multiplied and added, elements of a and b are words of them; and where a matrix unit sums the products, its routine does
-(see `matrix_unit`).
+wide, each length of runs, and each number of taps. Where two factors at once are multiplied and added, elements of a
+and b are words of them; and where a matrix unit sums the products, its routine does (see `matrix_unit`).
 
 Places are those of an array's elements along some axes, in order, which another routine lists: it takes the address of
 the list and of numbers, which are the place of the first element of all, the number of the list's first element, how
@@ -205,7 +204,7 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
     _, declaration = _multiply_add(kind)
     declaration += _OF_SOME if each > 1 else ""
     inputs = _inputs(kind, each)
-    turned = ".turned" if 1 < inputs < count else ""  # so that inputs are repeated as they stand in memory
+    turned = _suffix(kind, each)
     tile = list(product(range(kind.rows), range(kind.vectors)))
     masks: list[str] = []
     if each:
@@ -276,6 +275,11 @@ def _inputs(kind: Arithmetic, each: int) -> int:
     return max(1, kind.lanes // each) if each else 1
 
 
+def _suffix(kind: Arithmetic, each: int) -> str:
+    """Of the names of vectors that are turned, so that inputs are repeated as they stand in memory."""
+    return ".turned" if 1 < _inputs(kind, each) < kind.lanes else ""
+
+
 def _turned(x: str, count: int, rows: int) -> list[str]:
     """A vector as a matrix of so many rows, turned."""
     order = ", ".join(f"i32 {k % rows * (count // rows) + k // rows}" for k in range(count))
@@ -314,7 +318,7 @@ class _Step:
                 found.append(f"{row} = getelementptr $word, ptr %b_row{k - 1 or ''}$at, i64 %beside")
             found.append(f"%b{k}_{v}$at = getelementptr $word, ptr {row}, i64 {v * kind.lanes}")
             found += self._loaded(f"%right{k}_{v}$at", f"%b{k}_{v}$at", v)
-            if self._turned:
+            if _suffix(kind, self.each):
                 found += _turned(f"%right{k}_{v}$at", kind.lanes, _inputs(kind, self.each))
         return found
 
@@ -350,10 +354,6 @@ class _Step:
                 found += self._multiplied(new, old, f"%left{i}$at", f"%right{k}_0$at")
         return found
 
-    @property
-    def _turned(self) -> str:
-        return ".turned" if 1 < _inputs(self.kind, self.each) < self.kind.lanes else ""
-
     def _loaded(self, into: str, address: str, v: int) -> list[str]:
         if self.name == _PART:
             return [f"{into} = {_LOAD.format(address, f'%mask{v}')}"]
@@ -373,7 +373,8 @@ class _Step:
 
     def _multiplied(self, new: str, old: str, left: str, right: str) -> list[str]:
         multiply_add, _ = _multiply_add(self.kind)
-        return [line.format(new=new, sum=old, x=left, y=f"{right}{self._turned}") for line in multiply_add]
+        right += _suffix(self.kind, self.each)
+        return [line.format(new=new, sum=old, x=left, y=right) for line in multiply_add]
 
 
 def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:

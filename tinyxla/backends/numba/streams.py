@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tinyxla.backends.numba.index_arithmetic import Indices, follows
+from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, follows
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.loops import (
     INDEX,
@@ -37,7 +37,6 @@ from tinyxla.threads import available_processors
 
 BLOCK = 1024  # iterations
 SHORTEST = 64  # of a loop whose result is more than the ends of lines, if what it reads was asked for; else twice
-_WIDE = (("index", "wide"),)
 ROUTINE = "stream"
 _FENCE = "fence"
 _KINDS = ("loop", "part", "row", "scan")  # of nests
@@ -176,7 +175,7 @@ class _Streaming:
             first = body.compute(f"{name}_first", "add", loop.start, offset)
             end = body.compute(f"{name}_end", "add", first, BLOCK)
             end = body.compute(f"{name}_last", "minimum", end, loop.stop)
-        here = Compute(Value(INDEX, f"{name}_here"), "subtract", (loop.index, operand_of(first)), _WIDE)
+        here = Compute(Value(INDEX, f"{name}_here"), "subtract", (loop.index, operand_of(first)), WIDE)
         inner, calls = [here, *loop.body], []
         for x in stores:
             row = Buffer(x.buffer.type, f"row{self._number + len(self.scratch)}", BLOCK, True)
