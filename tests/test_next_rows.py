@@ -69,3 +69,52 @@ def test_what_gains_nothing(
     monkeypatch.setattr(next_rows, "last_cache", lambda: 1 << 9)
     assert not _compiled(function, [jnp.ones(shape, np.float32)])[1]
     tx.clear_caches()
+
+
+EARLY: dict[str, Callable[..., Any]] = {
+    "log-sum-exp": lambda x: tx.nn.logsumexp(x, 1),
+    "softmax": lambda x: tx.nn.softmax(x, 1),
+    "masked": lambda x: tx.nn.softmax(x, 1, where=x > -1),
+    "both ends": lambda x: jnp.exp((x - x.min(1, keepdims=True)) / (x.max(1, keepdims=True) + 9)),
+    "of what is computed": lambda x: jnp.exp(x - jnp.abs(2 * x + 1).max(1, keepdims=True)).sum(1),
+    "with a number of the row": lambda x: jnp.exp((x - x[:, :1]).max(1, keepdims=True) - x).sum(1),
+    "integers": lambda x: jnp.exp(-(jnp.floor(jnp.clip(x, -9, 9)).astype("int32").max(1, keepdims=True) + x)),
+    "truth": lambda x: jnp.where((x > 2.5).any(1, keepdims=True), jnp.sin(x), jnp.exp(x)),
+}
+
+
+@pytest.mark.parametrize("last_cache", [1 << 9, 1 << 30])
+@pytest.mark.parametrize("name", EARLY)
+def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found while a row is worked on: what is special in a row stays there."""
+    x = np.random.default_rng(1).standard_normal((200, 520), np.float32)
+    x[1, 7], x[3, 519], x[5, 0], x[199, 3] = np.nan, np.inf, -np.inf, np.nan
+    x[8], x[9], x[10] = -np.inf, np.inf, 0
+    expected, _ = _compiled(EARLY[name], [jnp.asarray(x)])
+    tx.clear_caches()
+    monkeypatch.setattr(next_rows, "_LEAST", 0)
+    monkeypatch.setattr(next_rows, "last_cache", lambda: last_cache)
+    program = tx.jit(EARLY[name]).lower(x).compile()
+    assert any("_next_row" in kernel.source for kernel in program.kernels)
+    found = np.asarray(program(x))
+    with tx.num_threads(1):
+        alone = np.asarray(program(x))
+    tx.clear_caches()
+    np.testing.assert_allclose(found, expected, rtol=3e-6)
+    assert found.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: jnp.exp(x - x.mean(1, keepdims=True)), id="a sum, whose order counts"),
+        pytest.param(
+            lambda x: jnp.exp(jnp.abs(x - x.mean(1, keepdims=True)).max(1, keepdims=True) - x), id="after one"
+        ),
+    ],
+)
+def test_what_waits_for_its_row(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_rows, "_LEAST", 0)
+    program = tx.jit(function).lower(np.ones((200, 1024), np.float32)).compile()
+    assert not any("_next_row" in kernel.source for kernel in program.kernels)
+    tx.clear_caches()

@@ -85,3 +85,15 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
         is_streamed = compiled(lambda a: a + jnp.arange(5000, dtype=np.float32), [jnp.float32(2)])[1]
         assert is_streamed == (processor != "znver4")
     tx.clear_caches()
+
+
+@pytest.mark.parametrize(
+    ("function", "asks"), [(lambda x: x.astype("bfloat16"), True), (lambda x: tx.nn.gelu(x, approximate=False), False)]
+)
+def test_little_work_asks_for_what_follows(
+    function: Callable[..., Any], asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    program = tx.jit(function).lower(jnp.ones(5000)).compile()
+    assert any("call('request'" in kernel.source for kernel in program.kernels) == asks
+    tx.clear_caches()

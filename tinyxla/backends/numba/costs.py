@@ -32,8 +32,8 @@ from tinyxla.backends.numba.loops import (
     Value,
 )
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
+from tinyxla.backends.numba.requests import CLAIM, REQUEST
 from tinyxla.backends.numba.streams import ROUTINE
-from tinyxla.backends.numba.transposes import CLAIM, REQUEST
 from tinyxla.backends.report import NEAR, Cost
 from tinyxla.ops.cost import TRANSCENDENTAL, operations_of
 

@@ -1,12 +1,17 @@
-"""What is worked on in the first cache for long: meanwhile, the row that follows is asked for.
+"""What is worked on in the first cache for long: meanwhile, the rows that follow are read.
 
 A kernel of rows reads a row from memory, and goes over it again in the cache. The processor reads ahead by itself, but
 only along what a program reads, so while exponentials are computed, the memory rests. Where a loop over a row computes
-such functions of what another loop read before, it is cut into blocks, and with each a block of the next row is asked
-for. The memory and the processor then work at the same time; asking for a whole row at once would let both wait.
+such functions of what another loop read before, memory and processor work at the same time in two ways:
 
-Little work on a single array that no cache holds gains from it, too: Intel's processors read ahead within 4096 bytes
-only. There a loop asks for what lies some blocks behind in memory, which at the end of a row is that of the next one.
+- Where the first loop finds an extremum, it does so for the next row in the loop that works on this one.
+- From an array that no cache holds, a processor gets all that the memory can give only if it waits for many lines at
+  once. It asks for few of them itself, and reads ahead within a page of 4096 bytes, for each page apart. So the loop is
+  cut into blocks, with which parts of several rows are asked for: of the next one its last part, of the one after it
+  the part before that, and so on. When its turn comes, all of a row was asked for.
+
+Little work on a single array that no cache holds gains from asking, too: there a loop asks for what lies some blocks
+behind in memory, which at the end of a row is that of the next one.
 """
 
 from __future__ import annotations
@@ -15,8 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, follows
-from tinyxla.backends.numba.llvm_printer import is_call
+from tinyxla.backends.numba.index_arithmetic import WIDE, Indices
 from tinyxla.backends.numba.loops import (
     INDEX,
     Buffer,
@@ -24,53 +28,62 @@ from tinyxla.backends.numba.loops import (
     Carried,
     Compute,
     Index,
+    Literal,
     Load,
     Loop,
     Multiply,
+    Operand,
     Statement,
+    Store,
     Value,
+    operand_of,
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
+from tinyxla.backends.numba.requests import PARTS, Lines, asking_for_parts, computes_long, loads_of_arguments
 from tinyxla.backends.numba.streams import last_cache
-from tinyxla.backends.numba.transposes import provide_request
 from tinyxla.shapes import element_type
 
 _BLOCK = 256  # iterations
-_AHEAD = 512  # iterations from what little work is done on to what is asked for meanwhile
 _MOST = 1 << 17  # bytes of a row and the one that follows, which are in the second cache together
 _LEAST = 1 << 21  # bytes of what is read, which the second cache does not hold
+_MANY = 4  # rows of a piece of work, whose last one has no next row
 
-_SHORT = ("convert", "bitcast-convert")  # functions that take little time
+_EXTREMA = ("maximum", "minimum", "and", "or")  # which are the same in whatever order they are found
 
 _Read = tuple[Loop, Load]
 
 
 def asking(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
-    """The kernel, whose arguments have so many bytes, with what asks for rows where it gains something."""
+    """The kernel, whose arguments have so many bytes, with what reads rows early where it gains something."""
     kernel = lowered.kernel
     read = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
     if kernel.name != "row" or read < _LEAST:
         return lowered
     is_large = read >= 2 * last_cache()
-    body = [_rows(x, is_large) if isinstance(x, Loop) else x for x in kernel.body]
+    body: list[Statement] = []
+    for x in kernel.body:
+        body += _rows(x, is_large, lowered.grain >= _MANY) if isinstance(x, Loop) else [x]
     return replace(lowered, kernel=replace(kernel, body=body))
 
 
-def _rows(around: Loop, is_large: bool) -> Loop:
-    """The loop over rows, of which one asks for the next row: the first that computes long of what is there already; or
-    else, if a row is one of a single array that is large, the loop that reads it asks for what follows."""
+def _rows(around: Loop, is_large: bool, are_many: bool) -> list[Statement]:
+    """What reads rows early, instead of a loop over rows: where one of its loops computes long of what is there
+    already; or where a row is one of a single array that is large, and the loop that reads it takes little time."""
     read: dict[Buffer, _Read] = {}
-    cut = asking = None
     for loop in filter(_is_plain, around.body):
-        if read and any(is_call(x) and x.op not in _SHORT for x in loop.body):
-            asking, cut = loop, _asking_for_rows(loop, around, list(read.values()), is_large)
-            break
-        for load in _loads(loop):
+        if read and computes_long(loop):
+            return _while_working(loop, around, read, is_large, are_many)
+        for load in loads_of_arguments(loop):
             read.setdefault(load.buffer, (loop, load))
-    if asking is None and is_large and len(read) == 1:
-        ((asking, load),) = read.values()
-        cut = _asking_ahead(asking, around, load)
-    return replace(around, body=[cut if x is asking else x for x in around.body]) if cut else around
+    if is_large and len(read) == 1:
+        ((loop, load),) = read.values()
+        if _is_even(loop) and _moves(load.index, around, loop):
+            return [_with(around, loop, _asking_for_rows(loop, around, [(loop, load)], 1))]
+    return [around]
+
+
+def _with(around: Loop, loop: Loop, other: Loop) -> Loop:
+    return replace(around, body=[other if x is loop else x for x in around.body])
 
 
 def _is_plain(x: Statement) -> TypeGuard[Loop]:
@@ -83,68 +96,132 @@ def _is_plain(x: Statement) -> TypeGuard[Loop]:
     )
 
 
-def _loads(loop: Loop) -> Iterator[Load]:
-    """Those of arguments, element by element."""
-    for x in loop.body:
-        if isinstance(x, Load) and x.buffer.size is None and not x.buffer.written and follows(x.index, loop):
-            yield x
+def _is_even(loop: Loop) -> bool:
+    return isinstance(loop.stop, int) and loop.stop >= 2 * _BLOCK and loop.stop % _BLOCK == 0
 
 
-def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], is_large: bool) -> Loop | None:
-    """The loop in blocks, each of which asks for its part of what the next iteration of the one around reads; None if
-    that gains nothing, as where blocks are uneven and what is read is not large."""
-    length = loop.stop
+def _while_working(
+    work: Loop, around: Loop, read: dict[Buffer, _Read], is_large: bool, are_many: bool
+) -> list[Statement]:
+    """The loop over rows, and what comes before it, where `work` takes long and the rest was read before."""
+    length = work.stop
     assert isinstance(length, int)
-    read = [(over, load) for over, load in read if over.stop == length and _moves(load.index, around, over)]
-    row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in read)
-    if not read or length < 2 * _BLOCK or 2 * row > _MOST or (length % _BLOCK and not is_large):
-        return None
-    name, inside = f"{loop.index.name}_ask", Indices()
-    last_row = inside.compute(f"{name}_last_row", "subtract", around.stop, 1)
+    streams = [(over, load) for over, load in read.values() if over.stop == length]
+    streams = [(over, load) for over, load in streams if _moves(load.index, around, over)]
+    row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in streams)
+    if not streams or length < 2 * _BLOCK or 2 * row > _MOST:
+        return [around]
+    find = streams[0][0]
+    if are_many and all(over is find for over, _ in read.values()) and _finds_extrema(find, around):
+        before, both, around = _found_early(find, work, around)
+        if is_large:
+            around = _with(around, both, _asking_for_rows(both, around, streams, 2))
+        return [before, around]
+    if is_large or length % _BLOCK == 0:
+        around = _with(around, work, _asking_for_rows(work, around, streams, 1))
+    return [around]
+
+
+def _finds_extrema(loop: Loop, around: Loop) -> bool:
+    """Whether a loop does nothing else, with a row of arguments alone."""
+    made = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
+    if any(isinstance(x, Store) or (isinstance(x, Load) and x.buffer.written) for x in loop.body):
+        return False
+    for c in loop.carried:
+        x = made.get(c.updated) if isinstance(c.updated, Value) else None
+        if not isinstance(x, Compute) or x.op not in _EXTREMA or c.inside not in x.operands:
+            return False
+    known = {loop.index, around.index, *made, *(c.inside for c in loop.carried)}
+    return all(isinstance(o, Literal | int) or o in known for x in loop.body for o in _operands(x))
+
+
+def _operands(x: Statement) -> Sequence[Operand | Index]:
+    return x.operands if isinstance(x, Compute) else [x.index] if isinstance(x, Load) else []
+
+
+def _found_early(find: Loop, work: Loop, around: Loop) -> tuple[Loop, Loop, Loop]:
+    """The loop that finds something in the first row; that which works on a row and finds it in the next one; and the
+    loop over rows, of which the last one is its own next."""
+    inside, name = Indices(), f"{find.index.name}_next"
+    last = inside.compute(f"{name}_last", "subtract", around.stop, 1)
     following = inside.compute(f"{name}_following", "add", around.index, 1)
-    following = inside.compute(f"{name}_next_row", "minimum", following, last_row)
-    return _cut(loop, around, read, inside, following, 0)
+    following = inside.compute(f"{name}_row", "minimum", following, last)
+    before = _copied(find, "first", Value(INDEX, f"{find.index.name}_first"), {around.index: operand_of(around.start)})
+    next_one = _copied(find, "next", work.index, {around.index: following})
+    both = replace(work, body=[*work.body, *next_one.body], carried=[*work.carried, *next_one.carried])
+    carried = [
+        Carried(x.result, first.result, Value(x.result.type, f"{x.result.name}_last"), following.result)
+        for x, first, following in zip(find.carried, before.carried, next_one.carried, strict=True)
+    ]
+    body = [both if x is work else x for x in around.body if x is not find]
+    return before, both, replace(around, body=[*inside.statements, *body], carried=[*around.carried, *carried])
 
 
-def _asking_ahead(loop: Loop, around: Loop, load: Load) -> Loop | None:
-    """The loop in blocks, each of which asks for what lies some blocks behind it; None if blocks are uneven, or few."""
-    length = loop.stop
-    assert isinstance(length, int)
-    if length < 2 * _BLOCK or length % _BLOCK or not _moves(load.index, around, loop):
-        return None
-    return _cut(loop, around, [(loop, load)], Indices(), around.index, _AHEAD)
+def _copied(loop: Loop, suffix: str, index: Value, known: dict[Value, Operand]) -> Loop:
+    """A loop whose index and values have other names, and in which some values are known."""
+    names: dict[Index | Operand | None, Operand] = {loop.index: index, **known}
+
+    def renamed(x: Value) -> Value:
+        names[x] = found = Value(x.type, f"{x.name}_{suffix}")
+        return found
+
+    carried = [replace(c, inside=renamed(c.inside), result=renamed(c.result)) for c in loop.carried]
+    body: list[Statement] = []
+    for x in loop.body:
+        if isinstance(x, Compute):
+            operands = tuple(names.get(o, o) for o in x.operands)
+            body.append(replace(x, operands=operands, result=renamed(x.result)))
+        elif isinstance(x, Load):
+            body.append(replace(x, index=names.get(x.index, x.index), result=renamed(x.result)))
+    carried = [replace(c, updated=names[c.updated]) for c in carried]
+    return replace(loop, index=names[loop.index], body=body, carried=carried)
 
 
-def _cut(loop: Loop, around: Loop, read: Sequence[_Read], inside: Indices, row: Value, ahead: int) -> Loop:
-    """The loop in blocks, each of which asks for so much what is behind its part of a row."""
+def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], first: int) -> Loop:
+    """The loop in blocks, with each of which parts of rows are asked for, the first of which is so far ahead."""
     length = loop.stop
     assert isinstance(length, int)
     name = f"{loop.index.name}_ask"
-    number = Value(INDEX, f"{name}_block")
-    first = inside.compute(f"{name}_first", "multiply", number, _BLOCK)
+    block, blocks = Value(INDEX, f"{name}_block"), -(-length // _BLOCK)
+    size = -(-length // (blocks * PARTS))
+
+    def lines(inside: Indices, ahead: Value, part: Value) -> Iterator[Lines]:
+        row = inside.compute(f"{name}_before", "add", around.index, ahead)
+        row = inside.compute(f"{name}_row", "add", row, first - 1)
+        begin = inside.compute(f"{name}_begin", "multiply", part, blocks)
+        begin = inside.compute(f"{name}_in_part", "add", begin, block)
+        begin = inside.compute(f"{name}_from", "multiply", begin, size)
+        end = inside.compute(f"{name}_to", "add", begin, size)
+        for k, (over, load) in enumerate(read):
+            made = [*around.body, *over.body]
+            yield tuple(
+                (load.buffer, inside.at(load.index, made, {over.index: at, around.index: row}, f"{name}_{k}{e}"))
+                for e, at in enumerate((begin, end))
+            )
+
+    return _in_blocks(loop, block, [asking_for_parts(name, lines)])
+
+
+def _in_blocks(loop: Loop, block: Value, before: Sequence[Statement]) -> Loop:
+    """The loop in blocks of iterations, each after some statements."""
+    length, name = loop.stop, block.name
+    assert isinstance(length, int)
+    inside = Indices()
+    first = inside.compute(f"{name}_first", "multiply", block, _BLOCK)
     count: Index = _BLOCK  # known to LLVM where it can be
     if length % _BLOCK:
         left = inside.compute(f"{name}_left", "subtract", length, first)
         count = inside.compute(f"{name}_count", "minimum", left, _BLOCK)
-    begin = inside.compute(f"{name}_begin", "add", first, ahead)
-    end = inside.compute(f"{name}_end", "add", begin, count)
-    calls: list[Statement] = []
-    for k, (over, load) in enumerate(read):
-        ends = [
-            inside.at(load.index, [*around.body, *over.body], {over.index: at, around.index: row}, f"{name}_{k}{e}")
-            for e, at in enumerate((begin, end))
-        ]
-        calls.append(Call(provide_request(), tuple((load.buffer, at) for at in ends)))
     carried: list[Carried] = []
     passed: list[Carried] = []
     for x in loop.carried:
-        before, after = (Value(x.inside.type, f"{x.inside.name}_{which}") for which in ("before", "after"))
-        carried.append(Carried(before, x.initial, x.result, after))
-        passed.append(Carried(x.inside, before, after, x.updated))
+        start, end = (Value(x.inside.type, f"{x.inside.name}_{which}") for which in ("before", "after"))
+        carried.append(Carried(start, x.initial, x.result, end))
+        passed.append(Carried(x.inside, start, end, x.updated))
     here = Value(INDEX, f"{name}_here")
     index = Compute(loop.index, "add", (first, here), WIDE)
-    block = replace(loop, index=here, stop=count, body=[index, *loop.body], carried=passed)
-    return Loop(number, 0, -(-length // _BLOCK), [*inside.statements, *calls, block], carried)
+    part = replace(loop, index=here, stop=count, body=[index, *loop.body], carried=passed)
+    return Loop(block, 0, -(-length // _BLOCK), [*before, *inside.statements, part], carried)
 
 
 def _moves(index: Index, around: Loop, over: Loop) -> bool:

@@ -21,6 +21,7 @@ from tinyxla.backends.numba.loops import (
     Buffer,
     Call,
     Compute,
+    Index,
     Kernel,
     Load,
     Loop,
@@ -32,10 +33,11 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.backends.numba.native import has_feature, processor_name, provide_llvm
-from tinyxla.backends.numba.transposes import CLAIM
+from tinyxla.backends.numba.requests import CLAIM, PARTS, Lines, asking_for_parts, computes_long, loads_of_arguments
 from tinyxla.threads import available_processors
 
 BLOCK = 1024  # iterations
+_PART = BLOCK // PARTS
 SHORTEST = 64  # of a loop whose result is more than the ends of lines, if what it reads was asked for; else twice
 ROUTINE = "stream"
 _FENCE = "fence"
@@ -186,13 +188,30 @@ class _Streaming:
                 for k, at in enumerate((first, end))
             ]
             calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
-        cut = [*body.statements, replace(loop, start=first, stop=end, body=inner), *calls]
+        asking = [] if is_one or computes_long(loop) else [_asking(loop, name, first)]
+        cut = [*body.statements, *asking, replace(loop, start=first, stop=end, body=inner), *calls]
         if is_one:  # whose length is known where it runs, so that what vectors leave is masked
             return cut
         count = around.compute(f"{name}_count", "subtract", loop.stop, loop.start)
         count = around.compute(f"{name}_more", "add", around.compute(f"{name}_left", "maximum", count, 0), BLOCK - 1)
         count = around.compute(f"{name}_blocks", "divide", count, BLOCK)
         return [*around.statements, Loop(number, 0, count, cut, [])]
+
+
+def _asking(loop: Loop, name: str, first: Index) -> Loop:
+    """What asks for what the blocks that follow read, where this one begins with some iteration."""
+
+    def lines(inside: Indices, ahead: Value, part: Value) -> Iterator[Lines]:
+        then = inside.compute(f"{name}_then", "add", first, inside.compute(f"{name}_before", "multiply", ahead, BLOCK))
+        begin = inside.compute(f"{name}_from", "add", then, inside.compute(f"{name}_in", "multiply", part, _PART))
+        end = inside.compute(f"{name}_to", "add", begin, _PART)
+        for k, load in enumerate(loads_of_arguments(loop)):
+            yield tuple(
+                (load.buffer, inside.at(load.index, loop.body, {loop.index: at}, f"{name}_{k}{e}"))
+                for e, at in enumerate((begin, end))
+            )
+
+    return asking_for_parts(name, lines)
 
 
 def _turns(statements: Sequence[Statement]) -> bool:

@@ -23,6 +23,7 @@ from tinyxla.backends.numba import transposes
 from tinyxla.backends.numba.axes import Axis, finished, read_at, spread
 from tinyxla.backends.numba.loops import Buffer, Builder, Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
+from tinyxla.backends.numba.requests import provide_claim, provide_request
 from tinyxla.backends.numba.streams import last_cache
 from tinyxla.compiler.access import Place
 from tinyxla.compiler.fusion import buffer_of, domain, walk
@@ -113,9 +114,9 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
             transposes.turn(low, at, partial(copied, copy), (lines, length), min(lines, inner.size), soon, first)
         with low.loop(first, lines) as (i, _):
             for x, place in straight:
-                b.call(transposes.provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
+                b.call(provide_request(), *(address(x, place, ahead, i, j) for j in (0, length)))
             for root in claimed:
-                b.call(transposes.provide_claim(), *(result(root, ahead, i, j) for j in (0, length)))
+                b.call(provide_claim(), *(result(root, ahead, i, j) for j in (0, length)))
             with low.loop(0, length) as (j, _):
                 coordinates = coordinates_at(here, i, j)
                 for (x, place), copy in zip(across, copies, strict=True):

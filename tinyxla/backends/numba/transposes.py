@@ -1,5 +1,5 @@
-"""Routines that transpose a small square of elements in registers, and that ask for lines of the cache: kernels of the
-loop IR call them for arrays that lie across.
+"""Routines that transpose a small square of elements in registers: kernels of the loop IR call them for arrays that lie
+across.
 
 A square of n x n elements is n vectors. In steps s = 1, 2, 4, ... n / 2, the rows that differ in bit s of their number
 swap, of every block of 2 s x 2 s elements, the parts off the diagonal (Eklundh, A fast computer method for matrix
@@ -17,7 +17,6 @@ from tinyxla.backends.numba.lowering import Lowering
 from tinyxla.backends.numba.native import provide_llvm
 from tinyxla.shapes import element_type
 
-REQUEST, CLAIM = "request", "claim"  # routines that change nothing
 _WIDEST = 64  # bytes of a row
 
 Address = Callable[[Index, Index], tuple[Buffer, Index]]
@@ -64,43 +63,6 @@ def _provide(n: int, bytes_each: int) -> str:
     name = f"transpose_{n}_{bytes_each}"
     provide_llvm(routine_name(name), _text(n, bytes_each), "transpose", is_final=True)
     return name
-
-
-def provide_request() -> str:
-    """Let kernels call the routine that asks for what will be read soon, up to an address; its name."""
-    return _provide_request(REQUEST, "i32 0, i32 2")
-
-
-def provide_claim() -> str:
-    """The same of what will be written soon: else the first store to a line waits for it, and for the right to it."""
-    return _provide_request(CLAIM, "i32 1, i32 3")
-
-
-def _provide_request(name: str, hints: str) -> str:
-    text = _REQUEST.replace("$HINTS", hints)
-    provide_llvm(routine_name(name), text, "request", is_final=True)
-    return name
-
-
-_REQUEST = """
-define void @request(ptr %from, ptr %to) {
-entry:
-  %start = call ptr @llvm.ptrmask.p0.i64(ptr %from, i64 -64)
-  %end = ptrtoint ptr %to to i64
-  br label %line
-line:
-  %at = phi ptr [ %start, %entry ], [ %next, %line ]
-  call void @llvm.prefetch.p0(ptr %at, $HINTS, i32 1)
-  %next = getelementptr i8, ptr %at, i64 64
-  %here = ptrtoint ptr %next to i64
-  br i1 (icmp ult i64 %here, %end), label %line, label %done
-done:
-  ret void
-}
-
-declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-"""
 
 
 def _text(n: int, bytes_each: int) -> str:
