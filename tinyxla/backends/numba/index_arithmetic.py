@@ -44,11 +44,16 @@ def _operand(index: Index) -> Operand:
 
 def follows(index: Index, loop: Loop) -> bool:
     """Whether an index grows by one with the loop's own."""
-    made = {x.result: x for x in loop.body if isinstance(x, Compute | Load)}
+    return isinstance(index, Value) and step_along(loop.index, index, loop.body) == 1
+
+
+def step_along(other: Value, index: Operand, body: Sequence[Statement]) -> float:
+    """By how much an index that the body of a loop computes grows with another one; NaN if not evenly."""
+    made = {x.result: x for x in body if isinstance(x, Compute | Load)}
 
     def step(x: Operand) -> float:
-        if x is loop.index or x not in made:
-            return float(x is loop.index)
+        if x is other or x not in made:
+            return float(x is other)
         y = made[x]
         steps = [step(operand) for operand in y.operands] if isinstance(y, Compute) else [math.nan]
         if not any(steps):
@@ -58,4 +63,4 @@ def follows(index: Index, loop: Loop) -> bool:
         factor = y.operands[1] if isinstance(y, Compute) and y.op == "multiply" else None
         return steps[0] * factor.value if isinstance(factor, Literal) else math.nan
 
-    return isinstance(index, Value) and step(index) == 1
+    return step(index)

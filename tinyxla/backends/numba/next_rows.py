@@ -69,12 +69,15 @@ def asking(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
 def _rows(around: Loop, is_large: bool, are_many: bool) -> list[Statement]:
     """What reads rows early, instead of a loop over rows: where one of its loops computes long of what is there
     already; or where a row is one of a single array that is large, and the loop that reads it takes little time."""
+    loops = list(filter(_is_plain, around.body))
     read: dict[Buffer, _Read] = {}
-    for loop in filter(_is_plain, around.body):
-        if read and computes_long(loop):
-            return _while_working(loop, around, read, is_large, are_many)
+    for loop in loops:
         for load in loads_of_arguments(loop):
             read.setdefault(load.buffer, (loop, load))
+    reading = [loop for loop, _ in read.values()]
+    for k, loop in enumerate(loops):
+        if computes_long(loop) and any(x in reading for x in loops[:k]):
+            return _while_working(loop, around, loops[:k], list(read.values()), is_large, are_many)
     if is_large and len(read) == 1:
         ((loop, load),) = read.values()
         if _is_even(loop) and _moves(load.index, around, loop):
@@ -101,24 +104,22 @@ def _is_even(loop: Loop) -> bool:
 
 
 def _while_working(
-    work: Loop, around: Loop, read: dict[Buffer, _Read], is_large: bool, are_many: bool
+    work: Loop, around: Loop, before: Sequence[Loop], read: Sequence[_Read], is_large: bool, are_many: bool
 ) -> list[Statement]:
-    """The loop over rows, and what comes before it, where `work` takes long and the rest was read before."""
+    """The loop over rows, and what comes before it, where `work` takes long."""
     length = work.stop
     assert isinstance(length, int)
-    streams = [(over, load) for over, load in read.values() if over.stop == length]
-    streams = [(over, load) for over, load in streams if _moves(load.index, around, over)]
-    row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in streams)
-    if not streams or length < 2 * _BLOCK or 2 * row > _MOST:
+    read = [(over, load) for over, load in read if over.stop == length and _moves(load.index, around, over)]
+    row = sum(length * element_type(load.buffer.type).dtype.itemsize for _, load in read)
+    if not any(over in before for over, _ in read) or length < 2 * _BLOCK or 2 * row > _MOST:
         return [around]
-    find = streams[0][0]
-    if are_many and all(over is find for over, _ in read.values()) and _finds_extrema(find, around):
-        before, both, around = _found_early(find, work, around)
+    if are_many and len(before) == 1 and before[0].stop == length and _finds_extrema(before[0], around):
+        first, both, around = _found_early(before[0], work, around)
         if is_large:
-            around = _with(around, both, _asking_for_rows(both, around, streams, 2))
-        return [before, around]
+            around = _with(around, both, _asking_for_rows(both, around, read, 2))
+        return [first, around]
     if is_large or length % _BLOCK == 0:
-        around = _with(around, work, _asking_for_rows(work, around, streams, 1))
+        around = _with(around, work, _asking_for_rows(work, around, read, 1))
     return [around]
 
 

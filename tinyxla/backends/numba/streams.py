@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, follows
+from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, follows, step_along
 from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.loops import (
     INDEX,
@@ -131,18 +131,18 @@ class _Streaming:
         self.found = False
         self._number = len(kernel.scratch)
 
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+    def block(self, statements: Sequence[Statement], around: Loop | None = None) -> list[Statement]:
         found: list[Statement] = []
         for x in statements:
             if isinstance(x, Loop) and any(isinstance(inner, Loop | Multiply | Call) for inner in x.body):
-                found.append(replace(x, body=self.block(x.body)))
+                found.append(replace(x, body=self.block(x.body, x)))
             elif isinstance(x, Loop):
-                found += self._cut(x)
+                found += self._cut(x, around)
             elif not (isinstance(x, Call) and x.routine == CLAIM and x.places[0][0] in self.buffers):
                 found.append(x)
         return found
 
-    def _cut(self, loop: Loop) -> list[Statement]:
+    def _cut(self, loop: Loop, outer: Loop | None) -> list[Statement]:
         """A loop over blocks of the loop's iterations: each writes to scratch, and that goes to where it belongs."""
         stores = [x for x in loop.body if isinstance(x, Store) and x.buffer in self.buffers and follows(x.index, loop)]
         short = isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.stop - loop.start < self._shortest
@@ -188,7 +188,7 @@ class _Streaming:
                 for k, at in enumerate((first, end))
             ]
             calls.append(Call(_provide(), ((row, 0), *((x.buffer, place) for place in places))))
-        asking = [] if is_one or computes_long(loop) else [_asking(loop, name, first)]
+        asking = [] if is_one or computes_long(loop) else _asking(loop, outer, first)
         cut = [*body.statements, *asking, replace(loop, start=first, stop=end, body=inner), *calls]
         if is_one:  # whose length is known where it runs, so that what vectors leave is masked
             return cut
@@ -198,20 +198,29 @@ class _Streaming:
         return [*around.statements, Loop(number, 0, count, cut, [])]
 
 
-def _asking(loop: Loop, name: str, first: Index) -> Loop:
-    """What asks for what the blocks that follow read, where this one begins with some iteration."""
+def _asking(loop: Loop, around: Loop | None, first: Index) -> list[Statement]:
+    """What asks for what the blocks that follow read, where this one begins with some iteration; nothing if memory does
+    not go on with the loop around where the loop ends."""
+    name = loop.index.name
+    loads = [x for x in loads_of_arguments(loop) if around is None or _goes_on(x, loop, around)]
 
     def lines(inside: Indices, ahead: Value, part: Value) -> Iterator[Lines]:
         then = inside.compute(f"{name}_then", "add", first, inside.compute(f"{name}_before", "multiply", ahead, BLOCK))
         begin = inside.compute(f"{name}_from", "add", then, inside.compute(f"{name}_in", "multiply", part, _PART))
         end = inside.compute(f"{name}_to", "add", begin, _PART)
-        for k, load in enumerate(loads_of_arguments(loop)):
+        for k, load in enumerate(loads):
             yield tuple(
                 (load.buffer, inside.at(load.index, loop.body, {loop.index: at}, f"{name}_{k}{e}"))
                 for e, at in enumerate((begin, end))
             )
 
-    return asking_for_parts(name, lines)
+    return [asking_for_parts(name, lines)] if loads else []
+
+
+def _goes_on(load: Load, loop: Loop, around: Loop) -> bool:
+    if not (isinstance(load.index, Value) and isinstance(loop.start, int) and isinstance(loop.stop, int)):
+        return False
+    return step_along(around.index, load.index, [*around.body, *loop.body]) == loop.stop - loop.start
 
 
 def _turns(statements: Sequence[Statement]) -> bool:
