@@ -145,3 +145,24 @@ def test_short_rows_of_many_arrays_stand_side_by_side(count: int, shape: tuple[i
     np.testing.assert_array_equal(
         np.asarray(computed), np.concatenate([x * np.float32(k) for k, x in enumerate(arrays)], axis)
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "uint8", "complex64"])
+@pytest.mark.parametrize("shape", [(3, 24, 1000), (2, 61, 333), (1, 40, 329)])
+def test_many_short_lines_from_memory(shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_FAR", 1)
+    monkeypatch.setattr(tiles, "last_cache", lambda: 1 << 9)
+    chosen: list[int] = []
+    lines = tiles._lines
+
+    def noted(*arguments: Any) -> int:
+        chosen.append(lines(*arguments))
+        return chosen[-1]
+
+    monkeypatch.setattr(tiles, "_lines", noted)
+    tx.clear_caches()
+    x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    found = tx.jit(lambda x: jnp.swapaxes(x, 1, 2) + jnp.ones((), x.dtype))(x)
+    tx.clear_caches()
+    assert np.asarray(found).tobytes() == (np.swapaxes(x, 1, 2) + np.ones((), x.dtype)).tobytes()
+    assert chosen == [128]

@@ -32,6 +32,7 @@ from tinyxla.hlo import Instruction
 ACROSS = 1 << 13  # elements that had better not be read across
 _LINE = 64  # bytes of the cache
 _ENOUGH = 32  # lines of a strip for which what lies across is read in pairs of the cache's lines
+_MANY = 128  # lines of a strip
 _FAR = 1 << 22  # bytes that a processor's own caches hardly hold
 _STRIPS = 1 << 16  # bytes of all that is turned for a piece
 _SQUARE = 1 << 18  # bytes, of which the second cache holds two and more
@@ -66,8 +67,9 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     across = _read_along(outer, inner, roots, low.stored)
     straight = [item for item in _read_along(inner, outer, roots, low.stored) if buffer_of(item[0]) not in roots]
     sizes = [x.array_shape.dtype.itemsize for x, _ in across]
-    is_far = _bytes(across, straight, roots) >= _FAR
-    lines = min(_lines(sizes, is_far), outer.size)
+    moved = _bytes(across, straight, roots)
+    is_far = moved >= _FAR
+    lines = min(_lines(sizes, inner.size, moved), outer.size)
     width = _width(inner.size, max(sizes), _STRIPS // (lines * sum(sizes)), max(_MORE, lines))
     pitch = -(-width // (4 * _MORE)) * 4 * _MORE + 2 * _MORE  # of which there are few, since each has its routine
     others = [a for a in axes if a not in (outer, inner)]
@@ -126,11 +128,13 @@ def tiled(low: Lowering, axes: Sequence[Axis], outer: Axis, work: int, roots: Se
     return finished(low, extent, work * lines * width, roots)
 
 
-def _lines(sizes: Sequence[int], is_far: bool) -> int:
-    """Lines of a strip, where what lies across has elements of so many bytes: as many as are on a line of the cache, or
-    few more on a pair of these, which processors like to fetch together from far away."""
+def _lines(sizes: Sequence[int], length: int, moved: int) -> int:
+    """Lines of a strip, where what lies across has elements of so many bytes: as many as are on a line of the cache.
+    From far away, processors fetch pairs of these; from memory they read ahead what is longer, as it can be if lines
+    are short."""
     one, two = _LINE // min(sizes), 2 * _LINE // max(sizes)
-    return max(one, min(_ENOUGH, two)) if is_far else one
+    many = min(_MANY, _STRIPS // (length * sum(sizes))) // one * one if moved >= 2 * last_cache() else 0
+    return max(one, min(_ENOUGH, two), many) if moved >= _FAR else one
 
 
 def _bytes(across: Reads, straight: Reads, roots: Sequence[Instruction]) -> int:
