@@ -1,15 +1,10 @@
 """Sort by digits: plain orders of one key, which may take another array along, and the first elements of an order.
 
-Elements become unsigned integers in the same order, the keys. From the last digit to the first these are moved to where
-they belong by that digit alone, in their order, after it was counted how often each digit occurs. This begins with two
-upper digits of what the keys of a line differ in: most elements have their place then, and the others one nearby; only
-where it is far away all digits are sorted by. A long line first falls into parts, about equally many of every sample,
-and parts in which nothing is wanted stay unsorted. What the order holds for equal, zeros and NaNs, has one key; where
-the elements themselves are wanted these are put back in the end.
+Elements become unsigned integers in the same order, the keys, which a routine sorts (`radix.py`). A long line first
+falls into parts, about equally many of every sample, and parts in which nothing is wanted stay unsorted. What the order
+holds for equal, zeros and NaNs, has one key; where the elements themselves are wanted these are put back in the end.
 
 All types of as many bits have the same kernels: what differs are the numbers by which keys are made.
-
-Source: D. E. Knuth, "The Art of Computer Programming", volume 3, sections 5.2.1 and 5.2.5.
 """
 
 from __future__ import annotations
@@ -21,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tinyxla.backends.numba import radix
 from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, Value, operand_of
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users
@@ -29,7 +25,6 @@ from tinyxla.hlo import Instruction, is_constant
 from tinyxla.ops import indexing, movement, sorting
 from tinyxla.shapes import ElementType, Shape, TupleShape, element_type
 
-DIGIT = 10  # bits
 PARTS = 1 << 8  # of a long line, whose numbers are bytes
 PIECE = 1 << 14  # elements of a line that are worth the work of a thread
 MOST_PIECES = 16
@@ -39,7 +34,6 @@ SHARE = 1 << 12  # elements of a part
 SAMPLE, CELLS = 16, 64  # for each part: elements that tell what belongs there, and cells of equal width
 OUTSIDE = 128  # one in so many at either end has no cell of its own
 BLOCK = 256  # elements whose keys are made together
-NEAR = 16  # places that an element goes to the front by exchanges
 ALL = (1 << 64) - 1  # the pieces of a line
 
 
@@ -167,8 +161,8 @@ class Sort:
         self.lines = math.prod(sizes) // max(1, self.length)
         kinds = [bits_of(s.array_shape.element_type) for s in sources]
         joined = len(kinds) == 2 and all(k in ("u8", "u16", "u32") for k in kinds)
-        self.offset = 32 if joined else 0  # a key and what goes along are one number
-        self.types = ["u64"] if joined else kinds
+        # A key and what goes along may be one number.
+        self.numbers = radix.Numbers(keys.type, ("u64",) if joined else tuple(kinds), 32 if joined else 0)
 
     def kernels(self) -> list[LoweredKernel]:
         if not self.lines * self.keep:
@@ -182,7 +176,7 @@ class Sort:
     @property
     def _room(self) -> int:
         """How many elements of a line find room in scratch."""
-        return SCRATCH // sum(2 * element_type(type).bits // 8 for type in self.types)
+        return SCRATCH // sum(2 * element_type(type).bits // 8 for type in self.numbers.types)
 
     def counts_places(self, k: int) -> bool:
         """Whether the elements of a source are their places in their lines."""
@@ -300,7 +294,7 @@ class Routine:
 
     def scratch(self, size: int) -> list[list[Buffer]]:
         """To move so many elements to and fro."""
-        return [[self.builder.scratch(type, size) for type in self.sort.types] for _ in (0, 1)]
+        return [[self.builder.scratch(type, size) for type in self.sort.numbers.types] for _ in (0, 1)]
 
     def element(self, k: int, i: Index, place: Index) -> Operand:
         """The bits of the element of a source at a place, which is that of its line."""
@@ -313,7 +307,7 @@ class Routine:
         return b.compute("bitcast-convert", bits_of(kind), b.convert(kind.name, place))
 
     def put(self, arrays: Sequence[Buffer], at: Index, values: Sequence[Operand]) -> None:
-        b, offset = self.builder, self.sort.offset
+        b, offset = self.builder, self.sort.numbers.offset
         if offset:
             key, value = (b.convert("u64", x) for x in values)
             values = [b.either(b.shift_left(key, offset), value)]
@@ -321,16 +315,12 @@ class Routine:
             b.store(to, at, value)
 
     def key_at(self, arrays: Sequence[Buffer], at: Index) -> Operand:
-        return self._key(self.builder.load(arrays[0], at))
-
-    def _key(self, number: Operand) -> Operand:
-        b, offset = self.builder, self.sort.offset
-        return b.convert(self.type, b.shift_right(number, offset)) if offset else number
+        return self.sort.numbers.key_of(self.builder, self.builder.load(arrays[0], at))
 
     def along(self, arrays: Sequence[Buffer], at: Index) -> Operand:
         """What goes along with a key."""
         value = self.builder.load(arrays[-1], at)
-        if not self.sort.offset:
+        if not self.sort.numbers.offset:
             return value
         return self.builder.convert(bits_of(self.sort.sources[1].array_shape.element_type), value)
 
@@ -338,117 +328,11 @@ class Routine:
 
     def order(self, arrays: Sequence[Sequence[Buffer]], start: Index, count: Index, spare: Index) -> None:
         """Sort so many elements of the first arrays from `start` on. The others have room for them from `spare` on."""
-        low, b, sort = self.low, self.builder, self.sort
-        type, stop = sort.types[0], b.sum(start, count)
-        ends = self.limits(type, start, stop, lambda i: b.load(arrays[0][0], i))
-        least, last = (self._key(x) for x in ends)
-        bits = self.width(least, last)
-        if sort.offset:
-            least = b.shift_left(b.convert(type, least), sort.offset)
-        most = b.most(b.least(self.width(Literal(INDEX, 0), operand_of(count)), DIGIT), 1)
-        both, is_short = b.times(most, 2), b.compare("LE", bits, most)
-        every = b.up(bits, both)
-        with low.loop(0, 2, sequential=True) as (attempt, attempts):
-            pairs = b.choose(b.compare("EQ", attempt, 0), b.least(every, 1), every)
-            lower = b.most(b.minus(bits, b.times(pairs, both)), 0)
-            upper, digits = b.minus(bits, lower), b.most(b.times(pairs, 2), 1)
-            width = b.choose(is_short, bits, b.up(upper, digits))
-            with low.loop(0, pairs, sequential=True) as (pair, _):
-                shift = b.sum(b.times(pair, width, 2), b.sum(lower, sort.offset))
-                self._move_twice(arrays, (start, spare, count), (least, shift, width), is_short)
-            some = b.choose(b.compare("GT", lower, 0), count)
-            attempts.again = self._exchange(arrays[0], start, some)
-
-    def _move_twice(
-        self,
-        arrays: Sequence[Sequence[Buffer]],
-        places: tuple[Index, Index, Index],
-        digit: tuple[Operand, Index, Index],
-        is_short: Operand,
-    ) -> None:
-        """To the second arrays by so many bits, from so many on, of how far numbers are from the least one, and back by
-        as many more, or as they are if the first are all of a key."""
-        low, b, (start, spare, count) = self.low, self.builder, places
-        stop, (least, shift, width), type = b.sum(start, count), digit, arrays[0][0].type
-        values = b.shift_left(1, operand_of(width))
-        mask = b.convert(type, b.minus(values, 1))
-        shifts = [self.shift_of(type, bits) for bits in (shift, b.sum(shift, width))]
-        counters = [b.scratch(INDEX, 1 << DIGIT) for _ in shifts]
-
-        def next_of(half: int, number: Operand) -> Value:
-            """What was counted of such numbers so far."""
-            apart = b.compute("subtract", type, number, least)
-            at = b.convert(INDEX, b.both(b.shift_right(apart, shifts[half]), mask))
-            found = b.load(counters[half], at)
-            b.store(counters[half], at, operand_of(b.sum(found, 1)))
-            return found
-
-        def move(half: int, here: Index, count: Index) -> None:
-            with low.loop(here, b.sum(here, count), sequential=True) as (i, _):
-                numbers = [b.load(x, i) for x in arrays[half]]
-                place = next_of(half, numbers[0])
-                for to, number in zip(arrays[1 - half], numbers, strict=True):
-                    b.store(to, place, number)
-
-        with low.loop(0, values) as (k, _):
-            for counter in counters:
-                b.store(counter, k, Literal(INDEX, 0))
-        with low.loop(start, stop, sequential=True) as (i, _):
-            number = b.load(arrays[0][0], i)
-            for half in (0, 1):
-                next_of(half, number)
-        with low.loop(0, values, [operand_of(spare), operand_of(start)], sequential=True) as (k, loop):
-            for counter, slot in zip(counters, loop.carried, strict=True):
-                slot.updated = operand_of(b.sum(slot.inside, b.load(counter, k)))
-                b.store(counter, k, slot.inside)
-        move(0, start, count)
-        with low.loop(0, b.choose(is_short, count)) as (i, _):
-            for to, x in zip(*arrays, strict=True):
-                b.store(to, b.sum(start, i), b.load(x, b.sum(spare, i)))
-        move(1, spare, b.choose(is_short, 0, count))
-
-    def _exchange(self, arrays: Sequence[Buffer], start: Index, count: Index) -> Operand:
-        """Let elements that come too late go to the front, some places at most; gives whether one had further to go."""
-        low, b = self.low, self.builder
-        with low.loop(1, count, [Literal(INDEX, 0)], sequential=True) as (i, loop):
-
-            def is_late(at: Index) -> Operand:
-                before = b.most(b.minus(at, 1), start)
-                return b.compare("LT", self.key_at(arrays, at), self.key_at(arrays, before))
-
-            last = b.sum(start, i)
-            with low.loop(0, b.choose(is_late(last), NEAR), [Literal(INDEX, 0)], sequential=True) as (step, inner):
-                at = b.minus(last, step)
-                before = b.minus(at, 1)
-                for x in arrays:
-                    first, second = b.load(x, before), b.load(x, at)
-                    b.store(x, before, second)
-                    b.store(x, at, first)
-                inner.again = is_late(before)
-                inner.carried[0].updated = b.choose(inner.again, 1)
-            loop.carried[0].updated = operand_of(b.most(loop.carried[0].inside, inner.carried[0].result))
-        return b.compare("NE", loop.carried[0].result, 0)
-
-    def limits(
-        self, type: str, start: Index, stop: Index, number: Callable[[Index], Operand], sequential: bool = False
-    ) -> list[Operand]:
-        """The least and the last one of some numbers."""
-        ends = [Literal(type, (1 << element_type(type).bits) - 1), Literal(type, 0)]
-        with self.low.loop(start, stop, ends, sequential) as (i, loop):
-            x = number(i)
-            for slot, op in zip(loop.carried, ("minimum", "maximum"), strict=True):
-                slot.updated = self.builder.compute(op, type, slot.inside, x)
-        return [slot.result for slot in loop.carried]
-
-    def width(self, least: Operand, last: Operand) -> Value:
-        """How many bits tell how far apart two numbers are."""
-        b, type = self.builder, least.type
-        zeros = b.compute("count-leading-zeros", type, b.compute("subtract", type, last, least))
-        return b.compute("subtract", INDEX, Literal(INDEX, element_type(type).bits), b.convert(INDEX, zeros))
-
-    def shift_of(self, type: str, bits: Index) -> Operand:
-        """A number of bits that is known to be fewer than a number has."""
-        return self.builder.both(self.builder.convert(type, bits), element_type(type).bits - 1)
+        b = self.builder
+        places = b.scratch(INDEX, 3)
+        for k, place in enumerate((start, count, spare)):
+            b.store(places, k, operand_of(place))
+        b.call(radix.provide(self.sort.numbers), *((x, 0) for some in arrays for x in some), (places, 0))
 
     def give(
         self,
@@ -490,7 +374,7 @@ class _InParts:
         self.sort, self.pieces, lines = sort, pieces, sort.lines
         self.shares = min(PARTS - 1, sort.length // SHARE)
         self.sample, self.cells = (n << self.shares.bit_length() for n in (SAMPLE, CELLS))
-        shapes = [Shape(element_type(type), (lines, sort.length)) for type in sort.types]
+        shapes = [Shape(element_type(type), (lines, sort.length)) for type in sort.numbers.types]
         whole = [r for r in sort.results if r is not None and sort.keep == sort.length]
         self.first = [Partial(shape) for shape in shapes]
         self.has_room = bool(whole) and len(sort.sources) == 1  # in the result
@@ -520,7 +404,7 @@ class _InParts:
             with low.loop(0, sample, sequential=True) as (i, _):
                 at = b.sum(base, b.times(i, step))
                 b.store(keys, i, r.key(b.load(r.buffer(sort.sources[0]), at)))
-            found = r.limits(type, 0, sample, lambda i: b.load(keys, i), sequential=True)
+            found = radix.limits(b, type, 0, sample, lambda i: b.load(keys, i), sequential=True)
             with low.loop(0, 2, found, sequential=True) as (_, turns):
                 ends = [slot.inside for slot in turns.carried]
                 for k, value in enumerate(ends):
@@ -531,7 +415,7 @@ class _InParts:
                 with low.loop(0, sample, sequential=True) as (i, _):
                     at = b.convert(INDEX, cell(b.load(keys, i)))
                     b.store(counters, at, b.compute("add", "s32", b.load(counters, at), Literal("s32", 1)))
-                few = b.compare("LE", r.width(*ends), b.least(digits, PARTS.bit_length() - 1))
+                few = b.compare("LE", radix.width_of(b, *ends), b.least(digits, PARTS.bit_length() - 1))
                 with low.loop(0, cells, [Literal(INDEX, 0)] * 3, sequential=True) as (i, loop):
                     before, first, last = (slot.inside for slot in loop.carried)
                     upto = b.sum(before, b.convert(INDEX, b.load(counters, i)))
@@ -548,13 +432,13 @@ class _InParts:
                     apart = b.compute("subtract", type, b.shift_left(number, shift), Literal(type, more))
                     slot.updated = b.compute("add", type, ends[0], b.compute("minimum", type, apart, limit))
                 narrower = [slot.updated for slot in turns.carried if slot.updated is not None]
-                turns.again = b.compare("LT", r.width(*narrower), r.width(*ends))
+                turns.again = b.compare("LT", radix.width_of(b, *narrower), radix.width_of(b, *ends))
         return r.finished(sort.lines, 16 * (self.sample + self.cells))
 
     def _cell(self, r: Routine, ends: Sequence[Operand], digits: Value) -> tuple[Operand, Callable[[Operand], Value]]:
         """By how many bits cells are wide, and in which one a key is; one beyond an end is in the first or last."""
         b, type, (least, last) = r.builder, r.type, ends
-        shift = r.shift_of(type, b.most(b.minus(r.width(least, last), digits), 0))
+        shift = radix.shift_of(b, type, b.most(b.minus(radix.width_of(b, least, last), digits), 0))
 
         def cell(key: Operand) -> Value:
             inside = b.compute("minimum", type, b.compute("maximum", type, key, least), last)
@@ -618,8 +502,8 @@ class _InParts:
 
         def pieces_until(place: Index, more: int) -> Operand:
             """A bit for each piece before that of a place, and so many more."""
-            piece = b.shift_right(place, r.shift_of(INDEX, bits))
-            return b.shift_left(1 << more, r.shift_of(INDEX, piece))
+            piece = b.shift_right(place, radix.shift_of(b, INDEX, bits))
+            return b.shift_left(1 << more, radix.shift_of(b, INDEX, piece))
 
         with r.pieces(self.pieces, sort.length) as (number, line, *bounds):
             begin, base = (b.times(line, n) for n in (many, length))

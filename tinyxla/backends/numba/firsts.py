@@ -134,16 +134,17 @@ class _Firsts:
         begin = b.sum(start, rest)  # of whole blocks
         with low.loop(0, b.sum(blocks, 2), [zero, operand_of(many)], sequential=True) as (turn, outer):
             is_first = b.compare("EQ", turn, zero)
-            bound = self.candidates.cut(outer.carried[1].inside)
+            bound, one = self.candidates.cut(outer.carried[1].inside), Literal(self.keys.type, 1)
+            last = b.choose(is_first, bound, b.compute("subtract", self.keys.type, bound, one))
+            end = b.choose(b.either(is_first, b.compare("GE", bound, one)), blocks)  # nothing comes before the least
 
             def is_wanted(key: Operand) -> Operand:
-                equal = b.both(is_first, b.compare("EQ", key, bound))
-                return b.either(equal, b.compare("LT", key, bound))
+                return b.compare("LE", key, last)
 
             with low.loop(0, b.choose(is_first, rest), sequential=True) as (i, _):
                 self._put(i, b.sum(start, i))
             passed = [outer.carried[0].inside, b.choose(is_first, rest, keep)]
-            with low.loop(passed[0], blocks, passed, sequential=True) as (block, loop):
+            with low.loop(passed[0], end, passed, sequential=True) as (block, loop):
                 here = b.sum(begin, b.times(block, BLOCK))
                 with low.loop(0, BLOCK, [self.last]) as (i, least):
                     slot = least.carried[0]

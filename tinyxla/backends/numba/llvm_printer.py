@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from tinyxla.backends.numba.extrema import with_nan_apart
+from tinyxla.backends.numba.integer_vectors import Kind, VectorLoop, kinds_of
 from tinyxla.backends.numba.llvm_operations import (
     BYTES,
     INDEX,
@@ -78,14 +79,21 @@ _MOST_LINES = 400  # of text that a function may take up where it is taken in
 
 
 def print_llvm(
-    kernel: Kernel, name: str | None = None, masked_tails: bool = False, vector_bytes: int | None = None
+    kernel: Kernel,
+    name: str | None = None,
+    masked_tails: bool = False,
+    vector_bytes: int | None = None,
+    in_vectors: bool = False,
+    is_routine: bool = False,
 ) -> str:
     """The module that defines the kernel as `name` (by default its own name).
 
     `masked_tails` asks that short loops end in a masked vector rather than in single elements: for processors that
-    have masks. Where `vector_bytes` says how long vectors are, long functions that occur many times are called.
+    have masks. Where `vector_bytes` says how long vectors are, long functions that occur many times are called; and
+    with `in_vectors` loops over integers are printed as loops of vectors, for want of passes of LLVM's that make them.
+    What `is_routine` takes the addresses of its arguments, and that of its numbers, and runs once.
     """
-    return _Printer(kernel, masked_tails, vector_bytes).module(name or kernel.name)
+    return _Printer(kernel, masked_tails, vector_bytes, in_vectors).module(name or kernel.name, is_routine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +156,9 @@ class _Use:
 class _Printer:
     """Prints one kernel; `values` maps the names of the loop IR to scalars."""
 
-    def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None) -> None:
+    def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None, in_vectors: bool) -> None:
         self.kernel = kernel
+        self.in_vectors = in_vectors
         self.masked_tails = masked_tails
         self.in_rest = False  # of a loop, which is less than what vectors take together
         self.vector_bytes = vector_bytes
@@ -165,7 +174,7 @@ class _Printer:
         self.left_out: list[Any] | None = None  # whether what is rarely needed was, in a loop that leaves it out
         self.repeats = False  # whether the loop that is printed now makes good for another one that left something out
 
-    def module(self, name: str) -> str:
+    def module(self, name: str, is_routine: bool) -> str:
         kernel, emitter = self.kernel, self.emitter
         given = [kernel.first, kernel.last, *kernel.numbers]
         for value in given:
@@ -177,7 +186,7 @@ class _Printer:
         parameters += [f"{REGISTERS[value.type]} %{value.name}" for value in given]
         return "\n".join(
             [
-                *_entry(name, kernel),
+                *_entry(name, kernel, is_routine),
                 f"define internal void @{name}.body({', '.join(parameters)}) #0 {{",
                 "entry:",
                 *emitter.lines,
@@ -406,6 +415,9 @@ class _Printer:
             emitter.lines += _phis(result, (value, usual), (again, repeated))
 
     def _loop(self, loop: Loop) -> None:
+        kinds = kinds_of(loop) if self.in_vectors and self.vector_bytes else None
+        if kinds and self.vector_bytes:
+            return self._vector_loop(loop, kinds, self.vector_bytes)
         has_rest = (loop.has_rest or leaves_rest(loop)) and not _has_pairs(loop)
         if not (self.masked_tails and has_rest) or self.repeats or self.left_out is not None:
             return self._one_loop(loop, ".repeated" if self.repeats else "")
@@ -422,6 +434,24 @@ class _Printer:
         )
         self.in_rest = False
 
+    def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
+        """The iterations that fill vectors, and then the others one by one."""
+        emitter = self.emitter
+        printed = VectorLoop(loop, kinds, emitter, self.values, lambda x: self._block([x]), vector_bytes)
+        middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
+        first, stop = self._index(loop.start), self._index(loop.stop)
+        if isinstance(loop.start, int) and isinstance(loop.stop, int):
+            middle = loop.start + max(0, loop.stop - loop.start) // printed.step * printed.step
+        else:
+            size = emitter.value(f"sub nsw i64 {stop}, {first}")
+            some = emitter.intrinsic("smax.i64", "i64", f"i64 {size}, i64 0", "i64, i64")
+            whole = emitter.value(f"and i64 {some}, {-printed.step}")
+            emitter.line(f"%{middle.name} = add nsw i64 {first}, {whole}")
+            self.values[middle.name] = named(emitter, middle.type, middle.name)
+        printed.print(first, self._index(middle))
+        rest = [replace(carried, initial=carried.result) for carried in loop.carried]
+        self._one_loop(replace(loop, start=middle, carried=rest), ".rest")
+
     def _one_loop(self, loop: Loop, suffix: str) -> None:
         start, stop = loop.start, loop.stop
         if isinstance(start, int) and isinstance(stop, int) and start >= stop:
@@ -432,7 +462,8 @@ class _Printer:
         emitter, name = self.emitter, loop.index.name + suffix
         entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
         first, limit = self._index(start), self._index(stop)
-        due = self._next_poll(first, limit) if loop.again is not None else ""
+        is_short = isinstance(start, int) and isinstance(stop, int) and stop - start <= _BETWEEN_POLLS
+        due = self._next_poll(first, limit) if loop.again is not None and not is_short else ""
         if guarded:
             some = emitter.value(f"icmp slt i64 {first}, {limit}")
             emitter.line(f"br i1 {some}, label %{body}, label %{end}")
@@ -456,13 +487,14 @@ class _Printer:
         updates = [self._operand(_updated(carried)) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
         latch = emitter.block
-        if loop.again is None:
+        again = "" if loop.again is None else self._operand(loop.again).text
+        if due:
+            merged, latches, exits = self._polled(name, (due, entry), limit, again, annotation)
+        else:
             more = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
+            more = emitter.value(f"and i1 {more}, {again}") if again else more
             emitter.line(f"br i1 {more}, label %{body}, label %{end}{annotation}")
             merged, latches, exits = [], [latch], [latch]
-        else:
-            again = self._operand(loop.again).text
-            merged, latches, exits = self._polled(name, (due, entry), limit, again, annotation)
         emitter.start_block(end)
         nexts = "".join(f", [ %{name}.next, %{block} ]" for block in latches)
         merged.append(f"  %{name} = phi i64 [ {first}, %{entry} ]{nexts}")
@@ -629,14 +661,17 @@ def _parameter(buffer: Buffer) -> str:
     return f"ptr noalias {'' if buffer.written else 'readonly '}%{buffer.name}"
 
 
-def _entry(name: str, kernel: Kernel) -> list[str]:
-    """The public function: it reads the table and calls the body."""
-    lines = [f"define void @{name}(ptr %table, i64 %first, i64 %last) nounwind {{"]
-    words = ["ptr"] * len(kernel.arguments) + [REGISTERS[value.type] for value in kernel.numbers]
-    for position, type in enumerate(words):
+def _entry(name: str, kernel: Kernel, is_routine: bool) -> list[str]:
+    """The public function: it reads the table, of which a routine gets the addresses one by one, and calls the body."""
+    words = [("ptr", f"argument{k}") for k in range(len(kernel.arguments))]
+    numbers = [(REGISTERS[value.type], f"number{k}") for k, value in enumerate(kernel.numbers)]
+    pointers = [f"ptr %{word}" for _, word in words]
+    parameters = [*pointers, "ptr %table"] if is_routine else ["ptr %table", "i64 %first", "i64 %last"]
+    lines = [f"define void @{name}({', '.join(parameters)}) nounwind {{"]
+    for position, (type, word) in enumerate(numbers if is_routine else [*words, *numbers]):
         lines.append(f"  %entry{position} = getelementptr inbounds i64, ptr %table, i64 {position}")
-        lines.append(f"  %argument{position} = load {type}, ptr %entry{position}, align 8")
-    given = [f"{type} %argument{position}" for position, type in enumerate(words)]
-    given[len(kernel.arguments) : len(kernel.arguments)] = ["i64 %first", "i64 %last"]
+        lines.append(f"  %{word} = load {type}, ptr %entry{position}, align 8")
+    bounds = ["i64 0", "i64 1"] if is_routine else ["i64 %first", "i64 %last"]
+    given = [*pointers, *bounds, *(f"{type} %{word}" for type, word in numbers)]
     lines.append(f"  tail call void @{name}.body({', '.join(given)})")
     return [*lines, "  ret void", "}"]

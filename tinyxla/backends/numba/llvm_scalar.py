@@ -100,13 +100,19 @@ class LlvmScalar:
 
     def _text(self, other: Operand) -> str:
         if isinstance(other, float | int):
-            return constant(self.type, other)
+            return self._constant(other)
         if isinstance(other, LlvmScalar) and other.type == self.type:
             return other.text
         raise TypeError(f"{self!r} and {other!r} have different types; convert one of them with to().")
 
+    def _constant(self, value: float) -> str:
+        return constant(self.type, value)
+
+    def _of(self, type: str, text: str) -> LlvmScalar:
+        return LlvmScalar(self.emitter, type, text)
+
     def _same(self, text: str) -> LlvmScalar:
-        return LlvmScalar(self.emitter, self.type, text)
+        return self._of(self.type, text)
 
     def _binary(self, opcode: str, left: str, right: str) -> LlvmScalar:
         return self._same(self.emitter.value(f"{opcode} {self.register} {left}, {right}"))
@@ -199,7 +205,7 @@ class LlvmScalar:
         else:
             opcode = f"icmp {'s' if self._signed() else 'u'}{integer}"
         text = self.emitter.value(f"{opcode} {self.register} {self.text}, {self._text(other)}")
-        return LlvmScalar(self.emitter, "pred", text)
+        return self._of("pred", text)
 
     def __lt__(self, other: Operand) -> LlvmScalar:
         return self._compare("olt", "lt", other)
@@ -267,7 +273,7 @@ class LlvmScalar:
             raise TypeError(f"where({on_true}, {on_false}) needs a scalar as one of its branches to know the type.")
         register = branch.register
         texts = f"{register} {branch._text(on_true)}, {register} {branch._text(on_false)}"
-        return branch._same(self.emitter.value(f"select i1 {self.text}, {texts}"))
+        return branch._same(self.emitter.value(f"select {self.register} {self.text}, {texts}"))
 
     @property
     def jumps(self) -> bool:
@@ -301,20 +307,19 @@ class LlvmScalar:
             return self.not_equal(0)
         if self.type == "pred" and type in _FLOATS:  # a vector's mask chooses quicker than it becomes numbers
             return self.where(LlvmScalar(self.emitter, type, constant(type, 1)), 0)
-        opcode = _conversion(self.type, type)
+        opcode, target = _conversion(self.type, type), self._of(type, self.text)
         if opcode is None:
-            return LlvmScalar(self.emitter, type, self.text)
-        text = self.emitter.value(f"{opcode} {self.register} {self.text} to {REGISTERS[type]}")
-        return LlvmScalar(self.emitter, type, text)
+            return target
+        return self._of(type, self.emitter.value(f"{opcode} {self.register} {self.text} to {target.register}"))
 
     def bits(self) -> LlvmScalar:
         return self.bitcast(_UNSIGNED_OF_WIDTH.get(self.type, self.type))
 
     def bitcast(self, type: str) -> LlvmScalar:
-        text, register = self.text, REGISTERS[type]
-        if register != self.register:
-            text = self.emitter.value(f"bitcast {self.register} {text} to {register}")
-        return LlvmScalar(self.emitter, type, text)
+        target = self._of(type, self.text)
+        if target.register == self.register:
+            return target
+        return self._of(type, self.emitter.value(f"bitcast {self.register} {self.text} to {target.register}"))
 
     def ldexp(self, exponent: Scalar) -> LlvmScalar:
         """By the processor's instruction where there is one; else in two steps, of which the first is exact."""

@@ -33,6 +33,7 @@ from llvmlite.binding import ffi
 from tinyxla import cache
 from tinyxla.backends.numba import half_precision
 from tinyxla.backends.numba.canonical import canonical
+from tinyxla.backends.numba.integer_vectors import kinds_of
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.llvm_text import written_out
@@ -45,7 +46,9 @@ _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
 _Passes = Literal["driver", "routine", "in order", "loops", "all"]  # what is compiled, or how much is tried
-_MODULES = "extrema loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
+_MODULES = (
+    "extrema integer_vectors loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
+)
 _EMITTERS = tuple(f"{name}.py" for name in _MODULES.split())
 
 
@@ -119,8 +122,9 @@ def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
     kept = _lasting.get(key)
     if kept is not None:
         return lambda: kept["kernel"]
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key))
-    work = _Work(key, ["kernel"], text, _passes(kernel.body, lasts))
+    passes = _passes(kernel.body, lasts)
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key), passes == "in order")
+    work = _Work(key, ["kernel"], text, passes)
     begun = _begin(work)
 
     def address() -> int:
@@ -136,9 +140,9 @@ def _unique(name: str, key: str) -> str:
     return f"{name}_{key[:32]}"
 
 
-def kernel_text(kernel: Kernel, name: str | None = None) -> str:
-    """A kernel as LLVM text for this processor."""
-    return print_llvm(kernel, name, masked_tails=_has_masks(), vector_bytes=vector_bytes())
+def kernel_text(kernel: Kernel, name: str | None = None, in_vectors: bool = False, is_routine: bool = False) -> str:
+    """A kernel as LLVM text for this processor, in which loops may be `in_vectors` already."""
+    return print_llvm(kernel, name, _has_masks(), vector_bytes(), in_vectors, is_routine)
 
 
 def _carries_arrays(statements: Sequence[Statement]) -> bool:
@@ -156,9 +160,11 @@ def _passes(statements: Sequence[Statement], lasts: bool) -> _Passes:
 
 
 def _is_in_order(statements: Sequence[Statement]) -> bool:
-    """Whether no loop can become one of vectors, so that there is little to improve in what was written with care."""
+    """Whether no loop can become one of vectors unless it is printed as one, so that there is little to improve in what
+    was written with care."""
     loops = [x for x in statements if isinstance(x, Loop)]
-    return all(_is_in_order(x.body) if any(isinstance(y, Loop) for y in x.body) else x.sequential for x in loops)
+    inner = [x for x in loops if not any(isinstance(y, (Loop, Call)) for y in x.body)]
+    return all(x.sequential or kinds_of(x) for x in inner) and all(_is_in_order(x.body) for x in loops)
 
 
 def _is_driver(statements: Sequence[Statement]) -> bool:
@@ -185,9 +191,21 @@ def compile_llvm(text: str, names: Sequence[str], is_final: bool = False, is_sel
 
 def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_seldom: bool = False) -> None:
     """Let native code call, by a name, a function that LLVM text defines. It is compiled while others are."""
-    begun = _begin(_module(text, [name], is_final, is_seldom, symbol))
+    _provide(_module(text, [name], is_final, is_seldom, symbol))
+
+
+def provide_kernel(symbol: str, kernel: Kernel) -> None:
+    """Let native code call a kernel that belongs to the library by a name, with the addresses of its arguments and that
+    of its numbers. It is compiled while others are."""
+    key, passes = _key("routine", canonical(kernel), _emission_version()), _passes(kernel.body, True)
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key), passes == "in order", True)
+    _provide(_Work(key, ["kernel"], text, passes, symbol))
+
+
+def _provide(work: _Work) -> None:
+    begun = _begin(work)
     if begun.addresses is not None:
-        provide_function(symbol, begun.addresses[name])
+        provide_function(work.symbol, begun.addresses[work.names[0]])
 
 
 def _module(text: str, names: Sequence[str], is_final: bool, is_seldom: bool, symbol: str = "") -> _Work:

@@ -37,6 +37,7 @@ class _SideBySide:
         self.routine = digits.Routine(sort, "network")
         self.low, self.b = self.routine.low, self.routine.builder
         self.alone = len(sort.sources) == 1
+        self.nothing = [Literal(self.keys.type, 0)] if self.alone and self.keys.restores else []
         wide = ("u32", 16) if self.keys.bits <= 16 else ("u64", 32)
         self.kind, self.shift = (self.keys.type, 0) if self.alone else wide
         self.every = Literal(self.kind, (1 << element_type(self.kind).bits) - 1)
@@ -56,13 +57,17 @@ class _SideBySide:
             self.outer = b.quotient(index, blocks) if self.across else 0
             block = b.minus(index, b.times(self.outer, blocks))
             self.begin, self.count = b.block(block, self.lanes, width)
-            unlike = self._nest(self.length, self._put)
+            if not self.across:
+                self._nest(self.length, self._copy)
+            unlike = self._by_rows(self.length, self._put, self.nothing)
             for k, value in enumerate((self.length, levels)):
                 b.store(numbers, k, value)
             b.call(network, (self.rows, 0), (numbers, 0))
+            if self.alone and not self.across:
+                self._by_rows(self.keep, self._turn_back)
             self._nest(self.keep, self._take)
-            if self.alone and self.keys.restores:
-                some = b.compare("NE", unlike, Literal(unlike.type, 0))
+            for found in unlike:
+                some = b.compare("NE", found, Literal(found.type, 0))
                 with low.loop(0, b.choose(some, self.count), sequential=True) as (lane, _):
                     self._put_back(lane)
         steps = sort.length * (sort.length - 1).bit_length() ** 2
@@ -70,16 +75,26 @@ class _SideBySide:
 
     # --- elements
 
-    def _nest(self, stop: Index, body: Callable[[Index, Index, Operand], Operand]) -> Operand:
+    def _nest(self, stop: Index, body: Callable[[Index, Index], None]) -> None:
         """A loop over the elements of the lines, in the order in which they are in memory."""
-        bounds: list[tuple[Index, Index]] = [(0, stop), (0, self.count)]
-        turn, none = 1 if self.across else -1, Literal(self.keys.type, 0)
+        turn, bounds = 1 if self.across else -1, [(0, stop), (0, self.count)]
 
         def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
-            i, lane = at[::turn]
-            return [body(i, lane, carried[0])]
+            body(*at[::turn])
+            return []
 
-        return self.low.nest(bounds[::turn], [none], element)[0]
+        one_by_one = not (self.across and self.alone)
+        self.low.nest(bounds[::turn], [], element, one_by_one, not one_by_one)
+
+    def _by_rows(
+        self, stop: Index, body: Callable[[Index, Index], Sequence[Operand]], none: Sequence[Operand] = ()
+    ) -> list[Operand]:
+        """A loop over the elements in the order in which they are in the rows: the bits that it gives of any."""
+
+        def element(at: tuple[Index, ...], carried: Sequence[Operand]) -> list[Operand]:
+            return [self.b.either(x, more) for x, more in zip(carried, body(*at), strict=True)]
+
+        return self.low.nest([(0, stop), (0, self.count)], none, element, in_vectors=True)
 
     def _row(self, i: Index, lane: Index) -> Index:
         return self.b.sum(self.b.times(i, self.lanes), lane)
@@ -97,32 +112,37 @@ class _SideBySide:
     def _element(self, k: int, i: Index, lane: Index) -> Operand:
         return self.b.load(self.routine.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
 
-    def _put(self, i: Index, lane: Index, unlike: Operand) -> Operand:
-        """Make a number of an element; gives whether one was met so far that its key does not tell."""
-        b, x = self.b, self._element(0, i, lane)
+    def _copy(self, i: Index, lane: Index) -> None:
+        self.b.store(self.rows, self._row(i, lane), self.b.convert(self.kind, self._element(0, i, lane)))
+
+    def _put(self, i: Index, lane: Index) -> list[Operand]:
+        """Make a number of an element; gives what its key does not tell of it."""
+        b, at = self.b, self._row(i, lane)
+        x = self._element(0, i, lane) if self.across else b.convert(self.keys.type, b.load(self.rows, at))
         key = found = self.routine.key(x)
         if self.shift:
             above = b.shift_left(b.convert(self.kind, key), self.shift)
             found = b.either(above, b.convert(self.kind, i))
-        b.store(self.rows, self._row(i, lane), found)
-        if not (self.alone and self.keys.restores):
-            return unlike
-        return b.either(unlike, b.compute("xor", key.type, x, self.routine.of(key)))
+        b.store(self.rows, at, found)
+        return [b.compute("xor", key.type, x, self.routine.of(key))] if self.nothing else []
 
-    def _take(self, i: Index, lane: Index, carried: Operand) -> Operand:
+    def _turn_back(self, i: Index, lane: Index) -> list[Operand]:
+        """Let elements take the place of their keys in the rows."""
+        at = self._row(i, lane)
+        self.b.store(self.rows, at, self.routine.of(self.b.load(self.rows, at)))
+        return []
+
+    def _take(self, i: Index, lane: Index) -> None:
         b, found = self.b, self.b.load(self.rows, self._row(i, lane))
-        place = b.convert(INDEX, b.both(found, (1 << self.shift) - 1))
         for k, result in enumerate(self.sort.results):
             if result is None:
                 continue
             if self.alone:
-                value = self.routine.of(found)
-            elif self.sort.counts_places(k):
-                value = self.routine.counted(k, place)
+                value = self.routine.of(found) if self.across else found
             else:
-                value = self._element(k, place, lane)
+                place = b.convert(INDEX, b.both(found, (1 << self.shift) - 1))
+                value = self.routine.counted(k, place) if self.sort.counts_places(k) else self._element(k, place, lane)
             self.b.store(self.routine.buffer(result, True), self._place(self.keep, i, lane), value)
-        return carried
 
     def _put_back(self, lane: Index) -> None:
         result = self.sort.results[0]
@@ -130,10 +150,15 @@ class _SideBySide:
         self.routine.put_back(
             (0, self.length),
             self.length,
-            lambda i: self.b.load(self.rows, self._row(i, lane)),
+            lambda i: self._ordered(i, lane),
             lambda i: self._element(0, i, lane),
             lambda i, value: self.b.store(self.routine.buffer(result, True), self._place(self.length, i, lane), value),
         )
+
+    def _ordered(self, i: Index, lane: Index) -> Operand:
+        """The key of an element in order."""
+        found = self.b.load(self.rows, self._row(i, lane))
+        return found if self.across else self.routine.key(found)
 
 
 # --- exchanges --------------------------------------------------------------------------------------------------------
