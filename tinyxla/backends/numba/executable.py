@@ -51,6 +51,7 @@ class KernelInfo:
     arguments: tuple[str, ...]
     lines: tuple[str, ...]
     _kernel: Kernel = field(repr=False)
+    _lasts: bool = field(default=False, repr=False)
 
     @property
     def source(self) -> str:
@@ -60,12 +61,12 @@ class KernelInfo:
     @property
     def llvm(self) -> str:
         """The loops as LLVM's text, as LLVM gets it."""
-        return kernel_text(self._kernel)
+        return kernel_text(self._kernel, lasts=self._lasts)
 
     @property
     def assembly(self) -> str:
         """What LLVM makes of it for this processor."""
-        return assembly(self.llvm)
+        return assembly(self._kernel, self._lasts)
 
 
 class CompiledModule:
@@ -253,7 +254,9 @@ class CompiledModule:
             if isinstance(work, LoweredKernel):
                 arguments = tuple(str(shape_of(x)) for x in work.arguments)
                 lines = dict.fromkeys(str(r.source) for r in work.roots if r.source)
-                found.append(KernelInfo(work.kernel.name, work.extent, arguments, tuple(lines), work.kernel))
+                found.append(
+                    KernelInfo(work.kernel.name, work.extent, arguments, tuple(lines), work.kernel, work.lasts)
+                )
         return found
 
     @property

@@ -122,9 +122,8 @@ def start_kernel(kernel: Kernel, lasts: bool = False) -> Callable[[], int]:
     kept = _lasting.get(key)
     if kept is not None:
         return lambda: kept["kernel"]
-    passes = _passes(kernel.body, lasts)
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key), passes == "in order")
-    work = _Work(key, ["kernel"], text, passes)
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key), lasts)
+    work = _Work(key, ["kernel"], text, _passes(kernel.body, lasts))
     begun = _begin(work)
 
     def address() -> int:
@@ -140,8 +139,9 @@ def _unique(name: str, key: str) -> str:
     return f"{name}_{key[:32]}"
 
 
-def kernel_text(kernel: Kernel, name: str | None = None, in_vectors: bool = False, is_routine: bool = False) -> str:
-    """A kernel as LLVM text for this processor, in which loops may be `in_vectors` already."""
+def kernel_text(kernel: Kernel, name: str | None = None, lasts: bool = False, is_routine: bool = False) -> str:
+    """A kernel as LLVM text for this processor."""
+    in_vectors = _passes(kernel.body, lasts) == "in order"
     return print_llvm(kernel, name, _has_masks(), vector_bytes(), in_vectors, is_routine)
 
 
@@ -197,9 +197,9 @@ def provide_llvm(symbol: str, text: str, name: str, is_final: bool = False, is_s
 def provide_kernel(symbol: str, kernel: Kernel) -> None:
     """Let native code call a kernel that belongs to the library by a name, with the addresses of its arguments and that
     of its numbers. It is compiled while others are."""
-    key, passes = _key("routine", canonical(kernel), _emission_version()), _passes(kernel.body, True)
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key), passes == "in order", True)
-    _provide(_Work(key, ["kernel"], text, passes, symbol))
+    key = _key("routine", canonical(kernel), _emission_version())
+    text = functools.partial(kernel_text, kernel, _unique("kernel", key), lasts=True, is_routine=True)
+    _provide(_Work(key, ["kernel"], text, _passes(kernel.body, lasts=True), symbol))
 
 
 def _provide(work: _Work) -> None:
@@ -398,10 +398,11 @@ def optimised(text: str) -> str:
         return str(_optimised(text, "loops", machine))
 
 
-def assembly(text: str) -> str:
-    """What LLVM text becomes for this processor."""
+def assembly(kernel: Kernel, lasts: bool = False) -> str:
+    """What a kernel becomes on this processor."""
     with _quickly() as machine:
-        return machine.emit_assembly(_optimised(text, "loops", machine))
+        passes = _passes(kernel.body, lasts)
+        return machine.emit_assembly(_optimised(kernel_text(kernel, lasts=lasts), passes, machine))
 
 
 def _optimised(text: str, passes: _Passes, machine: llvm.TargetMachine) -> llvm.ModuleRef:

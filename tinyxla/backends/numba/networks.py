@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from tinyxla.backends.numba import digits, panel_routines
-from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand
+from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand, operand_of
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.compiler.sorts import SHORT
 from tinyxla.shapes import element_type
@@ -46,6 +46,10 @@ class _SideBySide:
         self.rows = self.b.scratch(self.kind, SHORT * self.lanes)
         self.length, self.keep = self.routine.number(sort.length), self.routine.number(sort.keep)
         self.inner: Index = 1 if sort.inner == 1 else self.routine.number(sort.inner)
+        self.is_turned = sort.inner == 1 and not self.across
+        # Elements in rows: those of keys where they are numbers.
+        self.elements = self.rows if self.alone else self.b.scratch(self.keys.type, SHORT * self.lanes)
+        self.sizes = self.b.scratch(INDEX, len(panel_routines.COPY))
 
     def kernel(self) -> LoweredKernel:
         low, b, sort, number = self.low, self.b, self.sort, self.routine.number
@@ -57,15 +61,20 @@ class _SideBySide:
             self.outer = b.quotient(index, blocks) if self.across else 0
             block = b.minus(index, b.times(self.outer, blocks))
             self.begin, self.count = b.block(block, self.lanes, width)
-            if not self.across:
+            if self.is_turned:
+                self._turn_lines()
+            elif not self.across:
                 self._nest(self.length, self._copy)
             unlike = self._by_rows(self.length, self._put, self.nothing)
             for k, value in enumerate((self.length, levels)):
                 b.store(numbers, k, value)
             b.call(network, (self.rows, 0), (numbers, 0))
             if self.alone and not self.across:
-                self._by_rows(self.keep, self._turn_back)
-            self._nest(self.keep, self._take)
+                self._by_rows(self.keep, self._restore)
+            if self.is_turned and self.alone:
+                self._turn_rows()
+            else:
+                self._nest(self.keep, self._take)
             for found in unlike:
                 some = b.compare("NE", found, Literal(found.type, 0))
                 with low.loop(0, b.choose(some, self.count), sequential=True) as (lane, _):
@@ -113,12 +122,36 @@ class _SideBySide:
         return self.b.load(self.routine.buffer(self.sort.sources[k]), self._place(self.length, i, lane))
 
     def _copy(self, i: Index, lane: Index) -> None:
-        self.b.store(self.rows, self._row(i, lane), self.b.convert(self.kind, self._element(0, i, lane)))
+        self.b.store(self.elements, self._row(i, lane), self._element(0, i, lane))
+
+    def _turn_lines(self) -> None:
+        """Let the elements of the lines, each of which lies apart, be columns."""
+        b, several = self.b, panel_routines.tile_rows()
+        source = self.routine.buffer(self.sort.sources[0])
+        with self.low.loop(0, b.up(self.count, several)) as (block, _):
+            lane, rows = b.block(block, several, self.count)
+            start = b.times(b.sum(self.begin, lane), self.length)
+            self._turn((self.elements, lane), (source, start), (self.length, self.length, rows, self.lanes))
+
+    def _turn_rows(self) -> None:
+        """The other way round."""
+        b, several, (result,) = self.b, panel_routines.tile_rows(), self.sort.results
+        assert result is not None, "nothing else is taken"
+        to, start = self.routine.buffer(result, True), b.times(self.begin, self.keep)
+        with self.low.loop(0, b.up(self.keep, several)) as (block, _):
+            row, rows = b.block(block, several, self.keep)
+            source = (self.elements, b.times(row, self.lanes))
+            self._turn((to, b.sum(start, row)), source, (self.count, self.lanes, rows, self.keep))
+
+    def _turn(self, to: tuple[Buffer, Index], source: tuple[Buffer, Index], sizes: Sequence[Index]) -> None:
+        for k, size in enumerate((*sizes, sizes[0])):
+            self.b.store(self.sizes, k, operand_of(size))
+        self.b.call(panel_routines.turn(self.keys.bits, is_exact=True), to, source, (self.sizes, 0))
 
     def _put(self, i: Index, lane: Index) -> list[Operand]:
         """Make a number of an element; gives what its key does not tell of it."""
         b, at = self.b, self._row(i, lane)
-        x = self._element(0, i, lane) if self.across else b.convert(self.keys.type, b.load(self.rows, at))
+        x = self._element(0, i, lane) if self.across else b.load(self.elements, at)
         key = found = self.routine.key(x)
         if self.shift:
             above = b.shift_left(b.convert(self.kind, key), self.shift)
@@ -126,7 +159,7 @@ class _SideBySide:
         b.store(self.rows, at, found)
         return [b.compute("xor", key.type, x, self.routine.of(key))] if self.nothing else []
 
-    def _turn_back(self, i: Index, lane: Index) -> list[Operand]:
+    def _restore(self, i: Index, lane: Index) -> list[Operand]:
         """Let elements take the place of their keys in the rows."""
         at = self._row(i, lane)
         self.b.store(self.rows, at, self.routine.of(self.b.load(self.rows, at)))
