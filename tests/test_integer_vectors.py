@@ -144,6 +144,7 @@ def test_the_text_has_vectors_and_one_loop_for_the_rest(type: str) -> None:
 
 
 SORTS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "a few": (lambda x: jnp.sort(x, axis=1), (3, 7)),
     "a line": (jnp.sort, (1000,)),
     "a long line": (jnp.argsort, (300_000,)),
     "lines": (jnp.sort, (9, 5000)),

@@ -22,6 +22,7 @@ from tinyxla.hlo import Computation, Instruction
 
 RUN = 8  # elements that are sorted in registers
 FEW = 4  # of a line, for which no network is worth its keys
+MANY = 4 * RUN  # up to which a routine that is there for long lines is as quick as code for short ones
 TOGETHER = 4  # merges that keep the processor busy
 BLOCK = 1 << 12  # elements of a line that are sorted by one thread, in the cache
 
@@ -64,7 +65,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         return networks.kernels(digits.sort_of(x, plan, users))
     if short_lines.supports(x):
         return short_lines.lower(x, plan, users)
-    if sizes[dimension] > RUN and digits.supports(x):
+    if (sizes[dimension] > RUN or math.prod(sizes) <= MANY) and digits.supports(x):
         return digits.sort_of(x, plan, users).kernels()
     source = _Lines(x.operands, sizes, dimension)
     result = _Lines(digits.results_by_number(x, users), sizes, dimension)
