@@ -235,6 +235,21 @@ COMPILED = (
 
 
 @pytest.mark.parametrize("double", [False, True])
+def test_long_signals_are_transformed_in_three_steps(double: bool, generator: np.random.Generator) -> None:
+    """One after the other, and side by side."""
+    length, kind = 1 << 19, np.complex128 if double else np.complex64
+    for shape, lengths, kernels in (((length,), (length,), 3), ((2, length, 2), (length, 2), 4)):
+        axes = tuple(range(-len(lengths), 0))
+        x = (generator.normal(size=shape) + 1j * generator.normal(size=shape)).astype(kind)
+        with tx.enable_x64(double):
+            compiled = tx.jit(partial(lax.fft, fft_type="IFFT", fft_lengths=lengths)).lower(x).compile()
+            found = np.asarray(compiled(x))
+        assert len(compiled.kernels) == kernels
+        expected = np.fft.ifftn(x.astype(np.complex128), axes=axes)
+        np.testing.assert_allclose(found, expected, 0, (1e-14 if double else 1e-6) * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("shape", COMPILED)
 def test_compiled_lengths(shape: tuple[int, ...], double: bool, generator: np.random.Generator) -> None:
     tolerance = 1e-14 if double else 1e-6

@@ -4,7 +4,7 @@ in order.
 A kernel transforms several *lanes* side by side, which are the innermost loop of every pass and become vectors: a batch
 of signals, or, for a dimension that is not the last, what comes after it in memory. A long signal of n1 n2 elements is
 a matrix: its columns are transformed, multiplied by roots of unity, and then its rows, whose transforms are columns of
-the result.
+the result. The rows of a longer one are such matrices again.
 
 Real signals of even length are complex ones of half the length. Of short ones with an odd factor, nearly half of the
 transforms that this factor leaves are conjugates of others; long ones of odd length are complex ones of the same.
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyxla.backends.numba import fourier_routines as routines, panel_routines, panels
+from tinyxla.backends.numba import fourier_routines as routines, panels
 from tinyxla.backends.numba.axes import grain
 from tinyxla.backends.numba.fourier_driver import Form, driver, elements_of
 from tinyxla.backends.numba.fourier_tables import (
@@ -44,9 +44,10 @@ from tinyxla.hlo import Instruction
 from tinyxla.ops.fourier import Fft
 from tinyxla.shapes import Shape, element_type
 
-_TIMES = {2: 8, 3: 11, 4: 11, 5: 17}  # that passes take for an element, about
+_TIMES = {2: 8, 3: 11, 4: 11, 5: 17, 8: 17}  # that passes take for an element, about
 _MOST = 1000  # elements of a signal that a kernel transforms at once
 _VECTOR = 16  # lanes, about
+_NEAR = 10_000  # bytes of lanes' real parts: the first cache holds them, imaginary ones, and what these become
 _PARTS = {"c64": "f32", "c128": "f64"}
 
 Complex = tuple[Operand, Operand]
@@ -62,6 +63,9 @@ class _Axis:
     target: int
 
 
+_ONE = _Axis(1, 0, 0)
+
+
 def supports(x: Instruction) -> bool:
     options = Fft(*x.attributes)
     return bool(x.array_shape.size) and all(_split(n) or _chirp_length(n) for n in _lengths(options))
@@ -73,13 +77,20 @@ def _lengths(options: Fft) -> list[int]:
     return [*outer, last // 2 if options.fft_type in ("RFFT", "IRFFT") and last % 2 == 0 else last]
 
 
-def _split(n: int) -> tuple[int, int] | None:
-    """Two factors, each of which a kernel can transform; the first is 1 for a short signal."""
+@functools.cache
+def _split(n: int) -> tuple[int, ...] | None:
+    """One, two or three factors, as few and as equal as can be, each of which a kernel can transform."""
+    if radices_of(n) is None or n > _MOST**3:
+        return None
     if n <= _MOST:
-        return (1, n) if radices_of(n) is not None else None
-    for first in range(math.isqrt(n), 0, -1):
-        if n % first == 0 and n // first <= _MOST:
-            return (n // first, first) if radices_of(n) is not None else None
+        return (n,)
+    first = _root(n)
+    if n // first <= _MOST:
+        return first, n // first
+    for first in range(math.ceil(n ** (1 / 3)), _MOST + 1):
+        second = _root(n // first)
+        if n % first == 0 and n // first // second <= _MOST:
+            return first, second, n // first // second
     return None
 
 
@@ -160,37 +171,38 @@ class _Transform:
 
     def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """The middle one of three dimensions."""
-        split = _split(n)
-        if split is None:
+        factors = _split(n)
+        if factors is None:
             self._chirp(source, target, outer, n, inner)
             return
-        second, first = split  # columns of the matrix that a signal is, and rows
         scale = 1 / n if self.backward else 1.0
-        whole, one = _Axis(outer, n * inner, n * inner), _Axis(1, 0, 0)
+        whole = _Axis(outer, n * inner, n * inner)
         lanes = _Axis(inner, 1, 1)
-        if second == 1 and inner > 1:
-            self._kernel(source, target, (whole, one), lanes, n, (inner, inner), scale)
+        if len(factors) == 1 and inner > 1:
+            self._kernel(source, target, (whole,), lanes, n, (inner, inner), scale)
             return
-        root = _root(n)
         if _are_lanes(outer, n):
-            self._kernel(source, target, (one, one), whole, n, (1, 1), scale)
+            self._kernel(source, target, (), whole, n, (1, 1), scale)
             return
-        if second == 1:
-            first, second = root, n // root
-        middle = Partial(Shape(self.kind, (outer, n, inner)))
-        step = second * inner
-        if inner == 1:
-            columns, rows = (one, _Axis(second, 1, 1)), (one, _Axis(first, second, 1))
-        else:
-            columns, rows = (_Axis(second, inner, inner), lanes), (_Axis(first, step, inner), lanes)
-        self._kernel(source, middle, (whole, columns[0]), columns[1], first, (step, step), 1.0, n)
-        self._kernel(middle, target, (whole, rows[0]), rows[1], second, (inner, first * inner), scale)
+        if len(factors) == 1:
+            factors = (_root(n), n // _root(n))
+        length, count, place = n, outer, source
+        found: list[_Axis] = []  # where the transforms of columns are, and where their elements belong
+        for factor in factors[:-1]:
+            rows, step = _Axis(count, length * inner, length * inner), length // factor * inner
+            across = (_ONE, _Axis(step, 1, 1)) if inner == 1 else (_Axis(length // factor, inner, inner), lanes)
+            middle = Partial(Shape(self.kind, (outer, n, inner)))
+            self._kernel(place, middle, (rows, *across[:-1]), across[-1], factor, (step, step), 1.0, length)
+            found.append(_Axis(factor, step, n // length * inner))
+            length, count, place = length // factor, count * factor, middle
+        signals = (whole, *found, lanes) if inner > 1 else (whole, *found[1:], found[0])
+        self._kernel(place, target, signals[:-1], signals[-1], length, (inner, n // length * inner), scale)
 
     def _kernel(
         self,
         source: Storage,
         target: Storage,
-        outer: tuple[_Axis, _Axis],
+        outer: tuple[_Axis, ...],
         lanes: _Axis,
         n: int,
         steps: tuple[int, int],
@@ -198,19 +210,20 @@ class _Transform:
         whole: int = 0,
         real: Real | None = None,
     ) -> None:
-        """Transforms of n elements, so far apart in the source and in the target. Of a signal of `whole` elements these
-        are columns: the last outer axis, or else the lanes, count them, and each is multiplied by roots of unity."""
-        part, vector = self.part, max(routines.vector(self.part), panel_routines.tile_rows())
-        elements, square = elements_of(part)
+        """Transforms of n elements, so far apart in the source and in the target, for lanes and up to three outer axes.
+        Of a signal of `whole` elements these are columns: the last outer axis, or else the lanes, count them, and each
+        is multiplied by roots of unity."""
+        far, outside, middle = (*[_ONE] * (3 - len(outer)), *outer)
+        part, vector = self.part, routines.vector(self.part)
+        elements = elements_of(part)
         turns = (True, True) if real else (lanes.source != 1, lanes.target != 1)
         rows, written = (real.read, real.written) if real else (n, n)
-        most = elements // max(rows, written) // vector * vector
-        if any(turns):
-            most = min(most, square // panel_routines.tile_rows() // vector * vector)
-        width = min(-(-lanes.size // vector) * vector, most)
+        more = vector if real and real.is_odd else vector // 2  # rows: lines are turned by whole vectors
+        most = elements // (max(rows, written) + more)
+        near = _NEAR // element_type(part).dtype.itemsize // max(rows, written)
+        width = min(-(-lanes.size // vector), max(1, min(most, near) // vector)) * vector
         blocks = -(-lanes.size // width)
         radices = radices_of(n) or ()
-        length = max(1, min(rows, square // width // panel_routines.tile_rows() * panel_routines.tile_rows()))
         here, there = [0, elements], [2 * elements, 3 * elements]  # real and imaginary parts
         order = -1 if self.backward else 1  # an inverse transform is one of what has its parts exchanged
         columns, before, after = (real.columns, real.before, real.after) if real else (1, (), ())
@@ -227,16 +240,17 @@ class _Transform:
         for stage in after:
             sums += tables_of_sums(stage, taken, there, width, part)
             taken, there, here = there, here, there
-        by_outer = int(outer[1].size > 1)
+        by_middle = int(middle.size > 1)
         numbers = (
-            *(rows, written, lanes.size, width, blocks, outer[1].size, length, *steps),
-            *(outer[0].source, outer[1].source, lanes.source, outer[0].target, outer[1].target, lanes.target),
-            *(*given, *taken, by_outer, 1 - by_outer, *ends.values()),
+            *(rows, written, lanes.size, width, blocks, outside.size, middle.size, *steps),
+            *(far.source, outside.source, middle.source, lanes.source),
+            *(far.target, outside.target, middle.target, lanes.target),
+            *(*given, *taken, by_middle, 1 - by_middle, *ends.values()),
         )
         arguments: list[Storage] = [source, target, roots, plan, constant(np.array([scale]), part)]
         if whole:
             arguments += turns_of(
-                whole, n, outer[1].size if by_outer else blocks, width, bool(by_outer), part, self.backward
+                whole, n, middle.size if by_middle else blocks, width, bool(by_middle), part, self.backward
             )
         kinds = (_type(source), _type(target))
         is_odd = bool(real and real.is_odd)
@@ -244,7 +258,7 @@ class _Transform:
         passed = n * columns * sum(max(2, radix // 4) for radix in radices)
         summed = sum(stage.factors.size for stage in (*before, *after)) // 4
         work = width * (4 * max(rows, written) + passed + summed)
-        extent = outer[0].size * outer[1].size * blocks
+        extent = math.prod(x.size for x in outer) * blocks
         self._finish(driver(form), [*arguments, *sums], extent, work, numbers)
 
     # --- real signals
@@ -252,9 +266,9 @@ class _Transform:
     def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
         half = n // 2
         if half < _MOST and _are_lanes(outer, n if n % 2 else half):
-            short, one = in_lanes(n, self.backward), _Axis(1, 0, 0)
-            lanes, scale = _Axis(outer, short.read, short.written), 1 / half if self.backward and half else 1.0
-            self._kernel(source, target, (one, one), lanes, short.n, (1, 1), scale, real=short)
+            short = in_lanes(n, self.backward)
+            lanes, scale = _Axis(outer, short.read, short.written), 1 / half if self.backward and n % 2 == 0 else 1.0
+            self._kernel(source, target, (), lanes, short.n, (1, 1), scale, real=short)
             return
         if n % 2 and _split(n) is None:
             self._chirp(source, target, outer, n, 1, is_real=True)

@@ -4,29 +4,25 @@ writes them."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import NamedTuple
 
-from tinyxla.backends.numba import fourier_routines as routines, panel_routines, panels
+from tinyxla.backends.numba import fourier_routines as routines, panels
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Kernel
 from tinyxla.shapes import element_type
 
-_BYTES = 64_000  # of all lanes; no power of two, so that real and imaginary parts do not share lines of the cache
-_SQUARE_BYTES = 4096  # that are turned at once
+_BYTES = 64_960  # of all lanes: whole vectors, and no power of two, so that parts do not meet in the cache
 
 Place = tuple[Buffer, Index]
 
 
-def elements_of(part: str) -> tuple[int, int]:
-    """Of all lanes, and of the square."""
-    size = element_type(part).dtype.itemsize
-    return _BYTES // size, _SQUARE_BYTES // (2 * size)
+def elements_of(part: str) -> int:
+    """Of all lanes."""
+    return _BYTES // element_type(part).dtype.itemsize
 
 
 _NUMBERS = (
-    "rows written lanes width blocks middle length from_step to_step "
-    "source0 source1 source_lane target0 target1 target_lane "
+    "rows written lanes width blocks outer middle from_step to_step "
+    "source0 source1 source2 source_lane target0 target1 target2 target_lane "
     "in_re in_im out_re out_im by_middle by_block"
 )
 
@@ -53,7 +49,7 @@ def driver(form: Form) -> Kernel:
 
 
 class _Driver:
-    """One such kernel: what it is given, its lanes, and the square in which rows are turned into lanes and back."""
+    """One such kernel: what it is given, and its lanes."""
 
     def __init__(self, form: Form) -> None:
         self.form, self.part, types = form, form.part, form.types
@@ -61,28 +57,26 @@ class _Driver:
         self.source, self.target = b.argument(types[0]), b.argument(types[1], True)
         self.roots, self.plan, self.scale = b.argument(form.part), b.argument("s64"), b.argument(form.part)
         self.more = [b.argument(form.part), b.argument(form.part)] if form.is_column else []
-        elements, room = elements_of(form.part)
-        self.lanes = b.scratch(form.part, 4 * elements)
-        self.square = b.scratch(form.kind, room) if any(form.turns) else self.lanes
+        self.lanes = b.scratch(form.part, 4 * elements_of(form.part))
         self.are_real = [form.is_odd and type == form.part for type in types]
         self.words = [2 if type == form.part and not form.is_odd else 1 for type in types]
-        self.moved, self.copied = b.scratch(INDEX, len(routines.LANES)), b.scratch(INDEX, len(panel_routines.COPY))
+        self.moved = b.scratch(INDEX, len(routines.LANES))
 
     def kernel(self) -> Kernel:
         b, n, form = self.b, self.b.number, self.form
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
-            outer, middle, block = b.split(index, n["middle"], n["blocks"])
+            *outer, block = b.split(index, n["outer"], n["middle"], n["blocks"])
             first = b.times(block, n["width"])
-            count = b.least(b.minus(n["lanes"], first), n["width"])
+            self.count = b.least(b.minus(n["lanes"], first), n["width"])
             begin, end = (
-                b.sum(b.times(outer, n[f"{x}0"]), b.times(middle, n[f"{x}1"]), b.times(first, n[f"{x}_lane"]))
+                b.sum(*(b.times(i, n[f"{x}{k}"]) for k, i in enumerate(outer)), b.times(first, n[f"{x}_lane"]))
                 for x in ("source", "target")
             )
+            source, target = (self.source, b.times(begin, self.words[0])), (self.target, b.times(end, self.words[1]))
             if form.turns[0]:
-                self._read_turned(begin, count)
+                self._turned(0, routines.turned_in(self.part), ("in_re", "in_im"), source)
             else:
-                self._lanes(n["rows"], n["from_step"], count)
-                source = (self.source, b.times(begin, self.words[0]))
+                self._lanes(n["rows"], n["from_step"])
                 b.call(routines.split(self.part), self._at("in_re"), self._at("in_im"), source, (self.moved, 0))
             for _ in range(form.before):
                 self._combine()
@@ -96,12 +90,11 @@ class _Driver:
             for _ in range(form.after):
                 self._combine()
             if form.turns[1]:
-                self._write_turned(end, count)
+                self._turned(1, routines.turned_out(self.part), ("out_re", "out_im"), target, ((self.scale, 0),))
             else:
-                column = b.sum(b.times(middle, n["by_middle"]), b.times(block, n["by_block"]))
-                target = (self.target, b.times(end, self.words[1]))
+                column = b.sum(b.times(outer[-1], n["by_middle"]), b.times(block, n["by_block"]))
                 more = [(self.more[0], b.times(column, n["rows"], 2)), (self.more[1], 0)] if form.is_column else []
-                self._lanes(n["rows"], n["to_step"], count)
+                self._lanes(n["rows"], n["to_step"])
                 b.call(
                     routines.join(self.part, form.is_column),
                     *(self._at("out_re"), self._at("out_im"), target, (self.scale, 0), *more, (self.moved, 0)),
@@ -112,61 +105,26 @@ class _Driver:
         places, factors = self.b.argument("s64"), self.b.argument(self.part)
         self.b.call(routines.combine(self.part), (self.lanes, 0), (places, 0), (factors, 0))
 
-    def _read_turned(self, begin: Index, count: Index) -> None:
+    def _turned(
+        self, side: int, routine: str, sides: tuple[str, str], lines: Place, more: tuple[Place, ...] = ()
+    ) -> None:
+        """Lines of the source become lanes, or lanes lines of the target. In a line, real and imaginary parts take
+        turns, and so do even and odd elements where all are real."""
         b, n = self.b, self.b.number
-        is_real = self.are_real[0]
-        with self._pieces(n["rows"]) as (start, stop):
-            size = b.minus(stop, start)
-            with self._groups(count) as (lane, left):
-                place = b.times(b.sum(begin, b.times(lane, n["source_lane"]), start), self.words[0])
-                into = self._at("in_re", start, lane) if is_real else (self.square, lane)
-                self._turned(is_real, into, (self.source, place), size, n["source_lane"], left, n["width"])
-            if not is_real:
-                self._lanes(size, n["width"], count)
-                lanes = (self._at("in_re", start), self._at("in_im", start))
-                b.call(routines.split(self.part), *lanes, (self.square, 0), (self.moved, 0))
+        size, line, pitch = n[("rows", "written")[side]], n[("source_lane", "target_lane")[side]], n["width"]
+        even, odd = map(self._at, sides)
+        if self.are_real[side]:
+            odd, pitch = self._at(sides[0], 1), b.times(pitch, 2)
+        else:
+            size, line = b.times(size, 2), b.times(line, 2)
+        panels.give(b, self.moved, routines.LINES, words=size, line=line, count=self.count, pitch=pitch)
+        b.call(routine, even, odd, lines, *more, (self.moved, 0))
 
-    def _write_turned(self, end: Index, count: Index) -> None:
+    def _at(self, name: str, row: Index = 0) -> Place:
         b, n = self.b, self.b.number
-        is_real = self.are_real[1]
-        with self._pieces(n["written"]) as (start, stop):
-            size = b.minus(stop, start)
-            if not is_real:
-                self._lanes(size, n["width"], count)
-                lanes = (self._at("out_re", start), self._at("out_im", start))
-                b.call(routines.join(self.part, False), *lanes, (self.square, 0), (self.scale, 0), (self.moved, 0))
-            with self._groups(size) as (row, left):
-                place = b.times(b.sum(end, start, row), self.words[1])
-                given = (self.square, b.times(row, n["width"]))
-                given = self._at("out_re", b.sum(start, row)) if is_real else given
-                self._turned(is_real, (self.target, place), given, count, n["width"], left, n["target_lane"])
+        return self.lanes, b.sum(n[name], b.times(row, n["width"]))
 
-    @contextmanager
-    def _pieces(self, rows: Index) -> Generator[tuple[Index, Index]]:
-        """Rows of lanes, as many at once as the square holds: the first, and the one after the last."""
-        b, n = self.b, self.b.number
-        with b.loop(0, b.up(rows, n["length"]), sequential=True) as (chunk, _):
-            yield b.piece(chunk, n["length"], rows)
-
-    @contextmanager
-    def _groups(self, size: Index) -> Generator[tuple[Index, Index]]:
-        """Of rows that are turned at once: the first, and how many are left."""
-        b, height = self.b, panel_routines.tile_rows()
-        with b.loop(0, b.up(size, height), sequential=True) as (group, _):
-            yield b.times(group, height), b.minus(size, b.times(group, height))
-
-    def _at(self, name: str, row: Index = 0, lane: Index = 0) -> Place:
-        b, n = self.b, self.b.number
-        return self.lanes, b.sum(n[name], b.times(row, n["width"]), lane)
-
-    def _lanes(self, rows: Index, step: Index, count: Index) -> None:
+    def _lanes(self, rows: Index, step: Index) -> None:
         """Say which lanes are split or joined next."""
         width = self.b.number["width"]
-        panels.give(self.b, self.moved, routines.LANES, rows=rows, step=step, count=count, width=width)
-
-    def _turned(
-        self, is_real: bool, to: Place, given: Place, steps: Index, row: Index, rows: Index, pitch: Index
-    ) -> None:
-        panels.give(self.b, self.copied, panel_routines.COPY, steps=steps, row=row, rows=rows, pitch=pitch)
-        bits = panel_routines.bits_of(self.part) * (1 if is_real else 2)
-        self.b.call(panel_routines.turn(bits, is_exact=True), to, given, (self.copied, 0))
+        panels.give(self.b, self.moved, routines.LANES, rows=rows, step=step, count=self.count, width=width)

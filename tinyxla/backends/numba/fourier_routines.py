@@ -24,7 +24,9 @@ from tinyxla.backends.numba.native import provide_llvm, vector_bytes
 PLAN = ("radix", "part", "stride", "roots", "re", "im", "to_re", "to_im")  # what a pass is told
 SUMMED = ("times", "rows", "groups", "width")  # what `combine` is told
 LANES = ("rows", "step", "count", "width")
-WRITTEN_OUT = 7  # the largest prime whose sums are
+LINES = ("words", "line", "count", "pitch")  # what `turned_in` and `turned_out` are told
+WRITTEN_OUT = 8  # the largest radix whose sums are
+_REACHED = 4  # elements with addresses that are a common one and a few steps
 SUMS = 4  # that are made at once
 _FROM, _TO = ("%re", "%im"), ("%to_re", "%to_im")
 _SCALARS = {"f32": "float", "f64": "double"}
@@ -97,6 +99,73 @@ declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
     return _filled(part, text) + _declarations(part)
 
 
+@functools.cache
+def turned_in(part: str) -> str:
+    """(even, odd, from, numbers): lines of words, `line` apart, as lanes: the words of even number at one address, the
+    others at the other, each in rows `pitch` apart, and up to a vector of words more. Lanes beyond `count` are like the
+    last one."""
+    e, n = _Emitter(part), vector(part)
+    none = "$v zeroinitializer"
+    x = [
+        e.value(f"call $v @llvm.masked.load.v$n$t.p0(ptr {e.at(f'%line{i}', '%s')}, i32 $bytes, $one %mask, {none})")
+        for i in range(n)
+    ]
+    for at, value in zip(_turned_places(e), e.square_turned(x), strict=True):
+        e.store(value, at)
+    return _provided(f"fourier_in_{part}", "turn", _turning(part, e.lines, ""))
+
+
+@functools.cache
+def turned_out(part: str) -> str:
+    """(even, odd, to, scale, numbers): the way back, times a number."""
+    e = _Emitter(part)
+    factor = e.spread(e.value("load $e, ptr %scale"))
+    x = [e.value(f"fmul $v {e.load(at)}, {factor}") for at in _turned_places(e)]
+    for i, value in reversed([*enumerate(e.square_turned(x))]):  # the last line comes after those beyond it
+        at = e.at(f"%line{i}", "%s")
+        e.lines.append(
+            _filled(part, f"  call void @llvm.masked.store.v$n$t.p0($v {value}, ptr {at}, i32 $bytes, $one %mask)")
+        )
+    return _provided(f"fourier_out_{part}", "turn", _turning(part, e.lines, "ptr %scale, "))
+
+
+def _turned_places(e: _Emitter) -> list[str]:
+    """The addresses of the lanes of as many words as a vector has elements."""
+    row = e.value("add i64 (mul i64 (lshr i64 %s, 1), %pitch), %g")
+    starts = e.at("%even", row), e.at("%odd", row)
+    steps = [e.value(f"mul i64 %pitch, {k}") for k in range(vector(e.part) // 2)]
+    return [e.at(start, step) for step in steps for start in starts]
+
+
+def _turning(part: str, body: list[str], given: str) -> str:
+    """Loops over vectors of lines, and in these over vectors of their words, of which a mask says how many count."""
+    lines = "".join(
+        f"""
+  %i{i} = call i64 @llvm.smin.i64(i64 (add i64 %g, {i}), i64 %last)
+  %line{i} = getelementptr $e, ptr %lines, i64 (mul i64 %i{i}, %line)"""
+        for i in range(vector(part))
+    )
+    text = f"""
+define void @turn(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {given}ptr %numbers) nounwind {{
+{loaded_words("numbers", LINES)}
+  %last = sub i64 %count, 1
+  for %g from 0 below %count by $n
+{lines}
+  for %s from 0 below %words by $n
+  %mask = call $one @llvm.get.active.lane.mask.v$ni1.i64(i64 %s, i64 %words)
+{chr(10).join(body)}
+  end %s
+  end %g
+  ret void
+}}
+declare i64 @llvm.smin.i64(i64, i64)
+declare $one @llvm.get.active.lane.mask.v$ni1.i64(i64, i64)
+declare $v @llvm.masked.load.v$n$t.p0(ptr, i32, $one, $v)
+declare void @llvm.masked.store.v$n$t.p0($v, ptr, i32, $one)
+"""
+    return _filled(part, text)
+
+
 def _filled(part: str, text: str) -> str:
     if "$" in text:
         for name, value in _words(part).items():
@@ -119,6 +188,7 @@ def _words(part: str) -> dict[str, str]:
         "$even": order(range(0, 2 * n, 2)),
         "$odd": order(range(1, 2 * n, 2)),
         "$mask": f"<{2 * n} x i1>",
+        "$one": f"<{n} x i1>",
         "$woven": order([k // 2 + n * (k % 2) for k in range(2 * n)]),
         "$bytes": str(_BYTES[part]),
         "$v": f"<{n} x {_SCALARS[part]}>",
@@ -195,6 +265,41 @@ class _Emitter:
         self.lines.append(_filled(self.part, f"  {name} = {text}"))
         return name
 
+    def square_turned(self, vectors: list[str]) -> list[str]:
+        """As many vectors as each has elements, turned: squares within parts of 16 bytes, which single instructions
+        weave, and then a square of such parts. LLVM takes less time for the orders of longer words."""
+        n, words = len(vectors), vector_bytes() // 8
+        doubles, single = f"<{words} x double>", self.part == "f32"
+
+        def chosen(pairs: Sequence[tuple[str, str]], type: str, order: Sequence[int]) -> list[str]:
+            listed = ", ".join(f"i32 {k}" for k in order)
+            orders = f"<{len(order)} x i32> <{listed}>"
+            return [self.value(f"shufflevector {type} {x}, {type} {y}, {orders}") for x, y in pairs]
+
+        def woven(vectors: list[str], type: str, count: int) -> tuple[list[str], list[str]]:
+            """The lower halves of parts of pairs of vectors, element by element, and the upper ones."""
+            part = count * 16 // vector_bytes()
+            starts, pairs = range(0, count, part), pairs_of(vectors)
+            lower = [start + k + count * y for start in starts for k in range(part // 2) for y in (0, 1)]
+            return chosen(pairs, type, lower), chosen(pairs, type, [k + part // 2 for k in lower])
+
+        def parted(vectors: list[str]) -> list[str]:
+            if len(vectors) == 1:
+                return vectors
+            order, pairs = [k + j for k in range(0, 2 * words, 4) for j in (0, 1)], pairs_of(vectors)
+            halves = [parted(chosen(pairs, doubles, [k + more for k in order])) for more in (0, 2)]
+            return [x for pair in zip(*halves, strict=True) for x in pair]
+
+        def pairs_of(vectors: list[str]) -> list[tuple[str, str]]:
+            return list(zip(vectors[::2], vectors[1::2], strict=True))
+
+        rows = [vectors]
+        if single:
+            rows = [[self.value(f"bitcast $v {x} to {doubles}") for x in half] for half in woven(vectors, "$v", n)]
+        rows = [half for row in rows for half in woven(row, doubles, words)]
+        turned = [x for row in zip(*map(parted, rows), strict=True) for x in row]
+        return [self.value(f"bitcast {doubles} {x} to $v") for x in turned] if single else turned
+
     def add(self, x: Complex, y: Complex, op: str = "fadd") -> Complex:
         return self.value(f"{op} $v {x[0]}, {y[0]}"), self.value(f"{op} $v {x[1]}, {y[1]}")
 
@@ -256,19 +361,19 @@ def passed(part: str, radix: int) -> str:
         return _pass_of_sums(part)
     entry, turn, lane = _Emitter(part, "entry"), _Emitter(part, "turn"), _Emitter(part)
     apart = entry.value("mul i64 %at_part, %at_stride")
-    steps = [[entry.value(f"mul i64 {k}, {step}") for k in range(radix)] for step in (apart, "%at_stride")]
     row = turn.value("mul i64 %p, %at_stride")
-    rows = (row, turn.value(f"mul i64 {row}, {radix}"))
     turns = turn.at("%roots", f"(mul i64 %p, {2 * (radix - 1)})")
-    roots = [turn.spread_pair(turns, str(2 * t)) for t in range(radix - 1)]
     ends: list[list[Complex]] = []  # the addresses of what is read, and of what is written
-    for row, offsets, sides in zip(rows, steps, (_FROM, _TO), strict=True):
-        place = lane.value(f"add i64 {row}, %q")
-        re, im = (lane.at(side, place) for side in sides)
-        ends.append([(lane.at(re, offset), lane.at(im, offset)) for offset in offsets])
-    x = [(lane.load(re), lane.load(im)) for re, im in ends[0]]
-    for t, (value, at) in enumerate(zip(_butterfly(lane, x), ends[1], strict=True)):
-        for side, there in zip(lane.times(value, roots[t - 1]) if t else value, at, strict=True):
+    for start, step, sides in ((row, apart, _FROM), (turn.value(f"mul i64 {row}, {radix}"), "%at_stride", _TO)):
+        steps = [entry.value(f"mul i64 {step}, {k}") for k in range(_REACHED)]
+        groups = [turn.value(f"add i64 {start}, (mul i64 {step}, {k})") for k in range(0, radix, _REACHED)]
+        places = [lane.value(f"add i64 {group}, %q") for group in groups]
+        starts = [tuple(lane.at(side, place) for side in sides) for place in places]
+        ends.append([(lane.at(re, steps[j]), lane.at(im, steps[j])) for re, im in starts for j in range(_REACHED)])
+    x = [(lane.load(re), lane.load(im)) for re, im in ends[0][:radix]]
+    for t, (value, at) in enumerate(zip(_butterfly(lane, x), ends[1][:radix], strict=True)):
+        turned = lane.times(value, lane.spread_pair(turns, str(2 * (t - 1)))) if t else value
+        for side, there in zip(turned, at, strict=True):
             lane.store(side, there)
     return _provided_pass(f"fourier_pass_{part}_{radix}", part, entry.lines, turn.lines, lane.lines)
 
@@ -368,6 +473,8 @@ def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:
         c, d = e.add(x[1], x[3]), e.add(x[1], x[3], "fsub")
         less, more = e.turned(b, d)
         return [e.add(a, c), less, e.add(a, c, "fsub"), more]
+    if n == 8:
+        return _of_eight(e, x)
     pairs = [(e.add(x[k], x[n - k]), e.add(x[k], x[n - k], "fsub")) for k in range(1, (n + 1) // 2)]
     first: list[Complex] = [functools.reduce(e.add, [x[0], *(s for s, _ in pairs)])]
     last: list[Complex] = []
@@ -382,3 +489,21 @@ def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:
         first.append(less)
         last.append(more)
     return [*first, *reversed(last)]
+
+
+def _of_eight(e: _Emitter, x: list[Complex]) -> list[Complex]:
+    """Sums of what is four apart make the even ones, differences, turned by eighths, the odd ones. An eighth of a turn
+    is one of sums times the root of 1/2, by which the last additions multiply."""
+    sums, (a, b, c, d) = (([e.add(x[k], x[k + 4], op) for k in range(4)]) for op in ("fadd", "fsub"))
+    b = e.value(f"fadd $v {b[0]}, {b[1]}"), e.value(f"fsub $v {b[1]}, {b[0]}")
+    d = e.value(f"fsub $v {d[0]}, {d[1]}"), e.value(f"fadd $v {d[0]}, {d[1]}")
+    less, more = e.turned(a, c)
+    along, across = e.add(b, d, "fsub"), e.add(b, d)
+    root, negative = (e.constant(side * math.sqrt(0.5)) for side in (1, -1))
+    odd = [
+        e.add_scaled(less, along, root),
+        (e.multiply_add(across[1], root, more[0]), e.multiply_add(across[0], negative, more[1])),
+        e.add_scaled(less, along, negative),
+        (e.multiply_add(across[1], negative, more[0]), e.multiply_add(across[0], root, more[1])),
+    ]
+    return [y for pair in zip(_butterfly(e, sums), odd, strict=True) for y in pair]

@@ -23,12 +23,20 @@ Array = np.ndarray[Any, Any]
 @functools.cache
 def radices_of(n: int) -> tuple[int, ...] | None:
     """Of the passes, in order."""
-    found: list[int] = []
-    for radix in (4, 2, 5, *range(3, _LARGEST + 1, 2)):
+    power = (n & -n).bit_length() - 1
+    n >>= power
+    found = [*_of_power(power)]
+    for radix in (5, *range(3, _LARGEST + 1, 2)):
         while n % radix == 0:
             found.append(radix)
             n //= radix
     return tuple(found) if n == 1 else None
+
+
+def _of_power(power: int) -> list[int]:
+    """Radices of a power of two: as few as there can be, eights and fours but for two itself."""
+    fours = -power % 3
+    return [2] if power == 1 else [4] * fours + [8] * ((power - 2 * fours) // 3)
 
 
 def constant(values: Array, part: str) -> Instruction:
