@@ -102,16 +102,18 @@ declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
 @functools.cache
 def turned_in(part: str) -> str:
     """(even, odd, from, numbers): lines of words, `line` apart, as lanes: the words of even number at one address, the
-    others at the other, each in rows `pitch` apart, and up to a vector of words more. Lanes beyond `count` are like the
-    last one."""
-    e, n = _Emitter(part), vector(part)
+    others at the other, each in rows `pitch` apart, and up to a vector of words more."""
+    e = _Emitter(part)
     none = "$v zeroinitializer"
     x = [
         e.value(f"call $v @llvm.masked.load.v$n$t.p0(ptr {e.at(f'%line{i}', '%s')}, i32 $bytes, $one %mask, {none})")
-        for i in range(n)
+        for i in range(vector(part) // 2)
     ]
-    for at, value in zip(_turned_places(e), e.square_turned(x), strict=True):
-        e.store(value, at)
+    for (even, odd), value in zip(_turned_places(e), e.square_turned(x), strict=True):
+        apart = e.value(f"shufflevector $v {value}, $v poison, <$n x i32> <$parted>")
+        for at, order in ((even, "$lower"), (odd, "$upper")):
+            half = e.value(f"shufflevector $v {apart}, $v poison, <$h x i32> <{order}>")
+            e.lines.append(_filled(part, f"  store $half {half}, ptr {at}, align $bytes"))
     return _provided(f"fourier_in_{part}", "turn", _turning(part, e.lines, ""))
 
 
@@ -120,36 +122,40 @@ def turned_out(part: str) -> str:
     """(even, odd, to, scale, numbers): the way back, times a number."""
     e = _Emitter(part)
     factor = e.spread(e.value("load $e, ptr %scale"))
-    x = [e.value(f"fmul $v {e.load(at)}, {factor}") for at in _turned_places(e)]
+    x: list[str] = []
+    for places in _turned_places(e):
+        even, odd = (e.value(f"load $half, ptr {at}, align $bytes") for at in places)
+        pairs = e.value(f"shufflevector $half {even}, $half {odd}, <$n x i32> <$paired>")
+        x.append(e.value(f"fmul $v {pairs}, {factor}"))
     for i, value in reversed([*enumerate(e.square_turned(x))]):  # the last line comes after those beyond it
         at = e.at(f"%line{i}", "%s")
-        e.lines.append(
-            _filled(part, f"  call void @llvm.masked.store.v$n$t.p0($v {value}, ptr {at}, i32 $bytes, $one %mask)")
-        )
+        store = f"  call void @llvm.masked.store.v$n$t.p0($v {value}, ptr {at}, i32 $bytes, $one %mask)"
+        e.lines.append(_filled(part, store))
     return _provided(f"fourier_out_{part}", "turn", _turning(part, e.lines, "ptr %scale, "))
 
 
-def _turned_places(e: _Emitter) -> list[str]:
-    """The addresses of the lanes of as many words as a vector has elements."""
+def _turned_places(e: _Emitter) -> list[Complex]:
+    """The addresses of the lanes of pairs of words, of which a vector has so many."""
     row = e.value("add i64 (mul i64 (lshr i64 %s, 1), %pitch), %g")
     starts = e.at("%even", row), e.at("%odd", row)
     steps = [e.value(f"mul i64 %pitch, {k}") for k in range(vector(e.part) // 2)]
-    return [e.at(start, step) for step in steps for start in starts]
+    return [(e.at(starts[0], step), e.at(starts[1], step)) for step in steps]
 
 
 def _turning(part: str, body: list[str], given: str) -> str:
-    """Loops over vectors of lines, and in these over vectors of their words, of which a mask says how many count."""
+    """Loops over as many lines as a vector has pairs of words, and in these over vectors of words, of which a mask says
+    how many count. Lines after the last one are that again."""
     lines = "".join(
         f"""
   %i{i} = call i64 @llvm.smin.i64(i64 (add i64 %g, {i}), i64 %last)
   %line{i} = getelementptr $e, ptr %lines, i64 (mul i64 %i{i}, %line)"""
-        for i in range(vector(part))
+        for i in range(vector(part) // 2)
     )
     text = f"""
 define void @turn(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {given}ptr %numbers) nounwind {{
 {loaded_words("numbers", LINES)}
   %last = sub i64 %count, 1
-  for %g from 0 below %count by $n
+  for %g from 0 below %count by $h
 {lines}
   for %s from 0 below %words by $n
   %mask = call $one @llvm.get.active.lane.mask.v$ni1.i64(i64 %s, i64 %words)
@@ -189,6 +195,12 @@ def _words(part: str) -> dict[str, str]:
         "$odd": order(range(1, 2 * n, 2)),
         "$mask": f"<{2 * n} x i1>",
         "$one": f"<{n} x i1>",
+        "$half": f"<{n // 2} x {_SCALARS[part]}>",
+        "$h": str(n // 2),
+        "$lower": order(range(n // 2)),
+        "$upper": order(range(n // 2, n)),
+        "$parted": order([*range(0, n, 2), *range(1, n, 2)]),
+        "$paired": order([k // 2 + n // 2 * (k % 2) for k in range(n)]),
         "$woven": order([k // 2 + n * (k % 2) for k in range(2 * n)]),
         "$bytes": str(_BYTES[part]),
         "$v": f"<{n} x {_SCALARS[part]}>",
@@ -266,39 +278,29 @@ class _Emitter:
         return name
 
     def square_turned(self, vectors: list[str]) -> list[str]:
-        """As many vectors as each has elements, turned: squares within parts of 16 bytes, which single instructions
-        weave, and then a square of such parts. LLVM takes less time for the orders of longer words."""
-        n, words = len(vectors), vector_bytes() // 8
-        doubles, single = f"<{words} x double>", self.part == "f32"
+        """As many vectors as each has pairs of elements, turned: first squares within parts of 16 bytes, where these
+        hold two pairs, and then a square of such parts. LLVM takes less time for orders of long words."""
+        words = vector_bytes() // 8
+        doubles = f"<{words} x double>"
 
-        def chosen(pairs: Sequence[tuple[str, str]], type: str, order: Sequence[int]) -> list[str]:
-            listed = ", ".join(f"i32 {k}" for k in order)
-            orders = f"<{len(order)} x i32> <{listed}>"
-            return [self.value(f"shufflevector {type} {x}, {type} {y}, {orders}") for x, y in pairs]
+        def chosen(vectors: list[str], order: Sequence[int]) -> list[str]:
+            orders = f"<{words} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            return [self.value(f"shufflevector {doubles} {x}, {doubles} {y}, {orders}") for x, y in pairs]
 
-        def woven(vectors: list[str], type: str, count: int) -> tuple[list[str], list[str]]:
-            """The lower halves of parts of pairs of vectors, element by element, and the upper ones."""
-            part = count * 16 // vector_bytes()
-            starts, pairs = range(0, count, part), pairs_of(vectors)
-            lower = [start + k + count * y for start in starts for k in range(part // 2) for y in (0, 1)]
-            return chosen(pairs, type, lower), chosen(pairs, type, [k + part // 2 for k in lower])
-
-        def parted(vectors: list[str]) -> list[str]:
+        def turned(vectors: list[str]) -> list[str]:
             if len(vectors) == 1:
                 return vectors
-            order, pairs = [k + j for k in range(0, 2 * words, 4) for j in (0, 1)], pairs_of(vectors)
-            halves = [parted(chosen(pairs, doubles, [k + more for k in order])) for more in (0, 2)]
+            order = [k + j for k in range(0, 2 * words, 4) for j in (0, 1)]
+            halves = [turned(chosen(vectors, [k + more for k in order])) for more in (0, 2)]
             return [x for pair in zip(*halves, strict=True) for x in pair]
 
-        def pairs_of(vectors: list[str]) -> list[tuple[str, str]]:
-            return list(zip(vectors[::2], vectors[1::2], strict=True))
-
-        rows = [vectors]
-        if single:
-            rows = [[self.value(f"bitcast $v {x} to {doubles}") for x in half] for half in woven(vectors, "$v", n)]
-        rows = [half for row in rows for half in woven(row, doubles, words)]
-        turned = [x for row in zip(*map(parted, rows), strict=True) for x in row]
-        return [self.value(f"bitcast {doubles} {x} to $v") for x in turned] if single else turned
+        if _BYTES[self.part] == 8:
+            return turned(vectors)
+        wide = [self.value(f"bitcast $v {x} to {doubles}") for x in vectors]
+        order = [k + words * y for k in range(0, words, 2) for y in (0, 1)]
+        halves = [turned(chosen(wide, [k + more for k in order])) for more in (0, 1)]
+        return [self.value(f"bitcast {doubles} {x} to $v") for pair in zip(*halves, strict=True) for x in pair]
 
     def add(self, x: Complex, y: Complex, op: str = "fadd") -> Complex:
         return self.value(f"{op} $v {x[0]}, {y[0]}"), self.value(f"{op} $v {x[1]}, {y[1]}")
