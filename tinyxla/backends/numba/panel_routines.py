@@ -325,10 +325,10 @@ declare <$lanes x $memory> @llvm.masked.load.v${lanes}$suffix.p0(ptr, i32, <$lan
 """)
 
 
-def turn(bits: int) -> str:
+def turn(bits: int, is_exact: bool = False) -> str:
     """(to, from, numbers): to[step * pitch + i] = from[i * row + step], for `steps` steps and as many i as are turned
-    at once; beyond `rows` the last one again. The routine's name."""
-    return _turn(_change(f"u{bits}", f"u{bits}"), 1)
+    at once; beyond `rows` the last one again, or where it `is_exact` nothing. The routine's name."""
+    return _turn(_change(f"u{bits}", f"u{bits}"), 1, is_exact)
 
 
 def turn_for(source: str, kind: Arithmetic) -> str:
@@ -337,7 +337,7 @@ def turn_for(source: str, kind: Arithmetic) -> str:
 
 
 @functools.cache
-def _turn(change: _Change, step: int) -> str:
+def _turn(change: _Change, step: int, is_exact: bool = False) -> str:
     """Squares of so many steps at a time: where the number of a line and that of a step differ in a bit, they change
     places, bit by bit."""
     rows, bits = tile_rows(), bits_of(change.held) * step
@@ -348,9 +348,20 @@ def _turn(change: _Change, step: int) -> str:
     square: list[str] = []
     elements: list[str] = []
     vectors: list[str] = []
+    parts = rows * max(1, bits // 64)
+    masked = f"<{parts} x i{min(bits, 64)}>"
+    if is_exact:
+        starts.append(f"  %parts = mul i64 %rows, {parts // rows}")
+        starts.append(f"  %mask = call <{parts} x i1> @llvm.get.active.lane.mask.v{parts}i1.i64(i64 0, i64 %parts)")
 
-    def put(x: str, at: str) -> str:
-        return f"  store {vector} {x}, ptr {at}, align {bits // 8}"
+    def put(x: str, at: str) -> list[str]:
+        if not is_exact:
+            return [f"  store {vector} {x}, ptr {at}, align {bits // 8}"]
+        given = f"{masked} {x}.m, ptr {at}, i32 {min(bits, 64) // 8}, <{parts} x i1> %mask"
+        return [
+            f"  {x}.m = bitcast {vector} {x} to {masked}",
+            f"  call void @llvm.masked.store.v{parts}i{min(bits, 64)}.p0({given})",
+        ]
 
     for i in range(rows):
         starts += [
@@ -376,7 +387,7 @@ def _turn(change: _Change, step: int) -> str:
             f"  %e{i} = extractelement <{one // step} x {word}> %x{i}.w, i64 0",
             f"  %all{i + 1} = insertelement {vector} {f'%all{i}' if i else 'poison'}, {word} %e{i}, i64 {i}",
         ]
-    elements.append(put(f"%all{rows}", "%into"))
+    elements += put(f"%all{rows}", "%into")
     for bit in (1 << k for k in range(rows.bit_length() - 1)):
         woven = list(vectors)
         for i in (i for i in range(rows) if not i & bit):
@@ -388,7 +399,7 @@ def _turn(change: _Change, step: int) -> str:
                 square.append(f"  {woven[line]} = shufflevector {pair}, <{rows} x i32> <{order}>")
         vectors = woven
     for i, turned in enumerate(vectors):
-        square.append(put(turned, f"%to{i}"))
+        square += put(turned, f"%to{i}")
         square.append(f"  %to{i + 1} = getelementptr {word}, ptr %to{i}, i64 %pitch")
     text = _TURN.substitute(
         height=rows,
@@ -400,5 +411,8 @@ def _turn(change: _Change, step: int) -> str:
         square="\n".join(square),
         elements="\n".join(elements),
     )
-    name = f"turn_{change.source}_{change.held}_{step}"
+    if is_exact:
+        text += f"declare <{parts} x i1> @llvm.get.active.lane.mask.v{parts}i1.i64(i64, i64)\n"
+        text += f"declare void @llvm.masked.store.v{parts}i{min(bits, 64)}.p0({masked}, ptr, i32, <{parts} x i1>)\n"
+    name = f"turn_{change.source}_{change.held}_{step}_{is_exact}"
     return provided(name, text + (_MASKS.substitute(names) if step > 1 else ""))
