@@ -284,6 +284,15 @@ def test_random_programs(guard: Guard, number: int) -> None:
     assert guard.calls >= 20  # the interpreter, too, has some things computed by compiled programs
 
 
+@pytest.mark.parametrize(("dtype", "result"), [("bfloat16", "bfloat16"), ("int32", "int8")])
+def test_one_narrow_element_beside_whole_vectors(guard: Guard, dtype: str, result: str) -> None:
+    """The last one of 129 is part of the 32 bits that it is computed from."""
+    x = np.random.default_rng(0).integers(0, 9, (3, 33, 129)).astype(dtype)
+    total = tx.jit(lambda x: tnp.sum(x, axis=1).astype(result))
+    for _ in range(2):
+        np.testing.assert_array_equal(total(x), x.astype("float32").sum(1).astype("int32").astype(result))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.float32, np.complex64])
 def test_strips_of_short_rows(guard: Guard, dtype: Any) -> None:
     for width, rows in ((9, 1000), (12, 960), (17, 527), (63, 191)):

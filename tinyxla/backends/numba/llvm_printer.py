@@ -67,6 +67,7 @@ from tinyxla_kernels.integers import is_integer, width_of
 SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
 
 _VECTOR = 16  # a loop count that is no multiple of this leaves a tail
+_SHORT_VECTOR = 8  # elements, of 64 bits
 _UNROLLED = 8  # iterations that are better written out than made a vector
 _PAIRS = 4  # the same of complex numbers, and how many of them are a vector where there are few
 _WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
@@ -573,7 +574,8 @@ class _Printer:
     def _vectors(self, loop: Loop, count: int | None) -> list[str]:
         """What LLVM should know of an innermost loop's vectors."""
         if self.in_rest:
-            return ['vectorize.predicate.enable", i1 true', 'interleave.count", i32 1']
+            masks = [] if _leaves_one(loop, count) else ['vectorize.predicate.enable", i1 true']
+            return [*masks, 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_call(x))
         is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
@@ -583,7 +585,8 @@ class _Printer:
             return []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
-        if self.masked_tails and not pairs and count % _VECTOR and count < LONG:  # pairs would be gathered one by one
+        suits_masks = not pairs and not _leaves_one(loop, count)  # pairs would be gathered one by one
+        if self.masked_tails and suits_masks and count % _VECTOR and count < LONG:
             return ['vectorize.predicate.enable", i1 true']
         widest = widest_of(loop)
         vectors = count * widest // (4 * _VECTOR)
@@ -597,6 +600,15 @@ class _Printer:
         name = f"!{len(self.metadata)}"
         self.metadata.append(f"{name} = {content}")
         return name
+
+
+def _leaves_one(loop: Loop, count: int | None) -> bool:
+    """Whether the last of a loop's vectors has one element, which is narrower than what it is computed from. Where LLVM
+    knows that, since it writes out the loop, it stores under such a mask all that the element was taken from (LLVM 22,
+    on x86): more than the element."""
+    wide = max(4, widest_of(loop))
+    is_narrow = any(isinstance(x, Store) and BYTES[memory_type(x.buffer.type)] < wide for x in loop.body)
+    return is_narrow and count is not None and count % _SHORT_VECTOR == 1
 
 
 def _has_pairs(loop: Loop) -> bool:
