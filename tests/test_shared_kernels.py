@@ -12,6 +12,7 @@ import tinyxla.numpy as jnp
 from tinyxla.backends import compile_module
 from tinyxla.backends.numba import numbers
 from tinyxla.backends.numba.canonical import canonical
+from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.loops import Builder, Kernel, Literal
 from tinyxla.backends.numba.native import cache_info
 from tinyxla.backends.numba.python_printer import print_python
@@ -108,6 +109,23 @@ def test_numbers_that_vary_are_known_no_longer() -> None:
     texts = [canonical(numbers.general(rows(count, 0.5))[0]) for count in (100, 101, 102, 103, 100, 104)]
     assert len(set(texts[:2])) == 2
     assert len(set(texts[2:])) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_short_rows_of_unknown_length_share_a_kernel(dtype: type, generator: np.random.Generator) -> None:
+    """Those that leave no rest, too."""
+    row_maxima = tx.jit(lambda x: jnp.max(x, 1))
+    x = generator.integers(0, 200, (70, 500)).astype(dtype)
+    for length in (100, 101, 102):
+        assert compilations(row_maxima, x[:, :length]) == 1
+    for length in (103, 128, 200, 31, 500):
+        assert compilations(row_maxima, x[:, :length]) == 0
+        np.testing.assert_array_equal(row_maxima(x[:, :length]), x[:, :length].max(1))
+
+
+def test_the_rest_of_a_row_of_unknown_length_is_masked() -> None:
+    texts = [print_llvm(numbers.general(rows(count, 0.5))[0], masked_tails=True) for count in (100, 101, 102, 128)]
+    assert [text.count(".rest.body:") for text in texts] == [0, 0, 1, 1]
 
 
 def test_numbers_that_are_no_sizes_stay() -> None:

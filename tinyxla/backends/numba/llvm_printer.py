@@ -581,14 +581,14 @@ class _Printer:
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         if lines > _LONG_BODY and in_any_order and is_long:
             return ['interleave.count", i32 2']
-        if count is None:
-            return []
+        widest = widest_of(loop)
+        if count is None:  # LLVM takes four vectors together, in which there are more than `TOGETHER` narrow elements
+            return [f'interleave.count", i32 {widest}'] if loop.has_rest and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
         suits_masks = not pairs and not _leaves_one(loop, count)  # pairs would be gathered one by one
         if self.masked_tails and suits_masks and count % _VECTOR and count < LONG:
             return ['vectorize.predicate.enable", i1 true']
-        widest = widest_of(loop)
         vectors = count * widest // (4 * _VECTOR)
         is_narrow = widest == 1 or (widest == 2 and not loop.carried)
         if vectors and is_narrow and not loop.sequential and lines <= _LONG_BODY:  # more would leave many elements

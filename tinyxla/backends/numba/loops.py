@@ -120,9 +120,14 @@ class Loop:
 
 def leaves_rest(x: Loop, least: int = PARTED) -> bool:
     """Whether several vectors at once leave iterations of a loop that would take long one by one."""
+    return may_leave_rest(x, least) and isinstance(x.stop, int) and bool(x.stop % TOGETHER)
+
+
+def may_leave_rest(x: Loop, least: int) -> bool:
+    """Whether they might, if its end were another number."""
     if x.sequential or x.again is not None or any(isinstance(y, (Loop, Multiply, Call)) for y in x.body):
         return False
-    return x.start == 0 and isinstance(x.stop, int) and least <= x.stop < MANY and bool(x.stop % TOGETHER)
+    return x.start == 0 and isinstance(x.stop, int) and least <= x.stop < MANY
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ need no other code.
 Numbers that come from sizes are the ends of loops, the strides, bounds and divisors of indices, and the floats n and
 1/n that means leave. Those that cost nothing at run time are taken from the table from the beginning. The others make
 inner loops faster where LLVM knows them, so each value gets its own code, until kernels that are otherwise equal have
-come with three.
+come with three. A short loop whose end is not known has its rest in masked vectors, whatever the number: one by one
+that takes longer than all before it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tinyxla.backends.numba.loops import (
     Statement,
     Value,
     leaves_rest,
+    may_leave_rest,
 )
 from tinyxla.backends.numba.lowering import UNBOUNDED
 
@@ -123,11 +125,13 @@ class _Numbers:
         around, self._innermost = self._innermost, not any(isinstance(y, Loop) for y in x.body)
         short = isinstance(x.stop, int) and x.stop * min(4, widest_of(x)) < 4 * LONG
         stop: Index = x.stop
+        has_rest = leaves_rest(x, LONG)
         if isinstance(x.stop, int) and x.stop >= LEAST:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
             assert not isinstance(found, Literal)
-            stop = x.stop if found is None else found
-        made = replace(x, stop=stop, body=self._block(x.body), has_rest=leaves_rest(x, LONG))
+            if found is not None:
+                stop, has_rest = found, has_rest or (x.stop < LONG and may_leave_rest(x, LEAST))
+        made = replace(x, stop=stop, body=self._block(x.body), has_rest=has_rest)
         self._innermost = around
         return made
 
