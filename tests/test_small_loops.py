@@ -253,6 +253,28 @@ def test_the_parts_of_a_small_computation() -> None:
     assert names.index("dynamic-slice") < names.index("dynamic-update-slice")
 
 
+def test_a_loop_reads_what_it_does_not_change_from_memory() -> None:
+    """An array in registers is spilled before a loop that reads it at computed places: no choice among its elements."""
+
+    def longest_common_subsequence(x: Any, y: Any, xp: Any) -> Any:
+        def row(before: Any, letter: Any) -> tuple[Any, None]:
+            def cell(left: Any, j: Any) -> tuple[Any, Any]:
+                longest = xp.numpy.maximum(before[j + 1], left)
+                found = xp.numpy.where(letter == y[j], before[j] + 1, longest)
+                return found, found
+
+            found = xp.lax.scan(cell, xp.numpy.int32(0), xp.numpy.arange(40))[1]
+            return xp.numpy.concatenate([xp.numpy.zeros(1, "int32"), found]), None
+
+        return xp.lax.scan(row, xp.numpy.zeros(41, "int32"), x)[0]
+
+    random = np.random.default_rng(0)
+    x, y = (random.integers(0, 4, size).astype(np.int32) for size in (60, 40))
+    compiled = tx.jit(lambda x, y: longest_common_subsequence(x, y, tx)).lower(x, y).compile()
+    assert sum(kernel.source.count("==") for kernel in compiled.kernels) == 1
+    np.testing.assert_array_equal(compiled(x, y), jax.jit(lambda x, y: longest_common_subsequence(x, y, jax))(x, y))
+
+
 def test_what_only_the_host_can_do_stays_steps() -> None:
     def sorts(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: tuple(lax.sort((c[1], c[0]))), (x, -x))[0]

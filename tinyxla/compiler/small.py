@@ -77,11 +77,12 @@ def _in_memory(computation: Computation) -> Iterable[Memory]:
     """Which parameters to leave in memory, the best choice first: large arrays, and those that are indexed."""
     sizes = [p.array_shape.size for p in computation.parameters]
     large = frozenset(k for k, size in enumerate(sizes) if size > MOST_ELEMENTS)
-    indexed = frozenset(k for k, p in enumerate(computation.parameters) if sizes[k] > 1 and _is_indexed(computation, p))
+    indexed = frozenset(k for k, p in enumerate(computation.parameters) if sizes[k] > 1 and is_indexed(computation, p))
     return dict.fromkeys((large | indexed, large))
 
 
-def _is_indexed(computation: Computation, x: Instruction) -> bool:
+def is_indexed(computation: Computation, x: Instruction) -> bool:
+    """Whether elements of an array are read or written at places that are computed."""
     for user in computation.users()[x]:
         if user.op in _INDEXING and user.operands[0] is x:
             return True
@@ -89,7 +90,7 @@ def _is_indexed(computation: Computation, x: Instruction) -> bool:
         if user.op.name in ("while", "conditional"):
             first = len(user.operands) - len(inside[0].parameters)
             places = [k - first for k, o in enumerate(user.operands) if o is x and k >= first]
-            if any(_is_indexed(c, c.parameters[k]) for c in inside for k in places):
+            if any(is_indexed(c, c.parameters[k]) for c in inside for k in places):
                 return True
     return False
 

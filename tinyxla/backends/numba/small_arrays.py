@@ -32,7 +32,17 @@ from tinyxla.backends.numba.lowering import (
 from tinyxla.backends.numba.scatter import copied, place_inside
 from tinyxla.compiler.fusion import Plan, results_of
 from tinyxla.compiler.passes import optimize_inside, small_lane
-from tinyxla.compiler.small import MOST_ELEMENTS, Small, is_allocation, is_large, is_wide_and_costly, small, smallest
+from tinyxla.compiler.small import (
+    MOST_ELEMENTS,
+    WIDE,
+    Small,
+    is_allocation,
+    is_indexed,
+    is_large,
+    is_wide_and_costly,
+    small,
+    smallest,
+)
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, contraction, indexing, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
@@ -211,6 +221,22 @@ class Elements(Lowering):
                 condition = same if condition is None else b.both(condition, same)
         return Literal("pred", True) if condition is None else condition
 
+    def spilled(self, condition: Computation, body: Computation, operands: Sequence[Held]) -> list[Held]:
+        """What a loop is given, with those arrays in memory that it reads at computed places and does not change: a
+        load is less than a choice among all elements."""
+        arrays = list(operands)
+        for k, (y, p) in enumerate(zip(body.outputs, body.parameters, strict=True)):
+            held = arrays[k]
+            if y is not p or isinstance(held, InMemory) or len(held) < WIDE or not is_indexed(body, p):
+                continue
+            in_memory = [j == k or isinstance(other, InMemory) for j, other in enumerate(arrays)]
+            if self._vectors and len(insides((condition, body), in_memory)) == 2:
+                row = self.builder.scratch(p.array_shape.element_type.name, len(held))
+                for number, element in enumerate(held):
+                    self.builder.store(row, number, element)
+                arrays[k] = InMemory(row)
+        return arrays
+
     def chosen(self, condition: Operand, x: Held, y: Held) -> Held:
         """The elements of one of two arrays in registers."""
         assert not isinstance(x, InMemory)
@@ -338,18 +364,19 @@ def _in_memory(operands: Sequence[Held]) -> list[bool]:
 
 
 def _while(low: Elements, x: Instruction) -> list[Held]:
-    operands = [low.held(o) for o in x.operands]
+    given = [low.held(o) for o in x.operands]
+    operands = low.spilled(x.attributes.condition, x.attributes.body, given)
     condition, body = insides((x.attributes.condition, x.attributes.body), _in_memory(operands))
     made = [y is not p for y, p in zip(body.computation.outputs, body.computation.parameters, strict=True)]
 
     def carried(arrays: Sequence[Held]) -> list[Operand]:
         return [e for held, m in zip(arrays, made, strict=True) if m and not isinstance(held, InMemory) for e in held]
 
-    def arrays(elements: Iterable[Operand]) -> list[Held]:
+    def arrays(elements: Iterable[Operand], others: Sequence[Held]) -> list[Held]:
         rest = iter(elements)
         return [
             [next(rest) for _ in held] if m and not isinstance(held, InMemory) else held
-            for held, m in zip(operands, made, strict=True)
+            for held, m in zip(others, made, strict=True)
         ]
 
     count: int | None = x.attributes.known_trip_count
@@ -358,12 +385,12 @@ def _while(low: Elements, x: Instruction) -> list[Held]:
         count if count is not None and is_short else low.builder.choose(only(low.run(condition, operands)), UNBOUNDED)
     )
     with low.loop(0, stop, carried(operands), sequential=True) as (_, loop):
-        updated = low.run(body, arrays(c.inside for c in loop.carried))
+        updated = low.run(body, arrays((c.inside for c in loop.carried), operands))
         for slot, value in zip(loop.carried, carried(updated), strict=True):
             slot.updated = value
         if not is_short:
             loop.again = only(low.run(condition, updated))
-    return arrays(c.result for c in loop.carried)
+    return arrays((c.result for c in loop.carried), given)
 
 
 def only(results: Sequence[Held]) -> Operand:
