@@ -53,6 +53,23 @@ def test_lu(generator: np.random.Generator, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
+def test_qr(generator: np.random.Generator, dtype: str) -> None:
+    """Of what is large, small, zero, triangular already, and not a number."""
+    for count, n in SIZES:
+        for columns, full in {(n, False), (max(1, n - 2), True), (max(1, n - 2), False), (n + 3, False)}:
+            x = generator.standard_normal((count, n, columns)).astype(dtype)
+            x[1], x[2], x[3], x[4] = x[1] * x.dtype.type(1e30), x[2] * x.dtype.type(1e-30), 0, -2 * np.eye(n, columns)
+            with tinyxla.enable_x64(dtype == "float64"):
+                function = tinyxla.jit(lambda x, full=full: lax.linalg.qr(x, full_matrices=full))
+                found, expected = function(x), np.linalg.qr(x, mode="complete" if full else "reduced")
+                x[5, 0, 0] = np.nan
+                assert np.isnan(np.asarray(function(x)[1])[5]).any()
+            np.testing.assert_allclose(np.asarray(found[0]), expected[0], 0, TOLERANCES[dtype])
+            scale = np.abs(expected[1]).max((-2, -1), keepdims=True) + (expected[1] == 0).all((-2, -1), keepdims=True)
+            np.testing.assert_allclose(np.asarray(found[1]) / scale, expected[1] / scale, 0, TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_triangular_solve(generator: np.random.Generator, dtype: str) -> None:
     for (count, n), left, lower, transpose, unit in itertools.product(SIZES[1:4], *4 * [(False, True)]):
         a = _definite(generator, count, n, dtype) / np.asarray(10 * n if unit else 1, dtype)

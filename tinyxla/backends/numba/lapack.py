@@ -227,7 +227,7 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
 
 
 def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    if small_factors.supports(x):
+    if small_factors.supports_lu(x):
         return small_factors.lu(x, plan, {r.attributes.index: r for r in results_of(x, users)})
     is_blocked = blocked_factors.supports_lu(x)
     m = _Matrices(x, plan, users, 1 if is_blocked else 30)
@@ -289,6 +289,8 @@ def _permute(low: Lowering, order: Place, size: int, steps: int, pivot: Callable
 
 
 def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    if small_factors.supports_qr(x):
+        return small_factors.qr(x, plan, {r.attributes.index: r for r in results_of(x, users)})
     m = _Matrices(x, plan, users, 60)
     steps = min(m.rows, m.columns)
     inner = m.rows if x.attributes.full_matrices else steps

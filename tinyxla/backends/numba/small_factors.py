@@ -1,6 +1,6 @@
 """Factors of many small matrices, and triangular systems with them: several matrices side by side.
 
-A kernel copies as many matrices as a vector has lanes to an array [element, lane], works there with a loop over the
+A kernel copies so many matrices as are a vector, or two, to an array [element, lane], works there with a loop over the
 lanes innermost, and copies what it has made back. So an element costs a vector operation for all of them, where a call
 of LAPACK takes longer to begin than it computes. Rows are exchanged by choosing, lane by lane.
 """
@@ -15,15 +15,16 @@ from tinyxla.backends.numba import panel_routines as routines
 from tinyxla.backends.numba.axes import finished
 from tinyxla.backends.numba.loops import INDEX, Buffer, Index, Literal, Operand
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Storage
-from tinyxla.backends.numba.native import vector_bytes
 from tinyxla.backends.numba.panels import give
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.ops.linear_algebra import TriangularSolve
 
 _MANY = 8  # matrices
+_WIDTH = 16  # of them side by side: of shorter loops LLVM makes no vectors
 _LARGEST = 32  # rows or columns
 _SCRATCH = 200 * 1024  # bytes
+_LARGEST_ROW = 64  # bytes
 _BYTES = {"f32": 4, "f64": 8, "s32": 4}
 
 
@@ -35,11 +36,20 @@ def supports(x: Instruction) -> bool:
     if kind not in ("f32", "f64") or math.prod(batch) < _MANY or max(rows, columns) > _LARGEST:
         return False
     held = sum(math.prod(shape.dimensions[-2:]) for shape in shapes) + 2 * rows + 2
-    return held * _width(kind) * _BYTES[kind] <= _SCRATCH
+    return held * _WIDTH * _BYTES[kind] <= _SCRATCH
 
 
-def _width(kind: str) -> int:
-    return max(vector_bytes() // _BYTES[kind], routines.tile_rows())
+def supports_lu(x: Instruction) -> bool:
+    """Beyond some size, rows take longer to be chosen from all lanes than to be exchanged in one matrix."""
+    shape = x.operands[0].array_shape
+    return supports(x) and max(shape.dimensions[-2:]) * _BYTES[shape.element_type.name] <= _LARGEST_ROW
+
+
+def supports_qr(x: Instruction) -> bool:
+    """Both factors have as many rows as the matrix, or fewer."""
+    shape = x.operands[0].array_shape
+    rows, columns = shape.dimensions[-2:]
+    return supports(x) and rows * (columns + rows) * _WIDTH * _BYTES[shape.element_type.name] <= _SCRATCH
 
 
 class _Lanes:
@@ -51,7 +61,7 @@ class _Lanes:
         self.b = self.low.builder
         self.kind = x.operands[0].array_shape.element_type.name
         *batch, self.rows, self.columns = x.operands[0].array_shape.dimensions
-        self.batch, self.width = math.prod(batch), _width(self.kind)
+        self.batch, self.width = math.prod(batch), _WIDTH
         self.lengths = self.b.scratch(INDEX, len(routines.COPY))
         self.first: Index = 0
         self.count: Index = 0
@@ -221,6 +231,85 @@ def lu(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[Lowe
                 m.write(lanes, results[result], size)
 
     return m.kernel(rows * columns * steps, body)
+
+
+def qr(x: Instruction, plan: Plan, results: dict[int, Instruction]) -> list[LoweredKernel]:
+    """By reflections, as LAPACK has them: I - t v v', where v has a 1 in its first place, and the other elements stand
+    below the diagonal. A column with nothing below stays as it is."""
+    m = _Lanes(x, plan, [*results.values()])
+    rows, columns = m.rows, m.columns
+    steps = min(rows, columns)
+    inner = rows if x.attributes.full_matrices else steps
+    one, none = m.literal(1.0), m.literal(0.0)
+
+    def reflect(a: Buffer, k: Index, times: Buffer, of: Buffer, pitch: int, j: Index, dot: Buffer) -> None:
+        """Column j of a matrix by reflection k."""
+        after = m.b.sum(k, 1)
+        here = m.at(k, pitch, j)
+        with m.lanes() as load:
+            m.store(dot, 0, load(of, here))
+        with m.each(after, rows) as i, m.lanes() as load:
+            product = m.compute("multiply", load(a, m.at(i, columns, k)), load(of, m.at(i, pitch, j)))
+            m.store(dot, 0, m.compute("add", load(dot, 0), product))
+        with m.lanes() as load:
+            scaled = m.compute("multiply", load(dot, 0), load(times, k))
+            m.store(dot, 0, scaled)
+            m.store(of, here, m.compute("subtract", load(of, here), scaled))
+        with m.each(after, rows) as i, m.lanes() as load:
+            m.subtract_product(of, m.at(i, pitch, j), load(dot, 0), load(a, m.at(i, columns, k)))
+
+    def make(a: Buffer, k: Index, times: Buffer, largest: Buffer, total: Buffer) -> None:
+        """Reflection k, in place of column k."""
+        after, top = m.b.sum(k, 1), m.at(k, columns, k)
+        with m.lanes():
+            m.store(largest, 0, none)
+            m.store(total, 0, none)
+        with m.each(after, rows) as i, m.lanes() as load:
+            size = m.compute("abs", load(a, m.at(i, columns, k)))
+            m.store(largest, 0, m.compute("maximum", load(largest, 0), size))
+        with m.lanes() as load:
+            size = m.compute("maximum", load(largest, 0), m.compute("abs", load(a, top)))
+            is_done = m.b.compare("EQ", load(largest, 0), none)
+            m.store(largest, 0, m.b.choose(is_done, none, size))
+        with m.each(k, rows) as i, m.lanes() as load:  # so that no square is too large, or too small
+            part = m.compute("divide", load(a, m.at(i, columns, k)), load(largest, 0))
+            m.store(total, 0, m.compute("add", load(total, 0), m.compute("multiply", part, part)))
+        with m.lanes() as load:
+            first = load(a, top)
+            norm = m.compute("multiply", m.compute("sqrt", load(total, 0)), load(largest, 0))
+            to = m.b.choose(m.b.compare("LT", first, none), norm, m.compute("negate", norm))
+            is_done = m.b.compare("EQ", load(largest, 0), none)
+            m.store(times, k, m.b.choose(is_done, none, m.compute("divide", m.compute("subtract", to, first), to)))
+            m.store(total, 0, m.b.choose(is_done, one, m.compute("subtract", first, to)))
+            m.store(a, top, m.b.choose(is_done, first, to))
+        with m.each(after, rows) as i, m.lanes() as load:
+            element = m.at(i, columns, k)
+            m.store(a, element, m.compute("divide", load(a, element), load(total, 0)))
+
+    def body() -> None:
+        a, times = m.read(x.operands[0], rows * columns), m.b.scratch(m.kind, steps * m.width)
+        one_value, other = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
+        with m.each(0, steps) as k:
+            make(a, k, times, one_value, other)
+            with m.each(m.b.sum(k, 1), columns) as j:
+                reflect(a, k, times, a, columns, j, other)
+        if 0 in results:
+            q = m.b.scratch(m.kind, rows * inner * m.width)
+            with m.each(0, rows) as i, m.each(0, inner) as j:
+                value = m.b.choose(m.b.compare("EQ", i, j), one, none)
+                with m.lanes():
+                    m.store(q, m.at(i, inner, j), value)
+            with m.each(0, steps) as step:
+                k = m.b.minus(steps - 1, step)
+                with m.each(k, inner) as j:
+                    reflect(a, k, times, q, inner, j, other)
+            m.write(q, results[0], rows * inner)
+        if 1 in results:
+            with m.each(0, inner) as i, m.each(0, m.b.least(i, columns)) as j, m.lanes():
+                m.store(a, m.at(i, columns, j), none)
+            m.write(a, results[1], inner * columns)
+
+    return m.kernel(2 * rows * columns * steps, body)
 
 
 def triangular_solve(x: Instruction, plan: Plan) -> list[LoweredKernel]:
