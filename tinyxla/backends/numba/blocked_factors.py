@@ -31,7 +31,8 @@ def supports(x: Instruction) -> bool:
 
 
 def supports_lu(x: Instruction) -> bool:
-    return supports(x) and x.operands[0].array_shape.element_type.name != "c128"  # such wide elements are not turned
+    """Only complex numbers, and not those that are too wide to be turned: for others see `eliminations`."""
+    return supports(x) and x.operands[0].array_shape.element_type.name == "c64"
 
 
 class _Strips(Numbers):
@@ -153,7 +154,7 @@ def _turn(kind: str) -> Kernel:
     b = Numbers("turn", "rows columns")
     rows, columns, height = b.number["rows"], b.number["columns"], routines.tile_rows()
     source, target, sizes = b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(routines.COPY))
-    routine = routines.turn(64 if kind == "c64" else routines.bits_of(kind))
+    routine = routines.turn(64)
     with b.loop(b.kernel.first, b.kernel.last) as (group, _):
         row = b.least(b.times(group, height), b.minus(rows, height))
         give(b, sizes, routines.COPY, steps=columns, row=columns, rows=height, pitch=rows)

@@ -5,7 +5,8 @@ swaps sides and triangles; others are turned on the way in and out. A batch is c
 threads share; each piece has memory of its own for what routines need besides their arguments. What has no result is
 NaN.
 
-Many small matrices are factored side by side instead: see `small_factors`.
+Many small matrices are factored side by side instead: see `small_factors`. L U factors of real numbers, and
+systems with them, are this library's own: see `eliminations` and `substitutions`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyxla.backends.numba import blocked_factors, small_factors
+from tinyxla.backends.numba import blocked_factors, eliminations, small_factors, substitutions
 from tinyxla.backends.numba.axes import finished, piece_of
 from tinyxla.backends.numba.fortran_calls import PREFIXES, REAL, Argument, Calls, Place
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, Value
@@ -196,6 +197,8 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
     """In place of the right-hand sides; of these some at a time, if there are many."""
     if small_factors.supports(x):
         return small_factors.triangular_solve(x, plan)
+    if substitutions.supports(x):
+        return substitutions.triangular_solve(x)
     options = TriangularSolve(*x.attributes)
     *_, rows, columns = x.array_shape.dimensions
     sides = columns if options.left_side else rows
@@ -229,6 +232,8 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
 def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if small_factors.supports_lu(x):
         return small_factors.lu(x, plan, {r.attributes.index: r for r in results_of(x, users)})
+    if eliminations.supports(x):
+        return _eliminated(x, plan, users)
     is_blocked = blocked_factors.supports_lu(x)
     m = _Matrices(x, plan, users, 1 if is_blocked else 30)
     kernels, made = blocked_factors.lu(x, m.results) if is_blocked else ([], None)
@@ -257,6 +262,23 @@ def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             _permute(m.low, m.result(2), m.rows, steps, lambda k: pivot(k, pivots))
 
     return [*kernels, *m.kernel(body)]
+
+
+def _eliminated(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    """By this library's routines, and the permutation after them."""
+    results: dict[int, Storage] = {r.attributes.index: r for r in results_of(x, users)}
+    kernels, pivots = eliminations.lu(x, results)
+    order = next((r for r in results_of(x, users) if r.attributes.index == 2), None)
+    if order is None:
+        return kernels
+    *batch, rows, columns = x.operands[0].array_shape.dimensions
+    steps = min(rows, columns)
+    low = Lowering("permutation", plan, [order])
+    b, places, into = low.builder, low.buffer(pivots), low.buffer(order, True)
+    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+        start = b.times(index, steps)
+        _permute(low, (into, b.times(index, rows)), rows, steps, lambda k: b.load(places, b.sum(start, k)))
+    return [*kernels, finished(low, math.prod(batch), rows + 4 * steps, [x])]
 
 
 def supports_permutation(x: Instruction) -> bool:

@@ -1,0 +1,101 @@
+"""L U factors and triangular systems by routines of this library: against NumPy, and on several threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla
+import tinyxla.numpy as jnp
+from tinyxla import lax
+
+Array = np.ndarray[Any, Any]
+TYPES = ("float32", "float64")
+SHAPES = (
+    *((1, 1), (3, 5), (5, 3), (17, 17), (31, 33), (40, 100), (100, 40), (65, 65)),  # by one thread
+    *((128, 128), (150, 200), (200, 150), (257, 256), (520, 300)),  # shared
+    *((2, 70, 70), (9, 40, 33), (17, 33, 40), (0, 40, 40), (40, 0)),
+)
+
+
+def on_threads(function: Callable[..., Any], *operands: Array) -> list[Array]:
+    """What it gives, which are the same bits on one thread and on two."""
+    compiled, found = tinyxla.jit(function), list[list[Array]]()
+    for count in (1, 2):
+        with tinyxla.num_threads(count):
+            results = compiled(*(jnp.asarray(x, dtype=x.dtype) for x in operands))
+            found.append([np.asarray(x) for x in tinyxla.tree_util.tree_leaves(results)])
+    assert [x.tobytes() for x in found[0]] == [x.tobytes() for x in found[1]]
+    return found[0]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_lu(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> None:
+    x = generator.standard_normal(shape).astype(dtype)
+    factors, pivots, order = on_threads(lax.linalg.lu, x)
+    assert factors.dtype == dtype
+    rows, steps = shape[-2], min(shape[-2:])
+    lower = np.tril(factors[..., :steps], -1) + np.eye(rows, steps)
+    assert np.abs(lower).max(initial=0) <= 1  # a pivot is the largest
+    product = lower @ np.triu(factors[..., :steps, :])
+    bound = 200 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(product, np.take_along_axis(x, order[..., None], -2), rtol=0, atol=bound)
+    np.testing.assert_array_equal(order, lax.linalg.lu_pivots_to_permutation(pivots, rows))
+
+
+def test_pivots_are_the_first_of_equals() -> None:
+    for size in (20, 150):
+        x = np.ones((size, size), np.float32)
+        x[5:, 0], x[9, 0] = 2, -2
+        factors, pivots, _ = on_threads(lax.linalg.lu, x)
+        assert pivots[0] == 5
+        assert (pivots[2:] == np.arange(2, size)).all()  # of columns of zeros
+        assert (factors[2:, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("size", [40, 150])
+def test_what_is_not_a_number_stays(generator: np.random.Generator, size: int) -> None:
+    x = generator.standard_normal((size, size)).astype(np.float32)
+    x[size // 2, size // 3] = np.nan
+    (found,) = on_threads(jnp.linalg.det, x)
+    assert np.isnan(found)
+
+
+def test_the_factors_alone_or_the_pivots(generator: np.random.Generator) -> None:
+    for shape in ((50, 50), (3, 50, 50), (150, 150)):
+        x = generator.standard_normal(shape).astype(np.float32)
+        every = on_threads(lax.linalg.lu, x)
+        for number, expected in enumerate(every):
+            (found,) = on_threads(lambda x, number=number: lax.linalg.lu(x)[number], x)
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("size", "sides"), [(1, 5), (15, 7), (16, 16), (17, 9), (33, 65), (130, 200), (300, 70)])
+def test_triangular_solve(generator: np.random.Generator, dtype: str, size: int, sides: int) -> None:
+    a = (generator.standard_normal((2, size, size)) / size).astype(dtype)
+    b = generator.standard_normal((2, size, sides)).astype(dtype)
+    for lower, transposed, unit in itertools.product((False, True), repeat=3):
+        given, triangle = a.copy(), (np.tril if lower else np.triu)(a)
+        for matrix, part in zip(given, triangle, strict=True):
+            np.fill_diagonal(matrix, np.nan if unit else 2)  # which then is not read
+            np.fill_diagonal(part, 1 if unit else 2)
+        options = {"lower": lower, "transpose_a": transposed, "unit_diagonal": unit}
+        (found,) = on_threads(lambda a, b, o=options: lax.linalg.triangular_solve(a, b, left_side=True, **o), given, b)
+        product = (triangle.swapaxes(-1, -2) if transposed else triangle) @ found
+        np.testing.assert_allclose(product, b, rtol=0, atol=100 * float(np.finfo(dtype).eps))
+
+
+def test_they_need_no_other_library() -> None:
+    """Programs whose steps are this library's have kernels; none of them calls a routine of LAPACK."""
+    x = jnp.ones((150, 150))
+    compiled = tinyxla.jit(lambda a: jnp.linalg.solve(a, a)).lower(x).compile()
+    text = "\n".join(kernel.llvm for kernel in compiled.kernels)
+    assert "substitute" in text
+    assert "getrf" not in text
+    assert "trsm" not in text

@@ -1,0 +1,207 @@
+"""L U factors by routines of this library, which work on a matrix as it lies in memory, row after row.
+
+A block of columns is copied to a panel, factored there, and put back. The columns on its right follow: their rows are
+exchanged, those beside the block's upper triangle solved for, and what both make is subtracted from the rows below. The
+panel holds minus its factors by then, so a product that adds does that.
+
+Where there are several matrices, or a small one, a thread does all of that for one after the other. Of one large matrix
+threads share the columns, in strips; the next block comes first, and is factored at once, while others are still at
+work. Either way places depend on sizes alone, so results do not depend on the number of
+threads. Kernels take sizes as numbers, so that one serves all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tinyxla.backends.numba import elimination_routines as own, panel_routines as routines
+from tinyxla.backends.numba.gathered import NUMBERS, provide_product
+from tinyxla.backends.numba.loops import INDEX, Index, Kernel
+from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
+from tinyxla.backends.numba.panels import Numbers, give, step_of
+from tinyxla.hlo import Instruction
+from tinyxla.shapes import Shape, element_type
+
+_BLOCK = 32  # columns
+_GROUP = 96  # rows that are changed at once
+_PIECES = 16  # of a batch
+_SHARED = 128  # rows and columns from which on threads share a matrix
+_WIDEST = 128  # columns of a strip
+_COPIED = 1 << 13  # elements that are copied at once
+
+
+def supports(x: Instruction) -> bool:
+    shape = x.operands[0].array_shape
+    return shape.element_type.name in ("f32", "f64") and shape.size > 0
+
+
+class _Elimination(Numbers):
+    """A builder of a kernel for some steps of it."""
+
+    def __init__(self, name: str, names: str, kind: str) -> None:
+        super().__init__(name, f"rows columns pitch {names}")
+        self.kind = kind
+        n = self.number
+        self.rows, self.columns, self.pitch = n["rows"], n["columns"], n["pitch"]
+        self.arithmetic = routines.Arithmetic(kind).fitting(_GROUP, _BLOCK, _BLOCK)
+        self.sizes = self.scratch(INDEX, max(len(NUMBERS), len(routines.COPY)))
+        apart = (1, self.columns, self.pitch, self.columns)
+        self.lists = [self.scratch(INDEX, count) for count in (_GROUP, _GROUP, _BLOCK, _BLOCK)]
+        for places, distance in zip(self.lists, apart, strict=True):
+            self.list(places, places.size or 0, distance)
+
+    def arguments(self) -> None:
+        self.matrix, self.panel, self.pivots = (self.argument(t, True) for t in (self.kind, self.kind, "s32"))
+
+    @contextmanager
+    def only(self, count: Index) -> Generator[None]:
+        """Where a number is above 0."""
+        with self.loop(0, self.least(1, self.most(0, count)), sequential=True):
+            yield
+
+    def factor(self, start: Index, matrix: Index, pivots: Index, panel: Index) -> None:
+        """The block of columns that begins at a place, of a matrix that is at another, into a panel."""
+        begin = self.sum(matrix, self.times(start, self.columns), start)
+        height = self.minus(self.rows, start)
+        width = self.least(_BLOCK, self.minus(self.columns, start))
+        bits, lines = routines.bits_of(self.kind), routines.tile_rows()
+        give(self, self.sizes, routines.COPY, steps=width, row=self.columns, pitch=self.pitch)
+        with self.loop(0, self.up(height, lines), sequential=True) as (group, _):
+            row = self.times(group, lines)
+            give(self, self.sizes, routines.COPY, rows=self.minus(height, row))
+            source = self.matrix, self.sum(begin, self.times(row, self.columns))
+            self.call(routines.turn(bits), (self.panel, self.sum(panel, row)), source, (self.sizes, 0))
+        give(self, self.sizes, own.FACTOR, rows=height, columns=width, pitch=self.pitch, first=start)
+        self.call(own.factor(self.kind), (self.panel, panel), (self.pivots, self.sum(pivots, start)), (self.sizes, 0))
+        give(self, self.sizes, routines.COPY, steps=height, row=self.pitch, pitch=self.columns)
+        with self.loop(0, self.up(width, lines), sequential=True) as (group, _):
+            column = self.times(group, lines)
+            give(self, self.sizes, routines.COPY, rows=self.minus(width, column))
+            source = self.panel, self.sum(panel, self.times(column, self.pitch))
+            self.call(routines.turn(bits, True), (self.matrix, self.sum(begin, column)), source, (self.sizes, 0))
+        with self.loop(0, self.times(width, self.pitch)) as (k, _):
+            place = self.sum(panel, k)
+            self.store(self.panel, place, self.compute("negate", self.kind, self.load(self.panel, place)))
+
+    def exchange(self, start: Index, steps: Index, matrix: Index, pivots: Index, column: Index, width: Index) -> None:
+        give(self, self.sizes, own.EXCHANGE, steps=steps, columns=width, row=self.columns, first=start)
+        places = (self.matrix, self.sum(matrix, column)), (self.pivots, self.sum(pivots, start)), (self.sizes, 0)
+        self.call(own.exchange(self.kind), *places)
+
+    def eliminate(self, start: Index, steps: Index, matrix: Index, panel: Index, column: Index, width: Index) -> None:
+        """What a factored block means for some columns on its right, whose rows have been exchanged."""
+        right = self.sum(matrix, self.times(start, self.columns), column)
+        give(self, self.sizes, own.SUBSTITUTE, steps=steps, columns=width, row=self.columns)
+        give(self, self.sizes, own.SUBSTITUTE, down=self.columns, along=1, unit=1)
+        diagonal = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
+        self.call(own.substitute(self.kind), (self.matrix, right), diagonal, (self.sizes, 0))
+        below = self.minus(self.minus(self.rows, start), steps)
+        give(self, self.sizes, NUMBERS, n=width, k=steps, more=1)
+        with self.loop(0, self.up(below, _GROUP), sequential=True) as (group, _):
+            first, height = self.block(group, _GROUP, below)
+            row = self.sum(first, steps)
+            give(self, self.sizes, NUMBERS, m=height)
+            target = self.matrix, self.sum(right, self.times(row, self.columns))
+            places = target, (self.panel, self.sum(panel, row)), (self.matrix, right)
+            self.call(provide_product(self.arithmetic), *places, *((x, 0) for x in (*self.lists, self.sizes)))
+
+
+@functools.cache
+def _whole(kind: str) -> Kernel:
+    """All steps for matrices, of which each piece has some, and one panel."""
+    b = _Elimination("LuDecomposition", "count length held", kind)
+    source = b.argument(kind)
+    b.arguments()
+    least = b.least(b.rows, b.columns)
+    size = b.times(b.rows, b.columns)
+    with b.loop(b.kernel.first, b.kernel.last) as (piece, _):
+        panel = b.times(piece, b.number["held"])
+        with b.loop(*b.piece(piece, b.number["length"], b.number["count"]), sequential=True) as (index, _):
+            matrix, pivots = b.times(index, size), b.times(index, least)
+            with b.loop(0, size) as (k, _):
+                b.store(b.matrix, b.sum(matrix, k), b.load(source, b.sum(matrix, k)))
+            with b.loop(0, b.up(least, _BLOCK), sequential=True) as (block, _):
+                start, steps = b.block(block, _BLOCK, least)
+                b.factor(start, matrix, pivots, panel)
+                after = b.least(b.sum(start, _BLOCK), b.columns)
+                width = b.minus(b.columns, after)
+                with b.only(start):
+                    b.exchange(start, steps, matrix, pivots, 0, start)
+                with b.only(width):
+                    b.exchange(start, steps, matrix, pivots, after, width)
+                    b.eliminate(start, steps, matrix, panel, after, width)
+    return b.kernel
+
+
+@functools.cache
+def _copy(kind: str) -> Kernel:
+    b = Numbers("copy", "size")
+    source, target = b.argument(kind), b.argument(kind, True)
+    start, stop = b.times(b.kernel.first, _COPIED), b.times(b.kernel.last, _COPIED)
+    with b.loop(start, b.least(stop, b.number["size"])) as (k, _):
+        b.store(target, k, b.load(source, k))
+    return b.kernel
+
+
+@functools.cache
+def _step(kind: str) -> Kernel:
+    """What a factored block means for other columns: first those of the block after it, which then are factored."""
+    b = _Elimination("lu_step", "start steps next wide right here there", kind)
+    b.arguments()
+    n = b.number
+    start, steps, next, wide, right = (n[name] for name in ("start", "steps", "next", "wide", "right"))
+    with b.loop(b.kernel.first, b.kernel.last) as (index, _):
+        with b.only(b.minus(1, index)):
+            width = b.least(_BLOCK, b.minus(b.columns, next))
+            with b.only(b.least(steps, width)):
+                b.exchange(start, steps, 0, 0, next, width)
+                b.eliminate(start, steps, 0, n["here"], next, width)
+            with b.only(b.minus(b.least(b.rows, b.columns), next)):
+                b.factor(next, 0, 0, n["there"])
+        is_right = b.least(1, b.most(0, b.minus(b.sum(right, 1), index)))
+        with b.only(b.least(index, is_right)):
+            first, width = b.block(b.minus(index, 1), wide, b.minus(b.minus(b.columns, next), _BLOCK))
+            column = b.sum(next, _BLOCK, first)
+            b.exchange(start, steps, 0, 0, column, width)
+            b.eliminate(start, steps, 0, n["here"], column, width)
+        with b.only(b.minus(index, right)):
+            column, width = b.block(b.minus(b.minus(index, right), 1), wide, start)
+            b.exchange(start, steps, 0, 0, column, width)
+    return b.kernel
+
+
+def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel], Storage]:
+    """The factors, as far as they are taken, and pivots."""
+    source = x.operands[0]
+    *batch, rows, columns = source.array_shape.dimensions
+    kind, count, least = source.array_shape.element_type.name, math.prod(batch), min(rows, columns)
+    whole = max(own.lanes(kind), routines.tile_rows())
+    pitch = whole * (-(-rows // whole) | 1)  # so that columns do not meet in the cache
+    held = pitch * (_BLOCK + own.TOGETHER)
+
+    def memory(kind: str, size: int) -> Partial:
+        return Partial(Shape(element_type(kind), (size,)))
+
+    matrix = results.get(0) or memory(kind, count * rows * columns)
+    pivots = results.get(1) or memory("s32", count * least)
+    if count > 1 or least < _SHARED:
+        pieces = min(count, _PIECES)
+        length = -(-count // pieces)
+        panels = memory(kind, pieces * held)
+        work = length * rows * columns * (least // 4 + 8)
+        numbers = (rows, columns, pitch, count, length, held)
+        return [step_of(_whole(kind), [source, matrix, panels, pivots], numbers, pieces, work, x)], pivots
+    arguments = [matrix, memory(kind, 2 * held), pivots]
+    size = rows * columns
+    kernels = [step_of(_copy(kind), [source, matrix], (size,), -(-size // _COPIED), _COPIED, x)]
+    wide = min(_WIDEST, max(_BLOCK, columns // _PIECES // _BLOCK * 2 * _BLOCK))
+    for block in range(-1, -(-least // _BLOCK)):
+        start, next = max(0, block * _BLOCK), (block + 1) * _BLOCK
+        steps = min(_BLOCK, least - start) if block >= 0 else 0
+        right = max(0, -(-(columns - next - _BLOCK) // wide)) if steps else 0
+        numbers = (rows, columns, pitch, start, steps, next, wide, right, block % 2 * held, (block + 1) % 2 * held)
+        kernels.append(step_of(_step(kind), arguments, numbers, 1 + right + -(-start // wide), wide * _BLOCK * rows, x))
+    return kernels, pivots
