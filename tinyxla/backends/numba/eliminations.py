@@ -6,8 +6,8 @@ panel holds minus its factors by then, so a product that adds does that.
 
 Where there are several matrices, or a small one, a thread does all of that for one after the other. Of one large matrix
 threads share the columns, in strips; the next block comes first, and is factored at once, while others are still at
-work. Either way places depend on sizes alone, so results do not depend on the number of
-threads. Kernels take sizes as numbers, so that one serves all.
+work. Either way places depend on sizes alone, so results do not depend on the number of threads. Kernels take sizes as
+numbers, so that one serves all.
 """
 
 from __future__ import annotations
