@@ -87,6 +87,25 @@ def test_products_that_make_rows_leave_the_loop() -> None:
     _check(_projected, WEIGHTS, OUT, BIAS, sequence)
 
 
+def _with_loop_inside(weights: Any, out: Any, sequence: Any) -> Any:
+    """One whose state takes some steps of its own between inputs, as solutions of differential equations do."""
+
+    def cell(state: Any, x: Any) -> tuple[Any, Any]:
+        state = lax.fori_loop(0, 3, lambda i, s: s + 0.2 * jnp.tanh(s @ weights[INPUTS:]), state)
+        return state + x @ weights[:INPUTS], jnp.sin(state @ out)
+
+    return lax.scan(cell, jnp.ones((sequence.shape[1], UNITS)), sequence)[1]
+
+
+def test_products_of_what_a_loop_inside_makes_leave_the_loop() -> None:
+    (sequence,) = _arrays((STEPS, 4, INPUTS))
+    assert _dots(_moved(_with_loop_inside, WEIGHTS, OUT, sequence)) == (2, 0)
+    _check(_with_loop_inside, WEIGHTS, OUT, sequence)
+    gradient = tx.grad(lambda weights, out, x: jnp.sum(_with_loop_inside(weights, out, x) ** 2), (0, 1, 2))
+    _check(gradient, WEIGHTS, OUT, sequence)
+    _check(gradient, WEIGHTS, OUT, sequence, compiled=True)
+
+
 def _loss(f: Function) -> Function:
     return lambda *x: jnp.sum(f(*x) ** 2)
 

@@ -277,13 +277,15 @@ class _Loop:
             return leaves if gains and all(_is_mapped(y) or y.op is movement.parameter for y in leaves) else None
 
         def is_leaf(y: Instruction) -> bool:
-            return not self.kinds.is_known(y) and (y in live or y.op is movement.parameter or not _is_mapped(y))
+            made_elsewhere = y.op in (movement.parameter, calls.get_tuple_element) or not _is_mapped(y)
+            return not self.kinds.is_known(y) and (y in live or made_elsewhere)
 
         reached = _walked(x, lambda y: () if is_leaf(y) else y.operands)
         leaves.update(filter(is_leaf, reached))
         gains = any(_is_heavy(y) for y in reached if y not in leaves)
-        small = sum(map(_bytes, leaves)) <= 4 * _bytes(x)
-        return leaves if gains and small and all(isinstance(y.shape, Shape) for y in leaves) else None
+        if not gains or not all(isinstance(y.shape, Shape) for y in leaves):
+            return None
+        return leaves if sum(map(_bytes, leaves)) <= 4 * _bytes(x) else None
 
     def _sum_leaves(self, x: Instruction, leaves: set[Instruction]) -> bool | None:
         """Collect whose rows make the sum of x over all steps; says whether a large product is among that, or None if
