@@ -1082,3 +1082,13 @@ def test_functions_of_two_arrays_have_the_methods_of_ufuncs() -> None:
         jnp.add.at(np.zeros(3), np.array([0]), 1.0, inplace=True)
     with pytest.raises(ArgumentError, match=r"hypot\.at has no counterpart"):
         jnp.hypot.at(np.zeros(3), np.array([0]), 1.0)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "symmetric", "edge"])
+def test_mirrored_edges_are_three_pieces(mode: Any) -> None:
+    x = np.arange(18, dtype=np.float32).reshape(9, 2)
+    graph = tx.make_graph(lambda x: jnp.pad(x, ((4, 4), (0, 0)), mode=mode))(x)
+    (joined,) = (y for y in graph.entry.instructions if y.op.name == "concatenate")
+    assert len(joined.operands) == 3
+    for widths in (((4, 4), (0, 0)), ((20, 3), (0, 5)), ((0, 1), (7, 0))):
+        np.testing.assert_array_equal(jnp.pad(x, widths, mode=mode), np.pad(x, widths, mode=mode))

@@ -428,13 +428,39 @@ def concrete_value(what: str, value: Any) -> Any:
 
 
 def rows_at(x: Any, along: int, chosen: np.ndarray[Any, Any]) -> Any:
-    """Slices along an axis at static places: runs of neighbours are taken together."""
+    """Slices along an axis at static places: runs of neighbours are taken together, up or down, and so is what is
+    repeated."""
     if chosen.size == 0:
         return movement.slice_axis(x, along, 0, 0)
-    breaks = np.flatnonzero(np.diff(chosen) != 1) + 1
-    runs = np.split(chosen, breaks)
-    parts = [movement.slice_axis(x, along, int(run[0]), int(run[-1]) + 1) for run in runs]
+    parts = [_run_of_rows(x, along, *run) for run in _runs(chosen)]
     return parts[0] if len(parts) == 1 else movement.concatenate(*parts, dimension=along)
+
+
+def _runs(chosen: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
+    """The first place of each run, how many there are, and how far apart: runs that go up are as long as can be, what
+    is left between them goes down or stays."""
+    runs: list[tuple[int, int, int]] = []
+    for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
+        place, count = int(run[0]), len(run)
+        if count == 1 and runs:
+            first, many, step = runs[-1]
+            apart = place - (first + (many - 1) * step)
+            if apart in (0, -1) and (many == 1 or apart == step):
+                runs[-1] = (first, many + 1, apart)
+                continue
+        runs.append((place, count, 1))
+    return runs
+
+
+def _run_of_rows(x: Any, along: int, first: int, count: int, step: int) -> Any:
+    if step > 0:
+        return movement.slice_axis(x, along, first, first + count)
+    if step < 0:
+        return movement.reverse(movement.slice_axis(x, along, first - count + 1, first + 1), dimensions=(along,))
+    others = (*x.shape[:along], *x.shape[along + 1 :])
+    row = movement.reshape_to(movement.slice_axis(x, along, first, first + 1), others)
+    sizes = (*x.shape[:along], count, *x.shape[along + 1 :])
+    return movement.broadcast(row, sizes=sizes, dimensions=tuple(d for d in range(len(sizes)) if d != along))
 
 
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
