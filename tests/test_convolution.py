@@ -712,3 +712,21 @@ def test_padding_with_zeros_copies_rows(dtype: Any) -> None:
         x = (random.standard_normal(sizes) * 9).astype(dtype)
         found = tinyxla.jit(lambda x, config=config: lax.pad(x, np.zeros((), dtype), config))(x)
         np.testing.assert_array_equal(found, np.pad(x, [c[:2] for c in config]))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("labels", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("HWCN", "WIHO", "CNWH")])
+def test_8_bit_integers_are_multiplied_as_matrices(kind: str, labels: tuple[str, str, str]) -> None:
+    random, sums = np.random.default_rng(3), np.int32 if kind == "int8" else np.uint32
+    limits = np.iinfo(kind)
+    x, y = (
+        random.integers(limits.min, limits.max, [sizes[c] for c in spec], kind, endpoint=True)
+        for spec, sizes in zip(
+            labels[:2], ({"N": 2, "C": 5, "H": 9, "W": 8}, {"O": 17, "I": 5, "H": 3, "W": 2}), strict=True
+        )
+    )
+    how: dict[str, Any] = {"window_strides": (2, 1), "padding": [(1, 2), (0, 3)], "rhs_dilation": (1, 2)}
+    how |= {"dimension_numbers": labels, "preferred_element_type": sums}
+    compiled = tinyxla.jit(lambda x, y: lax.conv_general_dilated(x, y, **how)).lower(x, y).compile()
+    assert "dot" in compiled.as_text()
+    np.testing.assert_array_equal(compiled(x, y), jax.lax.conv_general_dilated(x, y, **how))

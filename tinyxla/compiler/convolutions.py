@@ -6,8 +6,9 @@ of loop indices:
   are neither strides nor distances: a transposed convolution, and the gradient of one with strides, keep theirs, and
   no product with a hole is computed (`is_simple` says how far the input is padded then);
 - a window that is reversed becomes a `reverse` of the kernel;
-- narrow types are widened to what products of them are summed in, except bf16 with an even number of input features,
-  which are then last, two of them in a word;
+- 8-bit integers without groups are copied so that the windows are the rows of a matrix, which is multiplied;
+- other narrow types are widened to what products of them are summed in, except bf16 with an even number of input
+  features, which are then last, two of them in a word;
 - groups of few features are put side by side as the last dimension, where vectors are made of them: of an input feature
   of each group, one feature of the result or some are made. Of a few such columns, places are made vectors.
   Where nothing has to be moved for that, padding stays: places that differ in which elements of the window are in the
@@ -44,6 +45,7 @@ Ints = tuple[int, ...]
 
 FEW = 4  # features or terms
 SHORT = 16  # iterations of a loop
+MOST_COPIES = 64  # of an element
 MOST_PARTS = 32  # of places
 LEAST_PLACES = 64  # of a part, on the average
 SHARED = (1, 2, 4, 8)  # features of the result that each of the input makes, for which vectors hold several groups
@@ -82,6 +84,8 @@ class _Convolution:
             zero = emit(movement.constant, literal=Literal(np.zeros((), self.result.dtype)))
             return emit(movement.broadcast, zero, sizes=self.result.dimensions, dimensions=())
         wide = element_type(contraction.accumulator(kind.dtype))
+        if self._is_of_bytes():
+            return self._converted(self._product_of_bytes(wide), kind)
         is_paired = self._is_paired()
         if not is_paired:
             self.lhs, self.rhs = (self._converted(x, wide) for x in (self.lhs, self.rhs))
@@ -112,6 +116,53 @@ class _Convolution:
         types = {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
         has_holes = any(w.base_dilation > 1 for w in self.dims.window)
         return types == {"bf16"} and self.result.element_type.name in ("bf16", "f32") and not has_few and not has_holes
+
+    def _is_of_bytes(self) -> bool:
+        """Whether operands stay 8-bit integers: products of matrices multiply many of these at once, which is worth
+        copies of each element for the windows that it is in."""
+        types = {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
+        copies = math.prod(w.size for w in self.dims.window) / math.prod(w.stride for w in self.dims.window)
+        features = self._size(self.rhs, self.dims.dim_labels.rhs_spec[0])
+        has_few = features < SHORT or self.rhs.array_shape.size // features < SHORT
+        has_holes = any(w.base_dilation > 1 for w in self.dims.window)
+        is_narrow = len(types) == 1 and types <= {"s8", "u8"} and self.result.element_type.name in ("s32", "u32")
+        return is_narrow and self.dims.groups == 1 and copies <= MOST_COPIES and not has_few and not has_holes
+
+    def _product_of_bytes(self, wide: object) -> Instruction:
+        """The elements of each window side by side in the order of the kernel's, features last: a row of a matrix."""
+        emit, labels = self.rewriter.emit, self.dims.dim_labels
+        self._turn()
+        self._pad()
+        batch, features, *places = labels.lhs_spec
+        lhs = emit(movement.transpose, self.lhs, permutation=(batch, *places, features))
+        outputs, inputs, *spatial = labels.rhs_spec
+        kernel = emit(movement.transpose, self.rhs, permutation=(*spatial, inputs, outputs))
+        rank = len(labels.lhs_spec)
+        for d in range(rank - 2, 0, -1):
+            lhs = self._side_by_side(lhs, d, self.dims.window[d - 1])
+        count = kernel.array_shape.dimensions[-1]
+        matrix = emit(movement.reshape, kernel, sizes=(kernel.array_shape.size // count, count))
+        product = emit(contraction.dot, lhs, matrix, **contraction.Dot((rank - 1,), (0,), (), (), wide)._asdict())
+        found = dict(zip((labels.out_spec[0], *labels.out_spec[2:], labels.out_spec[1]), range(rank), strict=True))
+        return emit(movement.transpose, product, permutation=tuple(found[d] for d in range(rank)))
+
+    def _side_by_side(self, x: Instruction, dim: int, w: WindowDimension) -> Instruction:
+        """At each place of a window along a dimension what it has there, before what is last."""
+        last, end = x.array_shape.rank - 1, (w.positions(self._size(x, dim)) - 1) * w.stride + 1
+        found: list[Instruction] = []
+        for k in range(w.size):
+            starts, limits, strides = [0] * (last + 1), list(x.array_shape.dimensions), [1] * (last + 1)
+            starts[dim] = k * w.window_dilation
+            limits[dim], strides[dim] = starts[dim] + end, w.stride
+            places = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
+            found.append(self.rewriter.emit(movement.slice_, x, **places))
+        if w.size == 1:
+            return found[0]
+        joined = self.rewriter.emit(movement.concatenate, *found, dimension=last)
+        stored = self.rewriter.emit(
+            barrier.opt_barrier, joined
+        )  # pieces of pieces would be asked for their place element by element
+        return self.rewriter.emit(calls.get_tuple_element, stored, index=0)
 
     def _converted(self, x: Instruction, kind: object) -> Instruction:
         if x.array_shape.element_type is kind:
