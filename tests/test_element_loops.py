@@ -222,3 +222,23 @@ def test_rows_of_other_elements_stay_a_loop() -> None:
     assert "while" in of_jit(lambda x: lax.fori_loop(0, 6, body, (x[0], x)), X)
     mixed = lambda k, s: (s[0] * 0.5, s[1] + 1)  # noqa: E731
     assert "while" in of_jit(lambda x: lax.fori_loop(0, 6, mixed, (x[0], x)), X)
+
+
+@pytest.mark.parametrize("size", [31, 32, 64])
+def test_what_fills_vectors_is_no_scalars(size: int) -> None:
+    def smoothed(rows: Any) -> Any:
+        def step(total: Any, row: Any) -> tuple[Any, Any]:
+            total = 0.9 * total + 0.1 * row
+            return total, total
+
+        return lax.scan(step, jnp.zeros(size), rows)[1]
+
+    rows = np.random.default_rng(size).standard_normal((40, size)).astype(np.float32)
+    compiled = tx.jit(smoothed).lower(rows).compile()
+    expected = "small_while" if size < 32 else "elements"
+    assert any(line.split()[1:2] == [expected] for line in compiled.as_text().splitlines()), compiled.as_text()
+    total, wanted = np.zeros(size), []
+    for row in rows:
+        total = 0.9 * total + 0.1 * row
+        wanted.append(total)
+    np.testing.assert_allclose(compiled(rows), wanted, 1e-5, 1e-6)

@@ -26,7 +26,7 @@ from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import effects
 
 BLOCK = 1 << 13  # bytes of what is carried, beside which a step's other rows fit in the cache
-LEAST = 64  # elements of a block, which fill some vectors
+LEAST = 32  # elements of a block, which fill some vectors
 SHORTEST = 32  # elements of a row
 BLOCKS = 8  # for threads, where there are as many elements
 MOST_WORK = 1 << 26  # operations of a block: no signal ends it

@@ -48,7 +48,7 @@ class OwnNest(NamedTuple):
 
 
 _OF_SMALL_ARRAYS = OwnNest(small_arrays.supports, small_arrays.lower, small_arrays.updates)
-_OF_ELEMENTS = OwnNest(element_loops.supports, element_loops.lower, element_loops.updates)
+_OF_ELEMENTS = OwnNest(element_loops.supports, element_loops.lower, element_loops.updates, otherwise=_OF_SMALL_ARRAYS)
 
 OWN_NESTS: dict[str, OwnNest] = {
     "cholesky": OwnNest(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
@@ -71,7 +71,7 @@ OWN_NESTS: dict[str, OwnNest] = {
     "scatter": OwnNest(scatter.supports_scatter, scatter.lower_scatter, scatter.begins_as_operand),
     "sort": OwnNest(sorting.supports, sorting.lower),
     "topk": OwnNest(firsts.supports, firsts.lower),
-    "while": _OF_SMALL_ARRAYS._replace(otherwise=_OF_ELEMENTS),
+    "while": _OF_ELEMENTS,  # as vectors, which are compiled sooner than as many scalars
 }
 
 
