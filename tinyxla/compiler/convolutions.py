@@ -38,7 +38,7 @@ from tinyxla.compiler.transposes import sunk
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution
-from tinyxla.shapes import WindowDimension, element_type
+from tinyxla.shapes import ElementType, WindowDimension, element_type
 from tinyxla.shapes.window import dilated
 
 Ints = tuple[int, ...]
@@ -128,7 +128,7 @@ class _Convolution:
         is_narrow = len(types) == 1 and types <= {"s8", "u8"} and self.result.element_type.name in ("s32", "u32")
         return is_narrow and self.dims.groups == 1 and copies <= MOST_COPIES and not has_few and not has_holes
 
-    def _product_of_bytes(self, wide: object) -> Instruction:
+    def _product_of_bytes(self, wide: ElementType) -> Instruction:
         """The elements of each window side by side in the order of the kernel's, features last: a row of a matrix."""
         emit, labels = self.rewriter.emit, self.dims.dim_labels
         self._turn()
