@@ -159,9 +159,8 @@ class _Convolution:
         if w.size == 1:
             return found[0]
         joined = self.rewriter.emit(movement.concatenate, *found, dimension=last)
-        stored = self.rewriter.emit(
-            barrier.opt_barrier, joined
-        )  # pieces of pieces would be asked for their place element by element
+        # Stored: else each element of pieces of pieces would be asked for its place.
+        stored = self.rewriter.emit(barrier.opt_barrier, joined)
         return self.rewriter.emit(calls.get_tuple_element, stored, index=0)
 
     def _converted(self, x: Instruction, kind: object) -> Instruction:
