@@ -111,6 +111,15 @@ def test_other_results_are_errors(wrap: Any, found: Any, declared: Any, message:
         wrap(lambda: tx.io_callback(named, declared))()
 
 
+def test_results_as_declared_are_not_put_into_words() -> None:
+    class Silent(np.ndarray[Any, Any]):
+        def __repr__(self) -> str:
+            raise AssertionError("the text of a result is for errors")
+
+    found = tx.jit(lambda x: tx.pure_callback(lambda v: np.asarray(v).view(Silent), x, x))(X)
+    np.testing.assert_array_equal(found, X)
+
+
 def test_what_is_no_function_or_shape() -> None:
     with pytest.raises(ArgumentError, match="pure_callback takes a function, but got 3 of type int"):
         tx.pure_callback(3, F32, 1.0)  # type: ignore[arg-type]

@@ -829,6 +829,22 @@ def test_vectorize() -> None:
         jnp.vectorize(jnp.sin, signature="n->n")
 
 
+def test_a_function_along_an_axis_is_traced_once() -> None:
+    calls = 0
+
+    def squares(vector: Any, power: int, scale: float = 1.0) -> Any:
+        nonlocal calls
+        calls += 1
+        return scale * jnp.outer(vector, vector[:2]) ** power
+
+    x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    for axis in (0, 1, -1):
+        expected = np.apply_along_axis(lambda v: 0.5 * np.outer(v, v[:2]) ** 2, axis, x)
+        close(jnp.apply_along_axis(squares, axis, x, 2, scale=0.5), expected, "apply_along_axis")
+    assert calls == 3
+    assert jnp.apply_along_axis(jnp.sum, 0, np.ones((4, 0), np.float32)).shape == (0,)
+
+
 def test_files(tmp_path: Any) -> None:
     for value in (X, N, Z, B, X.astype(np.float64)):
         jnp.save(tmp_path / "x.npy", jnp.asarray(value, value.dtype))

@@ -80,24 +80,31 @@ class Host:
     def _array(self, found: Any, shape: Shape) -> NumPyArray:
         """A result, which must be as declared. Python's numbers, and 64-bit ones where 32 bits are the default, take
         the type that is declared."""
-        given, array = f"{reprlib.repr(found)} of type {type(found).__name__}", None
+        array = None
         try:
             if isinstance(found, (bool, int, float, complex)) and not isinstance(found, np.generic):
                 least = _ORDER.index(np.asarray(found).dtype.kind)
                 if least <= _ORDER.index(_KINDS[shape.element_type.kind]):
                     found = checked_scalar(found, shape.dtype)
             array = np.asarray(found)
-            given = str(Shape.of(array))
             if default_dtype(array.dtype) == default_dtype(shape.dtype):
                 array = array.astype(shape.dtype, copy=False)
         except (TypeError, ValueError):
             pass
         if array is None or array.dtype != shape.dtype or array.shape != shape.dimensions:
             raise ArgumentError(
-                f"{self} must give {shape}, as result_shape_dtypes says, but it gave {given}; convert "
+                f"{self} must give {shape}, as result_shape_dtypes says, but it gave {_in_words(found)}; convert "
                 "the result, or declare another."
             )
         return array
+
+
+def _in_words(found: Any) -> str:
+    """A result for an error: its type and shape, or itself where it is no array."""
+    try:
+        return str(Shape.of(np.asarray(found)))
+    except (TypeError, ValueError):
+        return f"{reprlib.repr(found)} of type {type(found).__name__}"
 
 
 _ORDER = "bifc"

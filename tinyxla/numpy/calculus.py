@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api import vmap
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -295,13 +296,13 @@ def slid(what: str, x: Any, y: Any, mode: str) -> Any:
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
-    """A function of vectors, applied to each along an axis."""
+    """A function of vectors, applied to all along an axis at once: it is called with a traced vector."""
     x = array_of(arr, "apply_along_axis")
     along = canonical_axis(axis, x.ndim, "apply_along_axis")
     behind = moveaxis(x, along, -1)
     outer = behind.shape[:-1]
     rows = movement.reshape_to(behind, (math.prod(outer), behind.shape[-1]))
-    found = stack([array_of(func1d(rows[k], *args, **kwargs), "apply_along_axis") for k in range(rows.shape[0])])
+    found = vmap(lambda vector: array_of(func1d(vector, *args, **kwargs), "apply_along_axis"))(rows)
     found = movement.reshape_to(found, (*outer, *found.shape[1:]))
     inner = found.ndim - len(outer)
     return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
