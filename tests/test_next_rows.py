@@ -118,3 +118,12 @@ def test_what_waits_for_its_row(function: Callable[..., Any], monkeypatch: pytes
     program = tx.jit(function).lower(np.ones((200, 1024), np.float32)).compile()
     assert not any("_next_row" in kernel.source for kernel in program.kernels)
     tx.clear_caches()
+
+
+def test_places_that_are_drawn_at_random() -> None:
+    def resampled(key: Any, x: Any) -> Any:
+        return x[tx.random.randint(key, (201, 999), 0, 999)].mean(1)
+
+    key, x = tx.random.PRNGKey(3), jnp.arange(999, dtype=np.float32)
+    found = tx.jit(resampled)(key, x)  # a generator's words are made of each other: there are 2^20 ways through them
+    np.testing.assert_allclose(found, np.asarray(resampled(key, x)), rtol=1e-6)

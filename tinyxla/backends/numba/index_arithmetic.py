@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tinyxla.backends.numba.loops import INDEX, Compute, Index, Literal, Load, Loop, Operand, Statement, Value
 
@@ -48,9 +49,12 @@ def follows(index: Index, loop: Loop) -> bool:
 
 
 def step_along(other: Value, index: Operand, body: Sequence[Statement]) -> float:
-    """By how much an index that the body of a loop computes grows with another one; NaN if not evenly."""
+    """By how much an index that the body of a loop computes grows with another one; NaN if not evenly. What it is made
+    of is looked at once, however often it is used: one that is hashed, or drawn at random, is made of itself again and
+    again."""
     made = {x.result: x for x in body if isinstance(x, Compute | Load)}
 
+    @cache
     def step(x: Operand) -> float:
         if x is other or x not in made:
             return float(x is other)
