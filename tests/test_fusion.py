@@ -246,3 +246,25 @@ def test_kernels_read_as_before(name: str, function: Callable[..., Any], args: t
         path.write_text(kernel.source)
         pytest.fail(f"{path} was written; read it")
     assert kernel.source == path.read_text()
+
+
+@pytest.mark.parametrize("rounds", [150, 400])
+def test_long_chains_of_operations(rounds: int) -> None:
+    """Python calls functions in each other up to a limit, which is less than what a reduction may compute."""
+
+    def hashed(x: Any) -> Any:
+        for k in range(rounds):
+            x = (x * 5 + k) ^ (x >> 3)
+        return x
+
+    def centred(x: Any) -> Any:
+        for k in range(rounds):
+            x = x - x.max() * 0.1 if k % 40 == 0 else x * 0.99 + 0.01
+        return x
+
+    x = np.arange(1000, dtype=np.int32)
+    assert int(tx.jit(lambda x: hashed(x).sum())(x)) == hashed(x).sum(dtype=np.int32)
+    found = tx.jit(lambda x, table: table[hashed(x) % 1000].sum())(x, x * 2)
+    assert int(found) == (2 * (hashed(x) % 1000)).sum()
+    y = x.astype(np.float32) / 1000
+    np.testing.assert_allclose(tx.jit(lambda y: centred(y).sum())(y), centred(y).sum(), rtol=1e-4)

@@ -41,6 +41,7 @@ _REASSOCIATED = ("add", "multiply")
 LANES = 64  # elements of a row that are reduced side by side
 ROWS = (8, 6, 5, 7, 4, 3, 4)  # short ones, of which lanes take an element each at once
 FEW_LANES = 8  # that are combined one after the other
+_DEEP = 50  # elements that are computed for each other, from which on what they need is computed before
 
 
 @dataclass(eq=False)
@@ -90,6 +91,7 @@ class Lowering:
         self._split: dict[Any, Index] = {}  # indices by the steps whose sum they are
         self._known: list[dict[Any, Operand]] = [{}]
         self._parts: list[dict[Any, list[Operand]]] = [{}]
+        self._depth = 0  # of elements that are computed for others
 
     # --- memory
 
@@ -302,15 +304,46 @@ class Lowering:
 
     def value(self, x: Instruction, coordinates: Coordinates) -> Operand:
         """The element of x at these coordinates."""
+        found = self._found(x, coordinates)
+        if found is None:
+            self._depth += 1
+            if self._depth > _DEEP and self._is_scalar(x):  # Python has a limit of calls in each other
+                for y in self._before(x, coordinates):
+                    self.value(y, coordinates)
+            found = self._value(x, coordinates)
+            self._depth -= 1
+            self.know(x, coordinates, found)
+        return found
+
+    def _found(self, x: Instruction, coordinates: Coordinates) -> Operand | None:
         if x in self._finished:
             return self._finished[x]
         key = (x, *map(_name, coordinates))
         for known in reversed(self._known):
             if key in known:
                 return known[key]
-        found = self._value(x, coordinates)
-        self._known[-1][key] = found
-        return found
+        return None
+
+    def _before(self, x: Instruction, coordinates: Coordinates) -> list[Instruction]:
+        """What is computed from elements at the same place for this one, in the order of calls."""
+        order: list[Instruction] = []
+        seen: set[Instruction] = set()
+        stack = [(x, iter(x.operands))]
+        while stack:
+            operands = stack[-1][1]
+            for o in operands:
+                if o not in seen and self._is_scalar(o) and self._found(o, coordinates) is None:
+                    seen.add(o)
+                    stack.append((o, iter(o.operands)))
+                    break
+            else:
+                order.append(stack.pop()[0])
+        return order[:-1]
+
+    def _is_scalar(self, x: Instruction) -> bool:
+        """Whether an element is computed from elements of the operands at the same place."""
+        others = x in self._kept or self.in_memory(x) or x.op is calls.get_tuple_element
+        return not (others or x.op.name in _MOVEMENT or x.op.name in _STRUCTURED)
 
     def _value(self, x: Instruction, coordinates: Coordinates) -> Operand:
         kept = self._kept[x](coordinates) if x in self._kept else None
