@@ -66,6 +66,19 @@ def test_the_type_that_is_summed_in(generator: np.random.Generator, given: str, 
         op_checks.check_against(jax_oracle.oracle("dot"), dot, sample)
 
 
+@pytest.mark.parametrize("functions", [(lax.dot, jax.lax.dot), (tnp.matmul, jax.numpy.matmul)])
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("uint8", "int32"), ("int8", "uint32"), ("bool", "int32"), ("uint8", "int8")]
+)
+def test_integers_are_summed_in_a_type_of_another_sign(
+    generator: np.random.Generator, functions: tuple[Any, Any], given: str, wanted: str
+) -> None:
+    x, y = (generator.integers(-9, 9, size).astype(given) for size in ((3, 40), (40, 2)))
+    found, expected = (function(x, y, preferred_element_type=np.dtype(wanted)) for function in functions)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_bool_products_are_whether_any_pair_is_true() -> None:
     x, y = np.array([[True, False], [False, False]]), np.array([[True], [True]])
     found = dot.evaluate(x, y, **MATRICES._asdict())

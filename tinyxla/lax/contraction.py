@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
-from tinyxla.numpy.arguments import array_of, integer_of, promoted, python_dtype
+from tinyxla.numpy.arguments import array_of, integer_of, promoted, python_dtype, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import contraction, ragged, scaled
 from tinyxla.shapes import ElementType, element_type
@@ -107,12 +107,11 @@ def dot_general(
     """
     what = "lax.dot_general"
     (x, y), _ = promoted(what, lhs, rhs)
-    numbers = _dot_numbers(what, dimension_numbers, (x.ndim, y.ndim))
+    numbers, preferred = _dot_numbers(what, dimension_numbers, (x.ndim, y.ndim)), preferred_type(preferred_element_type)
     return contraction.dot(
-        x,
-        y,
+        *summable(preferred, x, y),
         **numbers,
-        preferred_element_type=preferred_type(preferred_element_type),
+        preferred_element_type=preferred,
         operand_precision=operand_precision(what, precision),
     )
 

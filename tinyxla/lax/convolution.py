@@ -15,7 +15,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.contraction import PrecisionLike, dot_general, operand_precision, preferred_type
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.lax.padding import pads_of
-from tinyxla.numpy.arguments import array_of, constant, integer_of
+from tinyxla.numpy.arguments import array_of, constant, integer_of, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import convolution
 from tinyxla.ops.convolution import ConvDimensionNumbers
@@ -137,14 +137,14 @@ def conv_general_dilated(
         WindowDimension(size, stride, low, high, between, hole)
         for size, stride, (low, high), between, hole in zip(sizes, strides, pads, apart, holes, strict=True)
     )
+    preferred = preferred_type(preferred_element_type)
     return convolution.convolution(
-        x,
-        y,
+        *summable(preferred, x, y),
         window=window,
         dim_labels=labels,
         feature_group_count=integer_of(what, "feature_group_count", feature_group_count),
         batch_group_count=integer_of(what, "batch_group_count", batch_group_count),
-        preferred_element_type=preferred_type(preferred_element_type),
+        preferred_element_type=preferred,
         operand_precision=operand_precision(what, precision),
     )
 

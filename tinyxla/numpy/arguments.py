@@ -15,7 +15,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
-from tinyxla.shapes import element_type
+from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
@@ -132,6 +132,21 @@ def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[l
     if to_inexact:
         common = inexact(common)
     return [cast(x, common[0]) for x in operands], common
+
+
+def summable(kind: ElementType | None, *factors: Array) -> list[Array]:
+    """Factors whose products can be summed in that type, if one is wanted: integers are of it from the beginning if it
+    has another sign and as many bits or more, which changes products by multiples of 2^bits alone."""
+
+    def is_other(x: Array) -> bool:
+        other = element_type(x.dtype)
+        integers = other.name == "pred" or other.is_integer
+        return integers and other.kind != wanted.kind and other.bits <= wanted.bits
+
+    if kind is None or not kind.is_integer:
+        return list(factors)
+    wanted = kind
+    return [cast(x, wanted.dtype) if is_other(x) else x for x in factors]
 
 
 def array_of(value: ArrayLike, what: str) -> Array:

@@ -18,6 +18,7 @@ from tinyxla.numpy.arguments import (
     eager,
     promoted,
     python_dtype,
+    summable,
     value_of,
 )
 from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
@@ -34,14 +35,14 @@ Ints = tuple[int, ...]
 def _dot(
     x: Any, y: Any, contract: tuple[Ints, Ints], batch: tuple[Ints, Ints] = ((), ()), preferred: Any = None
 ) -> Any:
+    kind = None if preferred is None else element_type(python_dtype(preferred))
     return contraction.dot(
-        x,
-        y,
+        *summable(kind, x, y),
         lhs_contracting_dims=contract[0],
         rhs_contracting_dims=contract[1],
         lhs_batch_dims=batch[0],
         rhs_batch_dims=batch[1],
-        preferred_element_type=None if preferred is None else element_type(python_dtype(preferred)),
+        preferred_element_type=kind,
     )
 
 
