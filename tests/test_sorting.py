@@ -253,3 +253,24 @@ def test_places_have_32_bits_where_these_are_enough() -> None:
         for function in (tx.numpy.searchsorted, lambda edges, x: tx.numpy.digitize(x, edges)):
             assert function(edges, x).dtype == tx.jit(function)(edges, x).dtype == np.int32
         assert tx.numpy.digitize(x, edges[:0]).dtype == np.int32
+
+
+@pytest.mark.parametrize("shape", [(9,), (40, 33), (3, 300), (2, 30_000)])
+def test_places_may_be_keys(shape: tuple[int, ...], generator: np.random.Generator) -> None:
+    """They are in memory then, though a sort counts those that go along by itself."""
+    x = generator.integers(0, 4, shape).astype(np.int16)
+
+    def sorted_by(x: Any, keys: int) -> Any:
+        places = tx.lax.broadcasted_iota("int32", x.shape, x.ndim - 1)
+        return tx.lax.sort((x, places), num_keys=keys), tx.lax.sort((places, x)), tx.lax.sort(places)
+
+    order = np.argsort(x, -1, kind="stable")
+    places = np.broadcast_to(np.arange(shape[-1]), shape)
+    for keys in (1, 2):
+        function = tx.jit(lambda x, keys=keys: sorted_by(x, keys))
+        for _ in range(2):  # the second time memory has what the first one left there
+            (values, at), same, alone = function(x)
+            np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
+            np.testing.assert_array_equal(at, order)
+            np.testing.assert_array_equal(same[1], x)
+            np.testing.assert_array_equal(alone, places)

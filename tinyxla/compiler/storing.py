@@ -103,9 +103,9 @@ def _turns_often(x: Instruction, operand: Instruction) -> bool:
 
 
 def _takes_places(x: Instruction, operand: Instruction) -> bool:
-    """Whether an op that is a loop nest of its own counts the places in a line by itself."""
+    """Whether an op that is a loop nest of its own counts the places in a line by itself, where these are no keys."""
     along = operand.op is movement.iota and x.op is sorting.sort and is_of_scalars(x.attributes.to_apply)
-    return along and x.attributes.dimensions == (operand.attributes.iota_dimension,)
+    return along and operand is not x.operands[0] and x.attributes.dimensions == (operand.attributes.iota_dimension,)
 
 
 def _computes(x: Instruction, number: int, stored: set[Instruction]) -> bool:
