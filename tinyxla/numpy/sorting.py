@@ -267,7 +267,8 @@ def _quantile(
 ) -> Array:
     if method not in _METHODS:
         raise ArgumentError(f"{what}: method is one of {', '.join(_METHODS)}, but got {method!r}.")
-    (x, share), (dtype, _) = promoted(what, array_of(a, what), q, to_inexact=True)
+    x, share = inexact_array(a, what), array_of(q, what)
+    dtype = x.dtype
     if x.dtype.kind == "c":
         raise DTypeError(f"{what}: complex numbers have no order.")
     if share.ndim > 1:
