@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tinyxla.backends.numba.axes import Axis, cost, finished, merged, spread
 from tinyxla.backends.numba.llvm_printer import has_rare_cases
-from tinyxla.backends.numba.loops import Buffer, Compute, Index, Loop, Operand
+from tinyxla.backends.numba.loops import TOGETHER, Buffer, Compute, Index, Loop, Operand
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
 from tinyxla.backends.numba.scatter import copied
 from tinyxla.compiler.access import CONSTANT, Place, normal
@@ -185,7 +185,7 @@ class _Blocks(Lowering):
         arrays = [self.initial_values[k] for k in parts.arrays]
         around = math.prod(axis.size for axis in outer)
         most = min(BLOCK // sum(x.array_shape.dtype.itemsize for x in arrays), inner.size * around // BLOCKS)
-        width = min(inner.size, max(LEAST, most // LEAST * LEAST))
+        width = min(inner.size, max(TOGETHER, most // TOGETHER * TOGETHER))
         blocks = -(-inner.size // width)
         rows = [b.scratch(x.array_shape.element_type.name, width) for x in arrays]
         with self.loop(b.kernel.first, b.kernel.last) as (index, _):

@@ -26,6 +26,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape, element_type
 
 _BLOCK = 32  # columns
+_FEWEST = 8  # rows or columns for which this is worth it
 _GROUP = 96  # rows that are changed at once
 _PIECES = 16  # of a batch
 _SHARED = 128  # rows and columns from which on threads share a matrix
@@ -35,7 +36,11 @@ _COPIED = 1 << 13  # elements that are copied at once
 
 def supports(x: Instruction) -> bool:
     shape = x.operands[0].array_shape
-    return shape.element_type.name in ("f32", "f64") and shape.size > 0
+    return (
+        shape.element_type.name in ("f32", "f64")
+        and min(shape.dimensions) > 0
+        and min(shape.dimensions[-2:]) >= _FEWEST
+    )
 
 
 class _Elimination(Numbers):

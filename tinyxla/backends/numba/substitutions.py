@@ -22,13 +22,14 @@ from tinyxla.ops.linear_algebra import TriangularSolve
 _BLOCK = 16  # unknowns
 _TERMS = 256  # unknowns that are multiplied at once
 _SIDES = 64  # that are done at once
-_FEWEST = 4  # for which this is worth it
+_SMALLEST, _FEWEST = 8, 4  # systems, and right-hand sides of them, for which this is worth it
 
 
 def supports(x: Instruction) -> bool:
     shape = x.array_shape
     options = TriangularSolve(*x.attributes)
-    return shape.element_type.name in ("f32", "f64") and options.left_side and shape.dimensions[-1] >= _FEWEST
+    *_, size, sides = shape.dimensions
+    return shape.element_type.name in ("f32", "f64") and options.left_side and size >= _SMALLEST and sides >= _FEWEST
 
 
 @functools.cache
