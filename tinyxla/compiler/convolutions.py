@@ -113,20 +113,22 @@ class _Convolution:
         spec, sizes, groups = self.dims.dim_labels.rhs_spec, self.rhs.array_shape.dimensions, self.dims.groups
         features, inputs = (sizes[d] for d in spec[:2])
         has_few = features // groups < FEW or math.prod(sizes) // features < FEW or inputs % 2 == 1
-        types = {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
-        has_holes = any(w.base_dilation > 1 for w in self.dims.window)
-        return types == {"bf16"} and self.result.element_type.name in ("bf16", "f32") and not has_few and not has_holes
+        is_narrow = self._types() == {"bf16"} and self.result.element_type.name in ("bf16", "f32")
+        return is_narrow and not has_few and not _has_holes(self.dims)
 
     def _is_of_bytes(self) -> bool:
         """Whether operands stay 8-bit integers: products of matrices multiply many of these at once, which is worth
         copies of each element for the windows that it is in."""
-        types = {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
         copies = math.prod(w.size for w in self.dims.window) / math.prod(w.stride for w in self.dims.window)
         features = self._size(self.rhs, self.dims.dim_labels.rhs_spec[0])
         has_few = features < SHORT or self.rhs.array_shape.size // features < SHORT
-        has_holes = any(w.base_dilation > 1 for w in self.dims.window)
-        is_narrow = len(types) == 1 and types <= {"s8", "u8"} and self.result.element_type.name in ("s32", "u32")
-        return is_narrow and self.dims.groups == 1 and copies <= MOST_COPIES and not has_few and not has_holes
+        is_narrow = self._types() in ({"s8"}, {"u8"}) and self.result.element_type.name in ("s32", "u32")
+        is_one = self.dims.groups == 1 and not _has_holes(self.dims)
+        return is_narrow and is_one and copies <= MOST_COPIES and not has_few
+
+    def _types(self) -> set[str]:
+        """Of the operands."""
+        return {x.array_shape.element_type.name for x in (self.lhs, self.rhs)}
 
     def _product_of_bytes(self, wide: ElementType) -> Instruction:
         """The elements of each window side by side in the order of the kernel's, features last: a row of a matrix."""
@@ -656,6 +658,11 @@ def _least_features(x: Instruction) -> int:
     return FEW if count >= 2 * SHORT else 1 if spec.index(wide[0]) < 2 else 2
 
 
+def _has_holes(dims: Convolution) -> bool:
+    """Whether there are holes between the elements of the input."""
+    return any(w.base_dilation > 1 for w in dims.window)
+
+
 def is_product(x: Instruction) -> bool:
     """Whether a convolution of the simplest kind has so many features and terms in a group that it is worth being done
     as a product of matrices."""
@@ -663,7 +670,7 @@ def is_product(x: Instruction) -> bool:
     sizes = x.operands[1].array_shape.dimensions
     features = sizes[dims.dim_labels.rhs_spec[0]]
     groups = dims.groups
-    has_holes = any(w.base_dilation > 1 for w in dims.window)  # then few terms are contiguous
+    has_holes = _has_holes(dims)  # then few terms are contiguous
     least = min(FEW - has_holes, _least_features(x)) if groups == 1 else FEW - has_holes
     few = features // groups < least or math.prod(sizes) // features < FEW
     return not few and x.array_shape.element_type.name in PRODUCTS

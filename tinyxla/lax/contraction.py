@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
-from tinyxla.numpy.arguments import array_of, integer_of, promoted, python_dtype, summable
+from tinyxla.numpy.arguments import array_of, integer_of, preferred_type, promoted, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import contraction, ragged, scaled
-from tinyxla.shapes import ElementType, element_type
+from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -52,10 +52,6 @@ def operand_precision(what: str, precision: PrecisionLike) -> tuple[str, ...]:
             f"{precision!r}."
         ) from None
     return () if set(found) == {"default"} else found
-
-
-def preferred_type(dtype: DTypeLike) -> ElementType | None:
-    return None if dtype is None else element_type(python_dtype(dtype))
 
 
 def _dimensions(what: str, pairs: Any, ranks: tuple[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

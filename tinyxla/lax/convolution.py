@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
-from tinyxla.lax.contraction import PrecisionLike, dot_general, operand_precision, preferred_type
+from tinyxla.lax.contraction import PrecisionLike, dot_general, operand_precision
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.lax.padding import pads_of
-from tinyxla.numpy.arguments import array_of, constant, integer_of, summable
+from tinyxla.numpy.arguments import array_of, constant, integer_of, preferred_type, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import convolution
 from tinyxla.ops.convolution import ConvDimensionNumbers

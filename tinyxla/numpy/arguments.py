@@ -134,6 +134,11 @@ def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[l
     return [cast(x, common[0]) for x in operands], common
 
 
+def preferred_type(dtype: Any) -> ElementType | None:
+    """The element type that a user asks products to be summed in; None for that of the factors."""
+    return None if dtype is None else element_type(python_dtype(dtype))
+
+
 def summable(kind: ElementType | None, *factors: Array) -> list[Array]:
     """Factors whose products can be summed in that type, if one is wanted: integers are of it from the beginning if it
     has another sign and as many bits or more, which changes products by multiples of 2^bits alone."""

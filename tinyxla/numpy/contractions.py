@@ -16,6 +16,7 @@ from tinyxla.numpy.arguments import (
     broadcast_to_shape,
     cast,
     eager,
+    preferred_type,
     promoted,
     python_dtype,
     summable,
@@ -35,7 +36,7 @@ Ints = tuple[int, ...]
 def _dot(
     x: Any, y: Any, contract: tuple[Ints, Ints], batch: tuple[Ints, Ints] = ((), ()), preferred: Any = None
 ) -> Any:
-    kind = None if preferred is None else element_type(python_dtype(preferred))
+    kind = preferred_type(preferred)
     return contraction.dot(
         *summable(kind, x, y),
         lhs_contracting_dims=contract[0],

@@ -36,11 +36,7 @@ _COPIED = 1 << 13  # elements that are copied at once
 
 def supports(x: Instruction) -> bool:
     shape = x.operands[0].array_shape
-    return (
-        shape.element_type.name in ("f32", "f64")
-        and min(shape.dimensions) > 0
-        and min(shape.dimensions[-2:]) >= _FEWEST
-    )
+    return shape.element_type.name in ("f32", "f64") and shape.size > 0 and min(shape.dimensions[-2:]) >= _FEWEST
 
 
 class _Elimination(Numbers):

@@ -39,7 +39,7 @@ from tinyxla.backends.numba.loops import (
     operand_of,
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
-from tinyxla.backends.numba.requests import PARTS, Lines, asking_for_parts, computes_long, loads_of_arguments
+from tinyxla.backends.numba.requests import PARTS, Lines, asking_for_parts, computes_long, lines_of, loads_of_arguments
 from tinyxla.backends.numba.streams import last_cache
 from tinyxla.shapes import element_type
 
@@ -194,11 +194,8 @@ def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], first: int
         begin = inside.compute(f"{name}_from", "multiply", begin, size)
         end = inside.compute(f"{name}_to", "add", begin, size)
         for k, (over, load) in enumerate(read):
-            made = [*around.body, *over.body]
-            yield tuple(
-                (load.buffer, inside.at(load.index, made, {over.index: at, around.index: row}, f"{name}_{k}{e}"))
-                for e, at in enumerate((begin, end))
-            )
+            ends = [{over.index: at, around.index: row} for at in (begin, end)]
+            yield lines_of(load, inside, [*around.body, *over.body], ends, f"{name}_{k}")
 
     return _in_blocks(loop, block, [asking_for_parts(name, lines)])
 

@@ -9,11 +9,11 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tinyxla.backends.numba.index_arithmetic import Indices, follows
 from tinyxla.backends.numba.llvm_printer import is_call, routine_name
-from tinyxla.backends.numba.loops import INDEX, Buffer, Call, Compute, Index, Load, Loop, Value
+from tinyxla.backends.numba.loops import INDEX, Buffer, Call, Compute, Index, Load, Loop, Statement, Value
 from tinyxla.backends.numba.native import provide_llvm
 
 REQUEST, CLAIM = "request", "claim"  # routines that change nothing
@@ -31,6 +31,13 @@ def asking_for_parts(name: str, lines: Callable[[Indices, Value, Value], Iterabl
     ahead = inside.compute(f"{name}_ahead", "subtract", PARTS, part)
     calls = [Call(provide_request(), ends) for ends in lines(inside, ahead, part)]
     return Loop(part, 0, PARTS, [*inside.statements, *calls], [])
+
+
+def lines_of(
+    load: Load, inside: Indices, body: Sequence[Statement], ends: Sequence[Mapping[Value, Index]], name: str
+) -> Lines:
+    """What a load in the body of a loop reads, from where some indices have their first values to the last ones."""
+    return tuple((load.buffer, inside.at(load.index, body, at, f"{name}{k}")) for k, at in enumerate(ends))
 
 
 def loads_of_arguments(loop: Loop) -> Iterator[Load]:

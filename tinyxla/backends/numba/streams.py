@@ -33,7 +33,15 @@ from tinyxla.backends.numba.loops import (
 )
 from tinyxla.backends.numba.lowering import LoweredKernel
 from tinyxla.backends.numba.native import has_feature, processor_name, provide_llvm
-from tinyxla.backends.numba.requests import CLAIM, PARTS, Lines, asking_for_parts, computes_long, loads_of_arguments
+from tinyxla.backends.numba.requests import (
+    CLAIM,
+    PARTS,
+    Lines,
+    asking_for_parts,
+    computes_long,
+    lines_of,
+    loads_of_arguments,
+)
 from tinyxla.threads import available_processors
 
 BLOCK = 1024  # iterations
@@ -209,10 +217,7 @@ def _asking(loop: Loop, around: Loop | None, first: Index) -> list[Statement]:
         begin = inside.compute(f"{name}_from", "add", then, inside.compute(f"{name}_in", "multiply", part, _PART))
         end = inside.compute(f"{name}_to", "add", begin, _PART)
         for k, load in enumerate(loads):
-            yield tuple(
-                (load.buffer, inside.at(load.index, loop.body, {loop.index: at}, f"{name}_{k}{e}"))
-                for e, at in enumerate((begin, end))
-            )
+            yield lines_of(load, inside, loop.body, [{loop.index: at} for at in (begin, end)], f"{name}_{k}")
 
     return [asking_for_parts(name, lines)] if loads else []
 
