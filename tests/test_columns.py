@@ -1,4 +1,5 @@
-"""Reductions that keep the last dimension, against NumPy: whole numbers, so that the order does not matter."""
+"""Reductions that keep the last dimension, or that before short runs, against NumPy: whole numbers, so that the order
+does not matter."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ COLUMNS = [
     ((130, 1, 12), (0,)),
     ((90, 600), (0,)),
     ((7,), ()),
+    *(RUNS := [((20, 30, 40, 5), (0, 1, 3)), ((6, 35, 3, 7), (1, 3)), ((900, 4, 2), (0, 2)), ((12, 300, 15), (0, 2))]),
+    ((41, 1, 17, 1, 3, 2), (0, 4, 5)),
 ]
 
 
@@ -59,6 +62,18 @@ def test_columns_are_reduced_with_what_is_the_same_in_all_rows(shape: tuple[int,
 
     for found, expected in zip(tx.jit(function)(x, s, wide, rows), function(x, s, wide, rows), strict=True):
         assert_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize(("shape", "axes"), RUNS)
+def test_columns_end_in_short_runs(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    """So that vectors go along memory; what belongs to a run is spread out once."""
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    x.flat[5] = np.nan
+    compiled = tx.jit(lambda x: (x.max(axes), jnp.nanvar(x, axes))).lower(x).compile()
+    assert {step.kind for step in compiled.report().steps} <= {"column", "combine"}
+    largest, variance = compiled(x)
+    assert_equal(np.asarray(largest), x.max(axes))
+    np.testing.assert_allclose(variance, np.nanvar(x, axes), 1e-5)
 
 
 def test_products_of_vectors_are_summed_as_they_are_in_memory() -> None:

@@ -9,7 +9,7 @@ outer index. There are five kinds:
 - `loop`: element-wise over one space;
 - `row`: for each outer index, loops over the inner dimensions one after the other, with reductions in between, such as
   the whole of a softmax;
-- `column`: reductions whose innermost dimension is kept: a row of accumulators;
+- `column`: reductions whose innermost dimension is kept, but for short runs: a row of accumulators;
 - `split`: reductions to few elements: pieces are reduced on their own and then together.
 
 The last two also take in what is made of a reduction's result element by element, and what is stored for each element
@@ -30,6 +30,7 @@ from tinyxla.shapes import Shape, TupleShape
 SERIAL = 1 << 15  # elements that are not worth splitting over threads
 FEW_ROWS = 64  # below this many rows, rows are cut instead
 MOST_ARRAYS = 8  # of which loops choose one for each element
+SHORT_RUN = 16  # elements of rows that are columns of longer ones, where other dimensions are reduced, too
 COSTLY_WORK = 8  # of what is costly, in simple operations
 
 MOVEMENT = frozenset("broadcast reshape transpose reverse slice pad concatenate iota dynamic-slice gather".split())
@@ -263,11 +264,20 @@ def shape_class(root: Instruction) -> tuple[str, tuple[int, ...]]:
     rows = math.prod(sizes[d] for d in kept)
     total = math.prod(sizes)
     wide = [d for d in range(len(sizes)) if sizes[d] != 1]
-    if wide and wide[-1] not in reduced:
+    if wide and (wide[-1] not in reduced or _ends_in_short_runs(x)):
         return "column", tuple(sizes[d] for d in kept)
     if rows < FEW_ROWS and total > SERIAL:
         return "split", tuple(sizes[d] for d in kept)
     return "row", tuple(sizes[d] for d in kept)
+
+
+def _ends_in_short_runs(x: Instruction) -> bool:
+    """Whether the last dimensions that a reduction goes over are less than vectors, and there are others before what it
+    keeps."""
+    sizes, reduced = domain(x), x.attributes.dimensions
+    last = max((d for d in kept_dimensions(x) if sizes[d] != 1), default=-1)
+    run, rows = (math.prod(sizes[d] for d in reduced if (d > last) == side) for side in (True, False))
+    return run < SHORT_RUN < rows * run and rows > 1 and reduction.monoid(x.attributes.to_apply) is not None
 
 
 def is_stored_along(root: Instruction, space: tuple[int, ...]) -> bool:

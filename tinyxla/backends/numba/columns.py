@@ -3,12 +3,15 @@
 Columns are taken in blocks, each with a row of accumulators, over which the other dimensions run. Several rows are
 added at once, so that accumulators are loaded and stored less often. Where columns are few, vectors take several rows,
 which lie one after the other in memory, as one.
+
+Short runs of elements behind the innermost dimension that is kept may be reduced too: they are columns like others,
+until all rows have been added.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import pairwise
 
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, finished, piece_of, read_at
@@ -40,11 +43,15 @@ class _Columns:
     def __init__(self, fusion: Fusion, plan: Plan, users: Users) -> None:
         self.plan, self.users = plan, users
         self.space = space = Reductions(fusion, plan)
-        *others, self.columns = space.axes
+        last = max(k for k, a in enumerate(space.axes) if a.first not in space.reduced)
+        others, self.across = space.axes[:last], space.axes[last:]  # the axes around rows, and in them
+        self.columns, *runs = self.across
+        self.run = math.prod(a.size for a in runs)  # elements of a row that make one result
+        self.size = self.columns.size * self.run  # of a row
         self.over = [a for a in others if a.first in space.reduced]
         self.kept = [a for a in others if a.first not in space.reduced]
         self.joined, self.repeated = self._joined_rows()
-        self.width = min(self.columns.size, COLUMNS)
+        self.width = min(self.size, COLUMNS // self.run * self.run)
         self.low = Lowering("column", plan, space.own(users))
         self.b = b = self.low.builder
         self.rows = [b.scratch(x.array_shape.element_type.name, self.joined * self.width) for x in space.arrays]
@@ -57,7 +64,7 @@ class _Columns:
 
     def kernels(self) -> list[LoweredKernel]:
         space, b = self.space, self.b
-        blocks = -(-self.columns.size // COLUMNS)
+        blocks = -(-self.size // self.width)
         independent = math.prod(a.size for a in self.kept) * blocks
         long = self.over[0].size if self.over else 1
         each = math.prod(a.size for a in self.over[1:]) * self.width * space.work
@@ -65,10 +72,10 @@ class _Columns:
             self.pieces = max(1, min(PIECES, long * each // (CHUNK * COSTLY_WORK)))
         with self.low.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, self.piece = b.split(index, self.pieces)
-            self.begin = b.times(b.remainder(row, blocks), COLUMNS)
+            self.begin = b.times(b.remainder(row, blocks), self.width)
             self.outer = self.low.split_index(b.quotient(row, blocks), [a.size for a in self.kept])
-            left = self.columns.size if blocks == 1 else b.minus(self.columns.size, self.begin)
-            here = b.least(left, COLUMNS)
+            left = self.size if blocks == 1 else b.minus(self.size, self.begin)
+            here = b.least(left, self.width)
             self.lanes = here if self.joined == 1 else self.joined * self.width
             self._start()
             self._reduce()
@@ -79,12 +86,13 @@ class _Columns:
     def _start(self) -> None:
         """Accumulators, and what is the same in all rows, so often."""
         low, b, space = self.low, self.b, self.space
-        initial = space.start(low, self.pieces if self.joined == 1 else self.joined)
+        initial = space.start(low, max(self.pieces, self.joined, self.run))
         with low.loop(0, self.lanes) as (j, _):
             for row, value in zip(self.rows, initial, strict=True):
                 b.store(row, j, value)
             for (x, at), copy in zip(self.repeated, self.copies, strict=True):
-                place = space.place([*self.kept, self.columns], [*self.outer, b.remainder(j, self.width)])
+                column = b.remainder(j, self.width) if self.joined > 1 else b.sum(self.begin, j)
+                place = space.place([*self.kept, *self.across], [*self.outer, *self._across(column)])
                 b.store(copy, j, low.value(x, read_at(at, place)))
 
     def _reduce(self) -> None:
@@ -94,8 +102,8 @@ class _Columns:
         space, b = self.space, self.b
         *outer, size = (a.size for a in self.over)
         count, rest = divmod(size, self.joined)
-        is_near = math.prod(space.sizes) <= NEAR or self.columns.size < SHORT_ROW
-        is_short = (space.work <= COSTLY_WORK and space.is_plain) or FEW < self.columns.size <= LANES
+        is_near = math.prod(space.sizes) <= NEAR or self.size < SHORT_ROW
+        is_short = (space.work <= COSTLY_WORK and space.is_plain) or FEW < self.size <= LANES
         together = AT_ONCE if is_short and is_near and count >= AT_ONCE else 1
         bounds: list[tuple[Index, Index]] = [(0, size) for size in (*outer, count // together)]
         if self.pieces > 1:
@@ -141,61 +149,75 @@ class _Columns:
                 b.store(row, j, value)
 
     def _place(self, indices: Coordinates, j: Index) -> Coordinates:
-        b, column = self.b, self.b.sum(self.begin, j)
+        b, across = self.b, self._across(self.b.sum(self.begin, j))
         if self.joined > 1:
             *first, row = indices
             flat = b.sum(b.times(row, self.joined * self.width), j)
-            row, column = self.low.split_index(flat, (self.over[-1].size, self.width))
+            row, *across = self.low.split_index(flat, [a.size for a in (self.over[-1], *self.across)])
             indices = (*first, row)
-        return self.space.place([*self.kept, *self.over, self.columns], [*self.outer, *indices, column])
+        return self.space.place([*self.kept, *self.over, *self.across], [*self.outer, *indices, *across])
+
+    def _across(self, index: Index) -> Coordinates:
+        """Where in a row its element of this number is."""
+        return self.low.split_index(index, [a.size for a in self.across]) if self.run > 1 else (index,)
 
     def _deliver(self, here: Index) -> None:
         low, b, space = self.low, self.b, self.space
         initial, reduced = space.start(low, self.pieces), [base(root) for root in space.roots]
-        with low.loop(0, here) as (j, _):
-            place = space.place([*self.kept, self.columns], [*self.outer, b.sum(self.begin, j)])
+        with low.loop(0, b.quotient(here, self.run)) as (j, _):
+            column = b.sum(b.quotient(self.begin, self.run), j)
+            place = space.place([*self.kept, self.columns], [*self.outer, column])
             result = tuple(c for d, c in enumerate(place) if d not in space.reduced)
             values: list[Operand] = [b.load(row, j) for row in self.rows]
-            if self.joined > 1:
+            if self.joined * self.run > 1:
                 values = initial
-                for k in range(self.joined):
-                    lane = b.sum(j, k * self.width)
+                for k in range(self.joined * self.run):
+                    lane = b.sum(b.times(j, self.run), k // self.run * self.width + k % self.run)
                     values = combined(low, reduced, values, [b.load(x, lane) for x in self.rows])
             space.deliver(low, values, result, self.piece, self.pieces, self.users)
 
     def _joined_rows(self) -> tuple[int, list[tuple[Instruction, Place]]]:
         """How many rows of columns are taken as one, and what is the same in all rows."""
-        space, over, columns = self.space, self.over, self.columns
-        width, repeated = columns.size, dict[tuple[Instruction, Place], None]()
+        space, over, width = self.space, self.over, self.size
         joined = LINE // math.gcd(width, LINE)
         joined *= max(1, LANES // (joined * width))
         most = 4 * LANES if space.is_plain or width < 2 * LINE else 0
+        apart = 1, self._repeated() if self.run > 1 else []
         if joined == 1 or not space.is_interchangeable or joined * width > most:
-            return 1, []
-        if not over or over[-1] is not space.axes[-2] or over[-1].size < 4 * joined:
-            return 1, []
-        along_rows, along_columns = _dimensions(over[-1]), _dimensions(columns)
-        in_kept = set[int]().union(*map(_dimensions, self.kept))
+            return apart
+        if not over or over[-1] is not space.axes[-len(self.across) - 1] or over[-1].size < 4 * joined:
+            return apart
+        along_rows, along_columns = _dimensions(over[-1:]), _dimensions(self.across)
         for x, place, from_memory in walk([*space.roots, *space.along], self.plan.stored, views=True):
             wide = [c for c in place if c != -1]
             counts = x.op is movement.iota and not space.is_plain  # as what finds the place of the largest must
             if any(isinstance(c, frozenset) for c in wide) or (dims_of(compared(x, place)) and not counts):
-                return 1, []
+                return apart
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
-                return 1, []
+                return apart
             is_of_row = along_rows & read and not along_columns & read  # computed once for it, not for each column
             if is_of_row and not from_memory and x.op.name in elementwise.NAMES:
-                return 1, []
-            if along_rows & read:
-                if (over[-1].last, columns.first) not in pairwise(wide):
-                    return 1, []
-            elif along_columns & read and from_memory:
-                if not read <= along_columns | in_kept:
-                    return 1, []
-                repeated[x, place] = None
-        return joined, list(repeated)
+                return apart
+            if along_rows & read and (over[-1].last, self.columns.first) not in pairwise(wide):
+                return apart
+            if not along_rows & read and along_columns & read and from_memory and self._is_of_rows(read):
+                return apart
+        return joined, self._repeated()
+
+    def _repeated(self) -> list[tuple[Instruction, Place]]:
+        """What is read for columns, and is the same in all rows."""
+        found: dict[tuple[Instruction, Place], None] = {}
+        for x, place, from_memory in walk([*self.space.roots, *self.space.along], self.plan.stored, views=True):
+            read, is_whole = dims_of(place), not any(isinstance(c, frozenset) for c in place)
+            if from_memory and is_whole and read & _dimensions(self.across) and not self._is_of_rows(read):
+                found[x, place] = None
+        return list(found)
+
+    def _is_of_rows(self, read: Set[int]) -> bool:
+        """Whether what is read with these dimensions is another for each row."""
+        return bool(read & _dimensions(self.over))
 
 
-def _dimensions(axis: Axis) -> set[int]:
-    return set(range(axis.first, axis.last + 1))
+def _dimensions(axes: Sequence[Axis]) -> set[int]:
+    return {d for axis in axes for d in range(axis.first, axis.last + 1)}
