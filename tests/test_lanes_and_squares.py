@@ -183,6 +183,16 @@ def test_strips_of_rows_of_each_type(dtype: str) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+def test_strips_of_bytes_are_vectors() -> None:
+    """A strip has as many rows as one vector of bytes has elements, and the last one a rest."""
+    x = random((1000, 50), np.int8)
+    made = tx.jit(lambda x: x.max(1))
+    np.testing.assert_array_equal(made(x), x.max(1))
+    text = made.lower(x).compile().kernels[0].llvm
+    assert 'llvm.loop.interleave.count", i32 1' in text
+    assert (".rest.body:" in text) == native._has_masks()
+
+
 def test_strips_of_rows_in_place() -> None:
     """Rows of an array that is given away take its memory; the last strip has more of them."""
     for rows in (1000, 64 * 40 + 63):

@@ -125,7 +125,7 @@ class _Numbers:
         around, self._innermost = self._innermost, not any(isinstance(y, Loop) for y in x.body)
         short = isinstance(x.stop, int) and x.stop * min(4, widest_of(x)) < 4 * LONG
         stop: Index = x.stop
-        has_rest = leaves_rest(x, LONG)
+        has_rest = x.has_rest or leaves_rest(x, LONG)
         if isinstance(x.stop, int) and x.stop >= LEAST:
             found = self._replaced(INDEX, x.stop, self._innermost and short and not x.sequential)
             assert not isinstance(found, Literal)

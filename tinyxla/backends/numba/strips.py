@@ -13,6 +13,7 @@ from functools import partial
 
 from tinyxla.backends.numba import reductions, transposes
 from tinyxla.backends.numba.axes import COSTLY_WORK, Axis, cost, finished, spread
+from tinyxla.backends.numba.llvm_operations import widest_of
 from tinyxla.backends.numba.loops import Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.compiler.access import CONSTANT, normal
@@ -23,6 +24,7 @@ from tinyxla.ops import elementwise, reduction
 Phase = Sequence[Instruction]  # the roots of one loop over a row
 
 AT_ONCE = (5, 4, 3, 4)  # elements of a row for which what is carried is loaded and stored once, if they are little work
+NARROW = 4  # bytes: of narrower elements, the vectors that LLVM takes together by itself are more than a strip
 SQUARE = 4  # elements of a row that squares can turn
 
 
@@ -90,7 +92,7 @@ class Strips:
         self._between(done, zip(sums, initial, strict=True), self._once(phase))
 
         def body(places: Sequence[Coordinates]) -> None:
-            with low.loop(0, self.rows) as (self.lane, _):
+            with low.loop(0, self.rows) as (self.lane, loop):
                 row = self._row(self.lane)
                 values: list[Operand] = [b.load(row, self.lane) for row in sums]
                 for indices in places:
@@ -107,6 +109,7 @@ class Strips:
                             low.define(x, place)
                 for row, value in zip(sums, values, strict=True):
                     b.store(row, self.lane, value)
+                loop.has_rest = widest_of(loop) < NARROW
 
         together = AT_ONCE if reduced and cost(phase, low.stored) <= COSTLY_WORK else [1]
         low.nest_by_several([(0, size) for size in sizes[len(self.outer) :]], together, body)
