@@ -23,6 +23,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, threads as thread_counts
+from tinyxla.backends.numba import axes
 from tinyxla.backends.numba.runtime import Schedule, launch
 from tinyxla.errors import AttributeValueError
 from tinyxla.ops.op import ops
@@ -700,6 +701,15 @@ _ENDS = {
         print("finished")
     """,
 }
+
+
+@pytest.mark.parametrize("work", [1, 3, 40])
+@pytest.mark.parametrize("extent", [100_000, 131_073, 300_001, 10_000_000])
+def test_two_threads_get_as_much(extent: int, work: int) -> None:
+    """Pieces of work are of nearly one size, and several are an even number."""
+    grain = axes.grain(extent, work)
+    pieces = -(-extent // grain)
+    assert pieces == 1 or (pieces % 2 == 0 and extent - (pieces - 1) * grain > 0.9 * grain)
 
 
 @pytest.mark.parametrize("what", _ENDS)

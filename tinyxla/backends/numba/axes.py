@@ -14,6 +14,7 @@ from tinyxla.hlo import Instruction
 from tinyxla.ops import movement, reduction
 
 CHUNK = 1 << 14  # elements of a long loop that make one piece of work
+LINE = 64  # elements that are whole lines of memory, whatever their type
 CHUNKS = 32  # pieces of work, at most: threads whose pieces are neighbours in memory take cache lines from each other
 
 
@@ -98,8 +99,14 @@ def finished(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]
 
 
 def grain(extent: int, work: int) -> int:
-    """How many indices of the outermost loop, each of so much work, are a piece for a thread."""
-    return max(1, CHUNK * COSTLY_WORK // max(1, work), extent // CHUNKS)
+    """How many indices of the outermost loop, each of so much work, are a piece for a thread: an even number of pieces
+    are of equal size, and those of many indices begin where lines of memory do."""
+    least = max(1, CHUNK * COSTLY_WORK // max(1, work), extent // CHUNKS)
+    pieces = -(-extent // least)
+    if pieces < 2:
+        return least
+    equal = -(-extent // (pieces + pieces % 2))
+    return -(-equal // LINE) * LINE if equal >= LINE * LINE else equal
 
 
 def piece_of(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index, Index, Index]:
