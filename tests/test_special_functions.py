@@ -279,6 +279,17 @@ def test_bits_of_bytes(axis: int | None, order: str) -> None:
     same(results(tnp), jax.jit(lambda: results(jnp))())
 
 
+@pytest.mark.parametrize(("shape", "axis", "kind"), [((40, 1000), 1, "row"), ((1000, 64), 0, "column")])
+def test_bits_of_bytes_by_vectors(shape: tuple[int, ...], axis: int, kind: str) -> None:
+    """Groups of eight are reduced where they are: what lies in between is no reason to turn the array, and that rows
+    are no whole number of vectors none to go through them one by one."""
+    bits = np.random.default_rng(0).integers(0, 3, shape).astype(np.uint8)
+    compiled = tx.jit(lambda x: tnp.packbits(x, axis)).lower(bits).compile()
+    np.testing.assert_array_equal(compiled(bits), np.packbits(bits, axis))
+    assert [step.kind for step in compiled.report().steps] == [kind]
+    assert "vectorize.predicate.enable" not in compiled.kernels[0].llvm
+
+
 def test_polynomials() -> None:
     p = np.array([0, 1.0, 2, -3, 0])
     np.testing.assert_allclose(np.sort_complex(np.asarray(tnp.roots(p))), np.sort_complex(np.roots(p)), 1e-5, 1e-6)

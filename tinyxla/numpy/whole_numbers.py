@@ -80,10 +80,11 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
         raise DTypeError(f"packbits: the elements must be integers or booleans, but are {x.dtype.name}.")
     x = ravel(x) if axis is None else x
     at = canonical_axis(-1 if axis is None else axis, x.ndim, "packbits")
-    bits: Any = moveaxis(arith.not_equal(x, 0), at, -1).astype(np.uint8)
-    bits = pad(bits, [(0, 0)] * (x.ndim - 1) + [(0, -bits.shape[-1] % 8)])
-    grouped = reshape(bits, (*bits.shape[:-1], bits.shape[-1] // 8, 8))
-    return moveaxis(sum(arith.left_shift(grouped, shifts), -1, dtype=np.uint8), -1, at)
+    rest = -x.shape[at] % 8
+    whole = pad(x, [(0, rest if d == at else 0) for d in range(x.ndim)])
+    grouped = reshape(whole, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
+    weights = np.left_shift(np.uint8(1), shifts).reshape(8, *[1] * (x.ndim - 1 - at))
+    return sum(where(arith.not_equal(grouped, 0), weights, np.uint8(0)), at + 1, dtype=np.uint8)
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:

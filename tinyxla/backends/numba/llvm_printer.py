@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from tinyxla.backends.numba.extrema import with_nan_apart
+from tinyxla.backends.numba.index_arithmetic import step_along
 from tinyxla.backends.numba.integer_vectors import Kind, VectorLoop, kinds_of
 from tinyxla.backends.numba.llvm_operations import (
     BYTES,
@@ -586,7 +587,7 @@ class _Printer:
             return [f'interleave.count", i32 {widest}'] if loop.has_rest and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
-        suits_masks = not pairs and not _leaves_one(loop, count)  # pairs would be gathered one by one
+        suits_masks = not (pairs or _leaves_one(loop, count) or _skips_bytes(loop))  # pairs would be gathered singly
         if self.masked_tails and suits_masks and count % _VECTOR and count < LONG:
             return ['vectorize.predicate.enable", i1 true']
         vectors = count * widest // (4 * _VECTOR)
@@ -609,6 +610,13 @@ def _leaves_one(loop: Loop, count: int | None) -> bool:
     wide = max(4, widest_of(loop))
     is_narrow = any(isinstance(x, Store) and BYTES[memory_type(x.buffer.type)] < wide for x in loop.body)
     return is_narrow and count is not None and count % _SHORT_VECTOR == 1
+
+
+def _skips_bytes(loop: Loop) -> bool:
+    """Whether a loop moves every so many of narrow elements: under masks, these would not become vectors."""
+    narrow = [x for x in loop.body if isinstance(x, (Load, Store)) and BYTES[memory_type(x.buffer.type)] < BYTES["i32"]]
+    indices = (x.index for x in narrow if isinstance(x.index, Value))
+    return any(abs(step_along(loop.index, index, loop.body)) > 1 for index in indices)
 
 
 def _has_pairs(loop: Loop) -> bool:
