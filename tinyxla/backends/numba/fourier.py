@@ -2,9 +2,10 @@
 in order.
 
 A kernel transforms several *lanes* side by side, which are the innermost loop of every pass and become vectors: a batch
-of signals, or, for a dimension that is not the last, what comes after it in memory. A long signal of n1 n2 elements is
-a matrix: its columns are transformed, multiplied by roots of unity, and then its rows, whose transforms are columns of
-the result. The rows of a longer one are such matrices again.
+of signals, or, for a dimension that is not the last, what comes after it in memory. Rows with enough factors of two are
+transformed in pairs: a vector holds runs of elements of two rows. A long signal of n1 n2 elements is a matrix: its
+columns are transformed, multiplied by roots of unity, and then its rows, whose transforms are columns of the result.
+The rows of a longer one are such matrices again.
 
 Real signals of even length are complex ones of half the length. Of short ones with an odd factor, nearly half of the
 transforms that this factor leaves are conjugates of others; long ones of odd length are complex ones of the same.
@@ -26,7 +27,7 @@ import numpy as np
 
 from tinyxla.backends.numba import fourier_routines as routines, panels
 from tinyxla.backends.numba.axes import grain
-from tinyxla.backends.numba.fourier_driver import Form, driver, elements_of
+from tinyxla.backends.numba.fourier_driver import Form, Pairs, driver, driver_of_pairs, elements_of
 from tinyxla.backends.numba.fourier_tables import (
     Array,
     Real,
@@ -47,6 +48,7 @@ from tinyxla.shapes import Shape, element_type
 _TIMES = {2: 8, 3: 11, 4: 11, 5: 17, 8: 17}  # that passes take for an element, about
 _MOST = 1000  # elements of a signal that a kernel transforms at once
 _VECTOR = 16  # lanes, about
+_FEW = 4  # signals
 _NEAR = 10_000  # bytes of lanes' real parts: the first cache holds them, imaginary ones, and what these become
 _PARTS = {"c64": "f32", "c128": "f64"}
 
@@ -97,6 +99,13 @@ def _split(n: int) -> tuple[int, ...] | None:
 def _root(n: int) -> int:
     """The largest factor that is not above the square root."""
     return max(k for k in range(1, math.isqrt(n) + 1) if n % k == 0)
+
+
+def _are_pairs(outer: int, n: int, part: str) -> bool:
+    """Whether signals are transformed two at a time, with runs of their elements in vectors."""
+    run = routines.run(part)
+    fits = 2 * n <= elements_of(part)
+    return run >= 4 and n % run**2 == 0 and fits and outer >= _FEW and radices_of(n) is not None
 
 
 def _are_lanes(outer: int, n: int) -> bool:
@@ -171,6 +180,9 @@ class _Transform:
 
     def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """The middle one of three dimensions."""
+        if inner == 1 and _are_pairs(outer, n, self.part):
+            self._pairs(source, target, outer, n)
+            return
         factors = _split(n)
         if factors is None:
             self._chirp(source, target, outer, n, inner)
@@ -197,6 +209,22 @@ class _Transform:
             length, count, place = length // factor, count * factor, middle
         signals = (whole, *found, lanes) if inner > 1 else (whole, *found[1:], found[0])
         self._kernel(place, target, signals[:-1], signals[-1], length, (inner, n // length * inner), scale)
+
+    def _pairs(self, source: Storage, target: Storage, outer: int, n: int) -> None:
+        """Rows, two at a time."""
+        part, run = self.part, routines.run(self.part)
+        near = _NEAR // element_type(part).dtype.itemsize // n
+        width = min(max(1, near // 2), -(-outer // 2)) * 2
+        first, *middle, last = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0)
+        side = elements_of(part)
+        plan, roots = plan_of(n, (first, *middle, last), width, part, *(k * side for k in range(4)), run=run)
+        ends = {f"passes{min(radix, routines.WRITTEN_OUT + 1)}": k for k, radix in enumerate(middle, 2)}
+        form = Pairs(part, self.kind.name, tuple(ends), last, self.backward)
+        scale = constant(np.array([1 / n if self.backward else 1.0]), part)
+        blocks = -(-outer // width)
+        work = width * n * sum(max(2, radix // 4) for radix in (first, *middle, last))
+        numbers = n, outer, width, 1 + len(middle), *ends.values()
+        self._finish(driver_of_pairs(form), [source, target, roots, plan, scale], blocks, work, numbers)
 
     def _kernel(
         self,

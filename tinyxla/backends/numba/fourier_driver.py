@@ -42,6 +42,48 @@ class Form(NamedTuple):
     is_odd: bool
 
 
+class Pairs(NamedTuple):
+    """The same for kernels of pairs of rows, which have one radix for the last pass."""
+
+    part: str
+    kind: str
+    passes: tuple[str, ...]
+    last: int
+    backward: bool
+
+
+@functools.cache
+def driver_of_pairs(form: Pairs) -> Kernel:
+    """Reads pairs of rows in its first pass, and writes them in the last one."""
+    b = panels.Numbers("fourier", " ".join(["size lanes width final", *form.passes]))
+    n, part = b.number, form.part
+    source, target = b.argument(form.kind), b.argument(form.kind, True)
+    roots, plan, scale = b.argument(part), b.argument("s64"), b.argument(part)
+    lanes, told = b.scratch(part, 4 * elements_of(part)), b.scratch(INDEX, len(routines.PAIRS))
+    with b.loop(b.kernel.first, b.kernel.last) as (block, _):
+        first = b.times(block, n["width"])
+        count, place = b.least(b.minus(n["lanes"], first), n["width"]), b.times(first, n["size"])
+        panels.give(b, told, routines.PAIRS, line=b.times(n["size"], 2), count=count, width=n["width"])
+        enter = routines.first_of_pairs(part, form.backward)
+        b.call(enter, (source, place), (lanes, 0), (roots, 0), (plan, 0), (told, 0))
+        _passes(b, form.part, form.passes, 1, lanes, roots, plan)
+        leave, end = routines.last_of_pairs(part, form.last, form.backward), b.times(n["final"], len(routines.PLAN))
+        b.call(leave, (target, place), (lanes, 0), (scale, 0), (plan, end), (told, 0))
+    return b.kernel
+
+
+def _passes(
+    b: panels.Numbers, part: str, names: tuple[str, ...], start: Index, lanes: Buffer, roots: Buffer, plan: Buffer
+) -> None:
+    """Those of each radix, to where a number of the kernel says."""
+    for name in names:
+        with b.loop(start, b.number[name], sequential=True) as (k, _):
+            told = plan, b.times(k, len(routines.PLAN))
+            radix = int(name.removeprefix("passes"))
+            b.call(routines.passed(part, radix), (lanes, 0), (roots, 0), told)
+        start = b.number[name]
+
+
 @functools.cache
 def driver(form: Form) -> Kernel:
     """Reads blocks of lanes, transforms them and writes them."""
@@ -80,13 +122,7 @@ class _Driver:
                 b.call(routines.split(self.part), self._at("in_re"), self._at("in_im"), source, (self.moved, 0))
             for _ in range(form.before):
                 self._combine()
-            start: Index = 0
-            for name in form.passes:
-                with b.loop(start, n[name], sequential=True) as (k, _):
-                    plan = (self.plan, b.times(k, len(routines.PLAN)))
-                    radix = int(name.removeprefix("passes"))
-                    b.call(routines.passed(self.part, radix), (self.lanes, 0), (self.roots, 0), plan)
-                start = n[name]
+            _passes(b, self.part, form.passes, 0, self.lanes, self.roots, self.plan)
             for _ in range(form.after):
                 self._combine()
             if form.turns[1]:

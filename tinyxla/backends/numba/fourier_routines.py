@@ -25,6 +25,7 @@ PLAN = ("radix", "part", "stride", "roots", "re", "im", "to_re", "to_im")  # wha
 SUMMED = ("times", "rows", "groups", "width")  # what `combine` is told
 LANES = ("rows", "step", "count", "width")
 LINES = ("words", "line", "count", "pitch")  # what `turned_in` and `turned_out` are told
+PAIRS = ("line", "count", "width")  # what `first_of_pairs` and `last_of_pairs` are told
 WRITTEN_OUT = 8  # the largest radix whose sums are
 _REACHED = 4  # elements with addresses that are a common one and a few steps
 SUMS = 4  # that are made at once
@@ -36,6 +37,11 @@ _BYTES = {"f32": 4, "f64": 8}
 def vector(part: str) -> int:
     """Lanes of a vector."""
     return vector_bytes() // _BYTES[part]
+
+
+def run(part: str) -> int:
+    """Elements of a signal in a vector that it shares with another."""
+    return vector(part) // 2
 
 
 @functools.cache
@@ -302,6 +308,13 @@ class _Emitter:
         halves = [turned(chosen(wide, [k + more for k in order])) for more in (0, 1)]
         return [self.value(f"bitcast {doubles} {x} to $v") for pair in zip(*halves, strict=True) for x in pair]
 
+    def woven(self, x: str, y: str) -> Complex:
+        """Elements of even numbers of two vectors, taking turns, and those of odd ones: it is its own inverse."""
+        n = vector(self.part)
+        orders = (", ".join(f"i32 {k // 2 * 2 + side + n * (k % 2)}" for k in range(n)) for side in (0, 1))
+        even, odd = (self.value(f"shufflevector $v {x}, $v {y}, <$n x i32> <{order}>") for order in orders)
+        return even, odd
+
     def add(self, x: Complex, y: Complex, op: str = "fadd") -> Complex:
         return self.value(f"{op} $v {x[0]}, {y[0]}"), self.value(f"{op} $v {x[1]}, {y[1]}")
 
@@ -399,6 +412,73 @@ define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
 declare i64 @llvm.smin.i64(i64, i64)
 """
     return _provided(name, "pass", _filled(part, text) + _declarations(part))
+
+
+@functools.cache
+def first_of_pairs(part: str, backward: bool) -> str:
+    """(from, lanes, roots, plan, numbers): the first pass of rows of complex numbers, `line` words apart, two at a time
+    as lanes that take turns. Vectors hold a run of elements; what is found for one is turned, so that it is a run of
+    the result. Backward, parts are exchanged."""
+    e, radix = _Emitter(part), run(part)
+    step = e.value("mul i64 %at_part, 2")
+    x: list[Complex] = []
+    for k in range(radix):
+        place = e.value(f"add i64 (mul i64 %p, 2), (mul i64 {step}, {k})")
+        re, im = e.woven(*(e.load(f"%line{side}[$e {place}]") for side in (0, 1)))
+        x.append((im, re) if backward else (re, im))
+    turns = e.value(f"mul i64 %p, {2 * (radix - 1)}")
+    found = _butterfly(e, x)
+    for t in range(1, radix):
+        root = e.load(f"%roots[$e (add i64 {turns}, {(t - 1) * vector(part)})]")
+        found[t] = e.times(found[t], e.woven(root, root))
+    row = e.value(f"mul i64 %p, {(after := e.value(f'mul i64 %at_stride, {radix}'))}")
+    place = e.value(f"add i64 {row}, (mul i64 %g, {radix})")
+    for y, side in zip(map(e.square_turned, map(list, zip(*found, strict=True))), _TO, strict=True):
+        for i, value in enumerate(y):
+            e.store(value, f"{side}[$e (add i64 {place}, (mul i64 {after}, {i}))]")
+    loop = f"for %p from 0 below %at_part by {radix}"
+    return _provided(f"fourier_first_{part}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+
+
+@functools.cache
+def last_of_pairs(part: str, radix: int, backward: bool) -> str:
+    """(to, lanes, scale, plan, numbers): the last pass, to such rows; backward, times a number."""
+    e = _Emitter(part)
+    place = e.value(f"add i64 (mul i64 %p, %width), (mul i64 %g, {run(part)})")
+    places = [e.value(f"add i64 {place}, (mul i64 %at_stride, {k})") for k in range(radix)]
+    found = _butterfly(e, [e.load_pair(_FROM, place) for place in places])
+    if backward:
+        factor = e.spread(e.value("load $e, ptr %roots"))
+        found = [(e.value(f"fmul $v {im}, {factor}"), e.value(f"fmul $v {re}, {factor}")) for re, im in found]
+    for t, value in enumerate(found):
+        place = e.value(f"mul i64 (add i64 %p, (mul i64 %size, {t})), 2")
+        for side, x in enumerate(e.woven(*value)):
+            e.store(x, f"%line{side}[$e {place}]")
+    loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
+    return _provided(f"fourier_last_{part}_{radix}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+
+
+def _of_pairs(part: str, loop: str, body: list[str]) -> str:
+    """A routine with a loop for each pair of rows; the last row is one with itself."""
+    text = f"""
+define void @pass(ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers) nounwind {{
+{loaded_words("plan", PLAN, prefix="at_")}
+{loaded_words("numbers", PAIRS)}
+{chr(10).join(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO))}
+  %last = sub i64 %count, 1
+  for %g from 0 below %count by 2
+  %other = call i64 @llvm.smin.i64(i64 (add i64 %g, 1), i64 %last)
+  %line0 = getelementptr $e, ptr %complex, i64 (mul i64 %line, %g)
+  %line1 = getelementptr $e, ptr %complex, i64 (mul i64 %line, %other)
+  {loop}
+{chr(10).join(body)}
+  end %p
+  end %g
+  ret void
+}}
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+    return _filled(part, text) + _declarations(part)
 
 
 def sums_of(radix: int) -> np.ndarray[Any, Any]:

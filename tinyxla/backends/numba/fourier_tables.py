@@ -46,8 +46,11 @@ def constant(values: Array, part: str) -> Instruction:
 
 
 @functools.lru_cache(64)
-def plan_of(n: int, radices: tuple[int, ...], width: int, part: str, *sides: int) -> tuple[Instruction, Instruction]:
-    """What the passes do, from one of two sides to the other and back, and their roots of unity."""
+def plan_of(
+    n: int, radices: tuple[int, ...], width: int, part: str, *sides: int, run: int = 1
+) -> tuple[Instruction, Instruction]:
+    """What the passes do, from one of two sides to the other and back, and their roots of unity: those of the first
+    pass for runs of elements."""
     passes: list[tuple[int, ...]] = []
     roots: list[Array] = []
     length, stride, place = n, width, 0
@@ -55,7 +58,9 @@ def plan_of(n: int, radices: tuple[int, ...], width: int, part: str, *sides: int
         rest = length // radix
         passes.append((radix, rest, stride, place, *sides))
         sides = sides[2:] + sides[:2]
-        roots.append(_roots(np.arange(rest)[:, None] * np.arange(1, radix) / length).ravel())
+        here = _roots(np.arange(rest)[:, None] * np.arange(1, radix) / length)
+        together = 1 if passes[1:] else run
+        roots.append(here.reshape(-1, together, radix - 1, 2).swapaxes(1, 2).ravel())
         if radix > routines.WRITTEN_OUT:
             turns = routines.sums_of(radix)[:, None] * np.arange(1, radix // 2 + 1)[:, None] % radix / radix
             roots[-1] = np.concatenate([roots[-1], (_roots(turns) * [1, -1]).ravel()])
