@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,6 +111,21 @@ def _are_pairs(outer: int, n: int, part: str) -> bool:
 def _are_lanes(outer: int, n: int) -> bool:
     """Whether signals are transformed side by side, for which they must be short, and many or without factors."""
     return n <= _MOST and radices_of(n) is not None and (outer * _VECTOR >= n or n < _VECTOR or _root(n) == 1)
+
+
+def _passes_of(n: int, reads: bool, writes: bool) -> tuple[int, tuple[int, ...], int]:
+    """The radices of a first pass that reads complex numbers, of a last one that writes them - 0 if there is none - and
+    of those between. All sums of the first and of the last are written out, if need be those of one term."""
+    between = list(radices_of(n) or ())
+    few = [k for k, radix in enumerate(between) if radix <= routines.WRITTEN_OUT]
+    last = (between.pop(few[-1]) if few else 1) if writes else 0
+    first = (between.pop(0) if few[1:] else 1) if reads else 0
+    return first, tuple(between), last
+
+
+def _ends_of(radices: Sequence[int], start: int) -> dict[str, int]:
+    """For each radix, after which pass there are no more of it, where passes of a radix follow one another."""
+    return {f"passes{min(radix, routines.WRITTEN_OUT + 1)}": k for k, radix in enumerate(radices, start + 1)}
 
 
 @functools.cache
@@ -218,7 +233,7 @@ class _Transform:
         first, *middle, last = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0)
         side = elements_of(part)
         plan, roots = plan_of(n, (first, *middle, last), width, part, *(k * side for k in range(4)), run=run)
-        ends = {f"passes{min(radix, routines.WRITTEN_OUT + 1)}": k for k, radix in enumerate(middle, 2)}
+        ends = _ends_of(middle, 1)
         form = Pairs(part, self.kind.name, tuple(ends), last, self.backward)
         scale = constant(np.array([1 / n if self.backward else 1.0]), part)
         blocks = -(-outer // width)
@@ -244,14 +259,15 @@ class _Transform:
         far, outside, middle = (*[_ONE] * (3 - len(outer)), *outer)
         part, vector = self.part, routines.vector(self.part)
         elements = elements_of(part)
-        turns = (True, True) if real else (lanes.source != 1, lanes.target != 1)
         rows, written = (real.read, real.written) if real else (n, n)
         more = vector if real and real.is_odd else vector // 2  # rows: lines are turned by whole vectors
         most = elements // (max(rows, written) + more)
         near = _NEAR // element_type(part).dtype.itemsize // max(rows, written)
         width = min(-(-lanes.size // vector), max(1, min(most, near) // vector)) * vector
         blocks = -(-lanes.size // width)
-        radices = radices_of(n) or ()
+        reads, writes = not real and lanes.source == 1, not real and lanes.target == 1
+        first, between, last = _passes_of(n, reads, writes)
+        radices = tuple(radix for radix in (first, *between, last) if radix)
         here, there = [0, elements], [2 * elements, 3 * elements]  # real and imaginary parts
         order = -1 if self.backward else 1  # an inverse transform is one of what has its parts exchanged
         columns, before, after = (real.columns, real.before, real.after) if real else (1, (), ())
@@ -261,7 +277,7 @@ class _Transform:
             sums += tables_of_sums(stage, here, there[::order] if k == len(before) else there, width, part)
             here, there = there, here
         plan, roots = plan_of(n, radices, width * columns, part, *here, *there)
-        ends = {f"passes{min(radix, routines.WRITTEN_OUT + 1)}": k for k, radix in enumerate(radices, 1)}
+        ends = _ends_of(between, min(first, 1))
         if len(radices) % 2:
             here, there = there, here
         taken = here[::order]
@@ -273,7 +289,7 @@ class _Transform:
             *(rows, written, lanes.size, width, blocks, outside.size, middle.size, *steps),
             *(far.source, outside.source, middle.source, lanes.source),
             *(far.target, outside.target, middle.target, lanes.target),
-            *(*given, *taken, by_middle, 1 - by_middle, *ends.values()),
+            *(*given, *taken, by_middle, 1 - by_middle, len(radices) - 1, *ends.values()),
         )
         arguments: list[Storage] = [source, target, roots, plan, constant(np.array([scale]), part)]
         if whole:
@@ -282,7 +298,20 @@ class _Transform:
             )
         kinds = (_type(source), _type(target))
         is_odd = bool(real and real.is_odd)
-        form = Form(part, self.kind.name, kinds, turns, bool(whole), tuple(ends), len(before), len(after), is_odd)
+        backward = self.backward and (reads or writes)
+        form = Form(
+            part,
+            self.kind.name,
+            kinds,
+            first,
+            tuple(ends),
+            last,
+            backward,
+            bool(whole),
+            len(before),
+            len(after),
+            is_odd,
+        )
         passed = n * columns * sum(max(2, radix // 4) for radix in radices)
         summed = sum(stage.factors.size for stage in (*before, *after)) // 4
         work = width * (4 * max(rows, written) + passed + summed)

@@ -23,20 +23,23 @@ def elements_of(part: str) -> int:
 _NUMBERS = (
     "rows written lanes width blocks outer middle from_step to_step "
     "source0 source1 source2 source_lane target0 target1 target2 target_lane "
-    "in_re in_im out_re out_im by_middle by_block"
+    "in_re in_im out_re out_im by_middle by_block final"
 )
 
 
 class Form(NamedTuple):
-    """What tells kernels apart. `turns` says where lanes are rows of the memory; real signals need sums before or
-    after, and are no pairs where their length is odd."""
+    """What tells kernels apart. The first pass may read, and the last one write, columns of complex numbers; without a
+    radix for it, lanes are rows of the memory. Real signals need sums before or after, and are no pairs where their
+    length is odd."""
 
     part: str
     kind: str
     types: tuple[str, str]
-    turns: tuple[bool, bool]
-    is_column: bool
+    first: int
     passes: tuple[str, ...]
+    last: int
+    backward: bool
+    is_column: bool
     before: int
     after: int
     is_odd: bool
@@ -115,26 +118,22 @@ class _Driver:
                 for x in ("source", "target")
             )
             source, target = (self.source, b.times(begin, self.words[0])), (self.target, b.times(end, self.words[1]))
-            if form.turns[0]:
+            if not form.first:
                 self._turned(0, routines.turned_in(self.part), ("in_re", "in_im"), source)
             else:
-                self._lanes(n["rows"], n["from_step"])
-                b.call(routines.split(self.part), self._at("in_re"), self._at("in_im"), source, (self.moved, 0))
+                self._ended(routines.first_of_lanes(self.part, form.first, form.backward), "from_step", source)
             for _ in range(form.before):
                 self._combine()
-            _passes(b, self.part, form.passes, 0, self.lanes, self.roots, self.plan)
+            _passes(b, self.part, form.passes, min(form.first, 1), self.lanes, self.roots, self.plan)
             for _ in range(form.after):
                 self._combine()
-            if form.turns[1]:
+            if not form.last:
                 self._turned(1, routines.turned_out(self.part), ("out_re", "out_im"), target, ((self.scale, 0),))
             else:
                 column = b.sum(b.times(outer[-1], n["by_middle"]), b.times(block, n["by_block"]))
-                more = [(self.more[0], b.times(column, n["rows"], 2)), (self.more[1], 0)] if form.is_column else []
-                self._lanes(n["rows"], n["to_step"])
-                b.call(
-                    routines.join(self.part, form.is_column),
-                    *(self._at("out_re"), self._at("out_im"), target, (self.scale, 0), *more, (self.moved, 0)),
-                )
+                turns = (self.more[0], b.times(column, n["rows"], 2)) if form.is_column else (self.scale, 0)
+                leave = routines.last_of_lanes(self.part, form.last, form.backward, form.is_column)
+                self._ended(leave, "to_step", target, n["final"], turns, tuple((x, 0) for x in self.more[1:]))
         return b.kernel
 
     def _combine(self) -> None:
@@ -160,7 +159,17 @@ class _Driver:
         b, n = self.b, self.b.number
         return self.lanes, b.sum(n[name], b.times(row, n["width"]))
 
-    def _lanes(self, rows: Index, step: Index) -> None:
-        """Say which lanes are split or joined next."""
-        width = self.b.number["width"]
-        panels.give(self.b, self.moved, routines.LANES, rows=rows, step=step, count=self.count, width=width)
+    def _ended(
+        self,
+        routine: str,
+        step: str,
+        columns: Place,
+        stage: Index = 0,
+        roots: Place | None = None,
+        more: tuple[Place, ...] = (),
+    ) -> None:
+        """The first pass, or the last one."""
+        b, n = self.b, self.b.number
+        panels.give(b, self.moved, routines.LANES, rows=n["rows"], step=n[step], count=self.count, width=n["width"])
+        plan = self.plan, b.times(stage, len(routines.PLAN))
+        b.call(routine, columns, (self.lanes, 0), roots or (self.roots, 0), plan, (self.moved, 0), *more)

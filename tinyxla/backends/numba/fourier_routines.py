@@ -23,7 +23,7 @@ from tinyxla.backends.numba.native import provide_llvm, vector_bytes
 
 PLAN = ("radix", "part", "stride", "roots", "re", "im", "to_re", "to_im")  # what a pass is told
 SUMMED = ("times", "rows", "groups", "width")  # what `combine` is told
-LANES = ("rows", "step", "count", "width")
+LANES = ("rows", "step", "count", "width")  # what `first_of_lanes` and `last_of_lanes` are told
 LINES = ("words", "line", "count", "pitch")  # what `turned_in` and `turned_out` are told
 PAIRS = ("line", "count", "width")  # what `first_of_pairs` and `last_of_pairs` are told
 WRITTEN_OUT = 8  # the largest radix whose sums are
@@ -42,67 +42,6 @@ def vector(part: str) -> int:
 def run(part: str) -> int:
     """Elements of a signal in a vector that it shares with another."""
     return vector(part) // 2
-
-
-@functools.cache
-def split(part: str) -> str:
-    """(re, im, from, numbers): rows of complex numbers, `step` apart, as lanes; zero beyond `count`."""
-    body = """
-    %pairs = call $pairs @llvm.masked.load.v${both}$t.p0(ptr %at, i32 $bytes, $mask %mask, $pairs zeroinitializer)
-    %re_part = shufflevector $pairs %pairs, $pairs poison, <$n x i32> <$even>
-    %im_part = shufflevector $pairs %pairs, $pairs poison, <$n x i32> <$odd>
-    store $v %re_part, ptr %re[$e %place], align $bytes
-    store $v %im_part, ptr %im[$e %place], align $bytes"""
-    return _provided(f"fourier_split_{part}", "move", _moving(part, body, ""))
-
-
-@functools.cache
-def join(part: str, turned: bool) -> str:
-    """(re, im, to, scale, numbers): lanes as rows of complex numbers, times a number. Where they are `turned`,
-    (re, im, to, scale, turns of rows, turns of elements, numbers), also times two roots of unity: one for each row, and
-    one for each element."""
-    e = _Emitter(part)
-    factor = e.spread(e.value("load $e, ptr %scale"))
-    re, im = (e.value(f"fmul $v {part}, {factor}") for part in e.load_pair(_FROM, "%place"))
-    found = re, im
-    if turned:
-        row = e.spread_pair("%row_turns", e.value("mul i64 %k, 2"))
-        cells = e.value("add i64 %place, (mul i64 %rows, %width)")
-        cell = e.load("%cell_turns[$e %place]"), e.load(f"%cell_turns[$e {cells}]")
-        found = e.times(e.times(found, row), cell)
-    pairs = e.value(f"shufflevector $v {found[0]}, $v {found[1]}, <$both x i32> <$woven>")
-    e.lines.append(f"  call void @llvm.masked.store.v${{both}}$t.p0($pairs {pairs}, ptr %at, i32 $bytes, $mask %mask)")
-    given = "ptr %scale, ptr %row_turns, ptr %cell_turns, " if turned else "ptr %scale, "
-    return _provided(f"fourier_join_{part}_{turned}", "move", _moving(part, "\n".join(e.lines), given))
-
-
-def _moving(part: str, body: str, given: str) -> str:
-    """Loops over rows, and in these over vectors of lanes, with the address of a vector's complex numbers and the mask
-    of those that count."""
-    text = f"""
-define void @move(ptr noalias %re, ptr noalias %im, ptr noalias %complex, {given}ptr %numbers) nounwind {{
-{loaded_words("numbers", LANES)}
-  %words = trunc i64 (mul i64 %count, 2) to i32
-  %step_words = mul i64 %step, 2
-  for %k from 0 below %rows by 1
-  %line = mul i64 %k, %step_words
-  %row_at = mul i64 %k, %width
-  for %j from 0 below %count by $n
-  %twice = mul i64 %j, 2
-  %first_word = trunc i64 %twice to i32
-  %at = getelementptr $e, ptr %complex, i64 (add i64 %line, %twice)
-  %place = add i64 %row_at, %j
-  %mask = call $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32 %first_word, i32 %words)
-{body}
-  end %j
-  end %k
-  ret void
-}}
-declare $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32, i32)
-declare $pairs @llvm.masked.load.v${{both}}$t.p0(ptr, i32, $mask, $pairs)
-declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
-"""
-    return _filled(part, text) + _declarations(part)
 
 
 @functools.cache
@@ -368,6 +307,26 @@ class _Emitter:
         for part, side in zip(x, sides, strict=True):
             self.store(part, f"{side}[$e {place}]")
 
+    def places(self, entry: _Emitter, count: int, start: str, step: str) -> list[tuple[str, str]]:
+        """Of elements that are steps apart, the places of a few, and how far the others are from these."""
+        steps = [entry.value(f"mul i64 {step}, {k}") for k in range(min(count, _REACHED))]
+        starts = [self.value(f"add i64 {start}, (mul i64 {step}, {k})") for k in range(0, count, _REACHED)]
+        return [(start, step) for start in starts for step in steps][:count]
+
+    def reached(self, array: str, place: tuple[str, str]) -> str:
+        return self.at(self.at(array, place[0]), place[1])
+
+    def lanes(self, sides: Complex, places: list[tuple[str, str]]) -> list[Complex]:
+        ends = [[self.reached(side, place) for side in sides] for place in places]
+        return [(self.load(re), self.load(im)) for re, im in ends]
+
+    def put_turned(self, found: list[Complex], places: list[tuple[str, str]], turns: str) -> None:
+        """What a pass finds, all but the first one times roots of unity."""
+        for t, (value, place) in enumerate(zip(found, places, strict=True)):
+            turned = self.times(value, self.spread_pair(turns, str(2 * (t - 1)))) if t else value
+            for side, x in zip(_TO, turned, strict=True):
+                self.store(x, self.reached(side, place))
+
 
 @functools.cache
 def passed(part: str, radix: int) -> str:
@@ -378,18 +337,9 @@ def passed(part: str, radix: int) -> str:
     apart = entry.value("mul i64 %at_part, %at_stride")
     row = turn.value("mul i64 %p, %at_stride")
     turns = turn.at("%roots", f"(mul i64 %p, {2 * (radix - 1)})")
-    ends: list[list[Complex]] = []  # the addresses of what is read, and of what is written
-    for start, step, sides in ((row, apart, _FROM), (turn.value(f"mul i64 {row}, {radix}"), "%at_stride", _TO)):
-        steps = [entry.value(f"mul i64 {step}, {k}") for k in range(_REACHED)]
-        groups = [turn.value(f"add i64 {start}, (mul i64 {step}, {k})") for k in range(0, radix, _REACHED)]
-        places = [lane.value(f"add i64 {group}, %q") for group in groups]
-        starts = [tuple(lane.at(side, place) for side in sides) for place in places]
-        ends.append([(lane.at(re, steps[j]), lane.at(im, steps[j])) for re, im in starts for j in range(_REACHED)])
-    x = [(lane.load(re), lane.load(im)) for re, im in ends[0][:radix]]
-    for t, (value, at) in enumerate(zip(_butterfly(lane, x), ends[1][:radix], strict=True)):
-        turned = lane.times(value, lane.spread_pair(turns, str(2 * (t - 1)))) if t else value
-        for side, there in zip(turned, at, strict=True):
-            lane.store(side, there)
+    x = lane.lanes(_FROM, lane.places(entry, radix, lane.value(f"add i64 {row}, %q"), apart))
+    out = lane.value(f"add i64 (mul i64 {row}, {radix}), %q")
+    lane.put_turned(_butterfly(lane, x), lane.places(entry, radix, out, "%at_stride"), turns)
     return _provided_pass(f"fourier_pass_{part}_{radix}", part, entry.lines, turn.lines, lane.lines)
 
 
@@ -412,6 +362,93 @@ define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
 declare i64 @llvm.smin.i64(i64, i64)
 """
     return _provided(name, "pass", _filled(part, text) + _declarations(part))
+
+
+@functools.cache
+def first_of_lanes(part: str, radix: int, backward: bool) -> str:
+    """(from, lanes, roots, plan, numbers): the first pass of columns of complex numbers, `step` apart, as lanes;
+    these are zero beyond `count`. Backward, parts are exchanged. A pass of radix 1 is a copy."""
+    entry, turn, e = _Emitter(part, "entry"), _Emitter(part, "turn"), _Emitter(part)
+    apart = entry.value("mul i64 %at_part, %step_words")
+    turns = turn.at("%roots", f"(mul i64 %p, {2 * (radix - 1)})")
+    start = e.value("add i64 (mul i64 %p, %step_words), %twice")
+    x: list[Complex] = []
+    for place in e.places(entry, radix, start, apart):
+        at = e.reached("%complex", place)
+        pairs = e.value(
+            f"call $pairs @llvm.masked.load.v${{both}}$t.p0(ptr {at}, i32 $bytes, $mask %mask, $pairs zeroinitializer)"
+        )
+        orders = ("$odd", "$even") if backward else ("$even", "$odd")
+        re, im = (e.value(f"shufflevector $pairs {pairs}, $pairs poison, <$n x i32> <{order}>") for order in orders)
+        x.append((re, im))
+    out = e.value(f"add i64 (mul i64 (mul i64 %p, %width), {radix}), %j")
+    e.put_turned(_butterfly(e, x), e.places(entry, radix, out, "%width"), turns)
+    text = _of_lanes(part, entry, turn, e, "%at_part")
+    return _provided(f"fourier_enter_{part}_{radix}_{backward}", "pass", text)
+
+
+@functools.cache
+def last_of_lanes(part: str, radix: int, backward: bool, turned: bool) -> str:
+    """(to, lanes, scale, plan, numbers): the last pass, to such columns; backward, times a number. Where they are
+    `turned`, (to, lanes, turns of rows, plan, numbers, turns of elements): times two roots of unity, one for each row,
+    and one for each element."""
+    entry, turn, e = _Emitter(part, "entry"), _Emitter(part, "turn"), _Emitter(part)
+    size = entry.value("udiv i64 %at_stride, %width")
+    apart = entry.value(f"mul i64 {size}, %step_words")
+    start = e.value("add i64 (mul i64 %p, %width), %j")
+    places = e.places(entry, radix, start, "%at_stride")
+    found = _butterfly(e, e.lanes(_FROM, places))
+    if backward:
+        found = [(im, re) for re, im in found]
+    if turned:
+        cells = e.value("mul i64 %rows, %width")
+        for t, place in enumerate(places):
+            row = e.spread_pair("%roots", f"(mul i64 (add i64 %p, (mul i64 {size}, {t})), 2)")
+            cell = [e.load(e.reached(side, place)) for side in ("%cells", e.at("%cells", cells))]
+            found[t] = e.times(e.times(found[t], row), (cell[0], cell[1]))
+    elif backward:
+        factor = e.spread(e.value("load $e, ptr %roots"))
+        found = [(e.value(f"fmul $v {re}, {factor}"), e.value(f"fmul $v {im}, {factor}")) for re, im in found]
+    out = e.value("add i64 (mul i64 %p, %step_words), %twice")
+    for (re, im), place in zip(found, e.places(entry, radix, out, apart), strict=True):
+        pairs = e.value(f"shufflevector $v {re}, $v {im}, <$both x i32> <$woven>")
+        at = e.reached("%complex", place)
+        e.lines.append(
+            _filled(
+                part,
+                f"  call void @llvm.masked.store.v${{both}}$t.p0($pairs {pairs}, ptr {at}, i32 $bytes, $mask %mask)",
+            )
+        )
+    text = _of_lanes(part, entry, turn, e, size, ", ptr noalias %cells" if turned else "")
+    return _provided(f"fourier_leave_{part}_{radix}_{backward}_{turned}", "pass", text)
+
+
+def _of_lanes(part: str, entry: _Emitter, turn: _Emitter, lane: _Emitter, size: str, more: str = "") -> str:
+    """Loops over rows, and in these over vectors of lanes, with the mask of those that count."""
+    text = f"""
+define void @pass(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{more}) nounwind {{
+{loaded_words("plan", PLAN, prefix="at_")}
+{loaded_words("numbers", LANES)}
+{chr(10).join(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO))}
+  %words = trunc i64 (mul i64 %count, 2) to i32
+  %step_words = mul i64 %step, 2
+{chr(10).join(entry.lines)}
+  for %p from 0 below {size} by 1
+{chr(10).join(turn.lines)}
+  for %j from 0 below %count by $n
+  %twice = mul i64 %j, 2
+  %first_word = trunc i64 %twice to i32
+  %mask = call $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32 %first_word, i32 %words)
+{chr(10).join(lane.lines)}
+  end %j
+  end %p
+  ret void
+}}
+declare $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32, i32)
+declare $pairs @llvm.masked.load.v${{both}}$t.p0(ptr, i32, $mask, $pairs)
+declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
+"""
+    return _filled(part, text) + _declarations(part)
 
 
 @functools.cache
@@ -548,6 +585,8 @@ def _pass_of_sums(part: str) -> str:
 def _butterfly(e: _Emitter, x: list[Complex]) -> list[Complex]:
     """The transform of a few numbers."""
     n = len(x)
+    if n == 1:
+        return x
     if n == 2:
         return [e.add(x[0], x[1]), e.add(x[0], x[1], "fsub")]
     if n == 4:

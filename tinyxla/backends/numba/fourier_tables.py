@@ -60,7 +60,7 @@ def plan_of(
         sides = sides[2:] + sides[:2]
         here = _roots(np.arange(rest)[:, None] * np.arange(1, radix) / length)
         together = 1 if passes[1:] else run
-        roots.append(here.reshape(-1, together, radix - 1, 2).swapaxes(1, 2).ravel())
+        roots.append(here.reshape(rest // together, together, radix - 1, 2).swapaxes(1, 2).ravel())
         if radix > routines.WRITTEN_OUT:
             turns = routines.sums_of(radix)[:, None] * np.arange(1, radix // 2 + 1)[:, None] % radix / radix
             roots[-1] = np.concatenate([roots[-1], (_roots(turns) * [1, -1]).ravel()])
