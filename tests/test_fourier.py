@@ -179,8 +179,9 @@ def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 # Rows side by side, more than a block and not whole squares of them, of real signals: with and without pairs of even
-# and odd elements, of one factor, of several, and of primes.
+# and odd elements, of one factor, of several, and of primes; and two at a time.
 ROWS = [(3, 1), (9, 2), (5, 3), (7, 4), (130, 6), (67, 8), (150, 15), (70, 26), (20, 45), (75, 49), (11, 51), (90, 97)]
+ROWS += [(9, 128), (50, 640)]
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -202,7 +203,7 @@ def test_compiled_rows_of_real_signals(shape: tuple[int, int], double: bool, gen
 
 def test_rows_of_real_signals_are_apart(generator: np.random.Generator) -> None:
     """What is not finite stays in its row, and a small signal beside large ones keeps its bits."""
-    for length in (8, 15, 17):
+    for length in (8, 15, 17, 128):
         x = generator.normal(size=(30, length)).astype(np.float32)
         alone = np.asarray(tx.jit(jnp.fft.rfft)(x))
         x[::2] *= 1e20

@@ -50,6 +50,7 @@ _MOST = 1000  # elements of a signal that a kernel transforms at once
 _VECTOR = 16  # lanes, about
 _FEW = 4  # signals
 _NEAR = 10_000  # bytes of lanes' real parts: the first cache holds them, imaginary ones, and what these become
+_NEAR_COLUMNS = 20_000  # the same where lanes are columns: the second cache does, and rows are read in longer pieces
 _PARTS = {"c64": "f32", "c128": "f64"}
 
 Complex = tuple[Operand, Operand]
@@ -225,21 +226,26 @@ class _Transform:
         signals = (whole, *found, lanes) if inner > 1 else (whole, *found[1:], found[0])
         self._kernel(place, target, signals[:-1], signals[-1], length, (inner, n // length * inner), scale)
 
-    def _pairs(self, source: Storage, target: Storage, outer: int, n: int) -> None:
-        """Rows, two at a time."""
+    def _pairs(self, source: Storage, target: Storage, outer: int, n: int, is_real: bool = False) -> None:
+        """Rows, two at a time; real ones of n pairs, of which the first half of the transforms and one element more are
+        written."""
         part, run = self.part, routines.run(self.part)
         near = _NEAR // element_type(part).dtype.itemsize // n
         width = min(max(1, near // 2), -(-outer // 2)) * 2
-        first, *middle, last = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0)
-        side = elements_of(part)
-        plan, roots = plan_of(n, (first, *middle, last), width, part, *(k * side for k in range(4)), run=run)
-        ends = _ends_of(middle, 1)
-        form = Pairs(part, self.kind.name, tuple(ends), last, self.backward)
-        scale = constant(np.array([1 / n if self.backward else 1.0]), part)
+        radices = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0), *([1] if is_real else [])
+        side, last = elements_of(part), 0 if is_real else radices[-1]
+        plan, roots = plan_of(n, radices, width, part, *(k * side for k in range(4)), run=run)
+        ends = _ends_of(radices[1:-1], 1)
+        if is_real:
+            halves = -0.5j * np.exp(-1j * np.pi * np.arange(n) / n)
+            factors = np.stack([np.real(halves), np.imag(halves)], 1).ravel()
+        else:
+            factors = np.array([1 / n if self.backward else 1.0])
         blocks = -(-outer // width)
-        work = width * n * sum(max(2, radix // 4) for radix in (first, *middle, last))
-        numbers = n, outer, width, 1 + len(middle), *ends.values()
-        self._finish(driver_of_pairs(form), [source, target, roots, plan, scale], blocks, work, numbers)
+        work = width * n * sum(max(2, radix // 4) for radix in radices)
+        numbers = n, n + is_real, outer, width, len(radices) - 1, *ends.values()
+        kernel = driver_of_pairs(Pairs(part, self.kind.name, tuple(ends), last, self.backward))
+        self._finish(kernel, [source, target, roots, plan, constant(factors, part)], blocks, work, numbers)
 
     def _kernel(
         self,
@@ -259,13 +265,13 @@ class _Transform:
         far, outside, middle = (*[_ONE] * (3 - len(outer)), *outer)
         part, vector = self.part, routines.vector(self.part)
         elements = elements_of(part)
+        reads, writes = not real and lanes.source == 1, not real and lanes.target == 1
         rows, written = (real.read, real.written) if real else (n, n)
         more = vector if real and real.is_odd else vector // 2  # rows: lines are turned by whole vectors
         most = elements // (max(rows, written) + more)
-        near = _NEAR // element_type(part).dtype.itemsize // max(rows, written)
+        near = (_NEAR_COLUMNS if reads else _NEAR) // element_type(part).dtype.itemsize // max(rows, written)
         width = min(-(-lanes.size // vector), max(1, min(most, near) // vector)) * vector
         blocks = -(-lanes.size // width)
-        reads, writes = not real and lanes.source == 1, not real and lanes.target == 1
         first, between, last = _passes_of(n, reads, writes)
         radices = tuple(radix for radix in (first, *between, last) if radix)
         here, there = [0, elements], [2 * elements, 3 * elements]  # real and imaginary parts
@@ -322,6 +328,9 @@ class _Transform:
 
     def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
         half = n // 2
+        if n % 2 == 0 and not self.backward and _are_pairs(outer, half, self.part):
+            self._pairs(source, target, outer, half, is_real=True)
+            return
         if half < _MOST and _are_lanes(outer, n if n % 2 else half):
             short = in_lanes(n, self.backward)
             lanes, scale = _Axis(outer, short.read, short.written), 1 / half if self.backward and n % 2 == 0 else 1.0

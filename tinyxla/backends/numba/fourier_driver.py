@@ -46,7 +46,7 @@ class Form(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The same for kernels of pairs of rows, which have one radix for the last pass."""
+    """The same for kernels of pairs of rows; real ones have no radix for the last pass."""
 
     part: str
     kind: str
@@ -58,20 +58,23 @@ class Pairs(NamedTuple):
 @functools.cache
 def driver_of_pairs(form: Pairs) -> Kernel:
     """Reads pairs of rows in its first pass, and writes them in the last one."""
-    b = panels.Numbers("fourier", " ".join(["size lanes width final", *form.passes]))
+    b = panels.Numbers("fourier", " ".join(["size written lanes width final", *form.passes]))
     n, part = b.number, form.part
-    source, target = b.argument(form.kind), b.argument(form.kind, True)
+    is_real = not form.last
+    source, target = b.argument(part if is_real else form.kind), b.argument(form.kind, True)
     roots, plan, scale = b.argument(part), b.argument("s64"), b.argument(part)
     lanes, told = b.scratch(part, 4 * elements_of(part)), b.scratch(INDEX, len(routines.PAIRS))
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
         first = b.times(block, n["width"])
-        count, place = b.least(b.minus(n["lanes"], first), n["width"]), b.times(first, n["size"])
+        count, read = b.least(b.minus(n["lanes"], first), n["width"]), b.times(first, n["size"], 1 + is_real)
         panels.give(b, told, routines.PAIRS, line=b.times(n["size"], 2), count=count, width=n["width"])
         enter = routines.first_of_pairs(part, form.backward)
-        b.call(enter, (source, place), (lanes, 0), (roots, 0), (plan, 0), (told, 0))
+        b.call(enter, (source, read), (lanes, 0), (roots, 0), (plan, 0), (told, 0))
         _passes(b, form.part, form.passes, 1, lanes, roots, plan)
-        leave, end = routines.last_of_pairs(part, form.last, form.backward), b.times(n["final"], len(routines.PLAN))
-        b.call(leave, (target, place), (lanes, 0), (scale, 0), (plan, end), (told, 0))
+        leave = routines.halves_of_pairs(part) if is_real else routines.last_of_pairs(part, form.last, form.backward)
+        end, written = b.times(n["final"], len(routines.PLAN)), b.times(first, n["written"])
+        panels.give(b, told, routines.PAIRS, line=b.times(n["written"], 2))
+        b.call(leave, (target, written), (lanes, 0), (scale, 0), (plan, end), (told, 0))
     return b.kernel
 
 

@@ -495,7 +495,45 @@ def last_of_pairs(part: str, radix: int, backward: bool) -> str:
     return _provided(f"fourier_last_{part}_{radix}_{backward}", "pass", _of_pairs(part, loop, e.lines))
 
 
-def _of_pairs(part: str, loop: str, body: list[str]) -> str:
+@functools.cache
+def halves_of_pairs(part: str) -> str:
+    """(to, lanes, roots, plan, numbers): from transforms of even elements + i odd elements of real signals the first
+    halves of theirs, as such rows, of one element more. With what is found for k goes the conjugate of what mirrors it:
+    the end of one run, and the first element of the next, which is the first of all after the last one. Roots are half
+    of those those of the signal, times -i. The plan's is a pass of radix 1."""
+    e, words = _Emitter(part), vector(part)
+    place = e.value(f"add i64 (mul i64 %p, %width), (mul i64 %g, {run(part)})")
+    far = e.value("sub i64 %at_stride, (mul i64 %p, %width)")
+    is_first = e.value("icmp eq i64 %p, 0")
+    behind = e.value(f"add i64 (select i1 {is_first}, i64 0, i64 {far}), (mul i64 %g, {run(part)})")
+    before = e.value(f"add i64 (sub i64 {far}, (mul i64 %width, {run(part)})), (mul i64 %g, {run(part)})")
+    order = [0, 1, *(words + 2 * (run(part) - k) + side for k in range(1, run(part)) for side in (0, 1))]
+    orders = ", ".join(f"i32 {k}" for k in order)
+    x, next_run, last_run = (e.load_pair(_FROM, at) for at in (place, behind, before))
+    mirrored = [
+        e.value(f"shufflevector $v {one}, $v {other}, <$n x i32> <{orders}>")
+        for one, other in zip(next_run, last_run, strict=True)
+    ]
+    half = e.constant(0.5)
+    sums = e.value(f"fadd $v {x[0]}, {mirrored[0]}"), e.value(f"fsub $v {x[1]}, {mirrored[1]}")
+    odd = e.value(f"fsub $v {x[0]}, {mirrored[0]}"), e.value(f"fadd $v {x[1]}, {mirrored[1]}")
+    root = e.load("%roots[$e (mul i64 %p, 2)]")
+    odd = e.times(odd, e.woven(root, root))
+    found = e.add_scaled(odd, sums, half)
+    for side, y in enumerate(e.woven(*found)):
+        e.store(y, f"%line{side}[$e (mul i64 %p, 2)]")
+    end = _Emitter(part, "end")
+    for side in (0, 1):
+        start = end.value(f"add i64 (mul i64 %g, {run(part)}), {side}")
+        re, im = (end.value(f"load $e, ptr {array}[$e {start}]") for array in _FROM)
+        both = end.value(f"insertelement <2 x $e> zeroinitializer, $e {end.value(f'fsub $e {re}, {im}')}, i64 0")
+        at = end.at(f"%line{side}", "(mul i64 %size, 2)")
+        end.lines.append(_filled(part, f"  store <2 x $e> {both}, ptr {at}, align $bytes"))
+    loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
+    return _provided(f"fourier_halves_{part}", "pass", _of_pairs(part, loop, e.lines, end.lines))
+
+
+def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = ()) -> str:
     """A routine with a loop for each pair of rows; the last row is one with itself."""
     text = f"""
 define void @pass(ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers) nounwind {{
@@ -510,6 +548,7 @@ define void @pass(ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots, 
   {loop}
 {chr(10).join(body)}
   end %p
+{chr(10).join(after)}
   end %g
   ret void
 }}
