@@ -1,7 +1,8 @@
-"""L U factors and triangular systems by routines of this library: against NumPy, and on several threads."""
+"""L U and Cholesky factors and triangular systems by routines of this library: against NumPy, on several threads."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +76,46 @@ def test_the_factors_alone_or_the_pivots(generator: np.random.Generator) -> None
             np.testing.assert_array_equal(found, expected)
 
 
+def _definite(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    x = random.standard_normal(shape)
+    return (x @ x.swapaxes(-1, -2) + shape[-1] * np.eye(shape[-1])).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("size", [1, 2, 7, 31, 32, 33, 64, 100, 127, 128, 161, 300])
+@pytest.mark.parametrize("batch", [(), (3,)], ids=str)
+def test_cholesky(generator: np.random.Generator, batch: tuple[int, ...], size: int, dtype: str) -> None:
+    x = _definite(generator, (*batch, size, size), dtype)
+    for upper, read in ((False, np.tril), (True, np.triu)):
+        given = np.where(read(np.ones((size, size), bool)), x, np.nan).astype(dtype)
+        function = functools.partial(jnp.linalg.cholesky, upper=upper, symmetrize_input=False)
+        (found,) = on_threads(function, given)
+        assert found.dtype == dtype
+        assert (found == read(found)).all()
+        product = found.swapaxes(-1, -2) @ found if upper else found @ found.swapaxes(-1, -2)
+        assert np.abs(product - x).max() <= (size + 8) * np.finfo(dtype).eps * np.abs(x).max()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (40, 40), (200, 200), (3, 50, 50)], ids=str)
+def test_cholesky_of_what_is_not_definite(generator: np.random.Generator, shape: tuple[int, ...]) -> None:
+    size, first = shape[-1], (0,) * (len(shape) - 2)
+    for value, upper in itertools.product((0.0, -0.0, -1.0, -np.inf), (False, True)):
+        x = _definite(generator, shape, "float32")
+        whole = np.linalg.cholesky(x, upper=upper)
+        x[(*first, size // 2, size // 2)] = value
+        (found,) = on_threads(functools.partial(jnp.linalg.cholesky, upper=upper), x)
+        triangle = (np.triu if upper else np.tril)(np.ones((size, size), bool))
+        np.testing.assert_array_equal(found[first], np.where(triangle, np.nan, 0))
+        if first:  # others are what they were
+            np.testing.assert_allclose(found[1:], whole[1:], rtol=0, atol=1e-4)
+    x = _definite(generator, shape, "float32")
+    for value in (np.inf, np.nan):  # which is no failure, and stays where it comes to
+        x[..., size - 1, size - 1] = value
+        (found,) = on_threads(jnp.linalg.cholesky, x)
+        np.testing.assert_array_equal(found[..., size - 1, size - 1], np.full(shape[:-2], value, np.float32))
+        assert np.isfinite(found[..., : size - 1, :]).all()
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("size", "sides"), [(1, 5), (15, 7), (16, 16), (17, 9), (33, 65), (130, 200), (300, 70)])
 def test_triangular_solve(generator: np.random.Generator, dtype: str, size: int, sides: int) -> None:
@@ -94,8 +135,8 @@ def test_triangular_solve(generator: np.random.Generator, dtype: str, size: int,
 def test_they_need_no_other_library() -> None:
     """Programs whose steps are this library's have kernels; none of them calls a routine of LAPACK."""
     x = jnp.ones((150, 150))
-    compiled = tinyxla.jit(lambda a: jnp.linalg.solve(a, a)).lower(x).compile()
-    text = "\n".join(kernel.llvm for kernel in compiled.kernels)
-    assert "substitute" in text
-    assert "getrf" not in text
-    assert "trsm" not in text
+    for function, routine in ((lambda a: jnp.linalg.solve(a, a), "substitute"), (jnp.linalg.cholesky, "root")):
+        compiled = tinyxla.jit(function).lower(x).compile()
+        text = "\n".join(kernel.llvm for kernel in compiled.kernels)
+        assert routine in text
+        assert not any(name in text for name in ("getrf", "trsm", "potrf"))

@@ -356,7 +356,7 @@ def test_newton_by_solve_in_a_loop(generator):
 
 def test_kernels_as_python(generator):
     """The source of a kernel calls LAPACK, too."""
-    a = definite(generator, 12, 12)
+    a = definite(generator, 12, 12).astype(np.complex64)
     (kernel,) = tx.jit(lambda x: linear_algebra.cholesky(x, lower=True)).lower(a).compile().kernels[-1:]
     names: dict = {}
     exec(kernel.source, names)

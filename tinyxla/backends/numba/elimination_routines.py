@@ -183,7 +183,7 @@ same:
 """)
 
 _SUBSTITUTE = Template("""
-define void @routine(ptr noalias %matrix, ptr noalias readonly %factors, ptr readonly %numbers) nounwind {
+define void @routine(ptr %matrix, ptr readonly %factors, ptr readonly %numbers) nounwind {
 entry:
 $numbers
   for %j from 0 below %columns by $width
@@ -205,6 +205,17 @@ $update
   br label %all
 all:
 $totals
+$divide
+  end %k
+  end %j
+  ret void
+}
+
+declare $vector @llvm.fmuladd.v$lanes$kind($vector, $vector, $vector)
+declare $scalar @llvm.sqrt.$kind($scalar)
+""")
+
+_DIVIDE = Template("""
   br i1 (icmp eq i64 %unit, 0), label %divided, label %found
 divided:
   %diagonal = load $scalar, ptr %beside[$scalar (mul i64 %k, %along)]
@@ -212,14 +223,19 @@ $diagonal_all
 $quotients
   br label %found
 found:
-$end
-  end %k
-  end %j
-  ret void
-}
+$end""")
 
-declare $vector @llvm.fmuladd.v$lanes$kind($vector, $vector, $vector)
-""")
+_ROOT = Template("""
+$store_totals
+  %pivot_at = getelementptr $scalar, ptr %line, i64 %k
+  %pivot = load $scalar, ptr %pivot_at
+  %has_none = fcmp ole $scalar %pivot, 0.0
+  %root = call $scalar @llvm.sqrt.$kind($scalar %pivot)
+  %diagonal = select i1 %has_none, $scalar %pivot, $scalar %root
+$diagonal_all
+$quotients
+$store_quotients
+  store $scalar %diagonal, ptr %pivot_at""")
 
 _MASKS = """
 declare $mask @llvm.get.active.lane.mask.v${lanes}i1.i64(i64, i64)
@@ -245,7 +261,7 @@ _QUOTIENT = """
 _FOUND = """
   %found$v = phi $vector [ %total$v, %all ], [ %quotient$v, %divided ]"""
 _STORE = """
-  call void @llvm.masked.store.v$lanes$kind($vector %found$v, ptr %first$v.at, i32 $size, $mask %mask$v)"""
+  call void @llvm.masked.store.v$lanes$kind($vector %$x$v, ptr %first$v.at, i32 $size, $mask %mask$v)"""
 
 
 @functools.cache
@@ -260,22 +276,44 @@ def substitute(kind: str, together: int = TOGETHER) -> str:
     factors, and divide it by the one on the diagonal where `unit` is 0 and not 1. Factors lie `down` apart from row to
     row, and `along` apart in a row. So many vectors are computed side by side. The name."""
 
-    def each(text: str, **names: str) -> str:
-        return "".join(Template(text).safe_substitute(names, v=v) for v in range(together))
+    divide = _DIVIDE.safe_substitute(
+        diagonal_all=_all("diagonal", "$scalar"),
+        quotients=_each(together, _QUOTIENT),
+        end=_each(together, _FOUND) + _each(together, _STORE, x="found"),
+    )
+    return _substitution("substitute", kind, together, divide)
 
+
+@functools.cache
+def root(kind: str, together: int) -> str:
+    """(matrix, factors, numbers): the same where the matrix begins with what is to be the triangle of factors: that of
+    U in U' U, whose diagonal is found by the way. What has no positive root stays there."""
+    divide = _ROOT.safe_substitute(
+        store_totals=_each(together, _STORE, x="total"),
+        diagonal_all=_all("diagonal", "$scalar"),
+        quotients=_each(together, _QUOTIENT),
+        store_quotients=_each(together, _STORE, x="quotient"),
+    )
+    return _substitution("root", kind, together, divide)
+
+
+def _each(count: int, text: str, **names: str) -> str:
+    """For so many vectors."""
+    return "".join(Template(text).safe_substitute(names, v=v) for v in range(count))
+
+
+def _substitution(name: str, kind: str, together: int, divide: str) -> str:
     text = _SUBSTITUTE.safe_substitute(
         numbers=numbers_of(SUBSTITUTE),
-        masks=each(_MASK),
-        begin=each(_LOAD, x="first", **{"from": "line"}),
-        sums=each(_SUM),
+        masks=_each(together, _MASK),
+        begin=_each(together, _LOAD, x="first", **{"from": "line"}),
+        sums=_each(together, _SUM),
         minus_all=_all("minus", "$scalar"),
-        update=each(_LOAD, x="known", **{"from": "known"}) + each(_NEXT),
-        totals=each(_TOTAL),
-        diagonal_all=_all("diagonal", "$scalar"),
-        quotients=each(_QUOTIENT),
-        end=each(_FOUND) + each(_STORE),
+        update=_each(together, _LOAD, x="known", **{"from": "known"}) + _each(together, _NEXT),
+        totals=_each(together, _TOTAL),
+        divide=divide,
     )
-    return _provided(f"substitute_{together}", kind, text + _MASKS, together)
+    return _provided(f"{name}_{together}", kind, text + _MASKS, together)
 
 
 def _all(value: str, type: str, name: str = "") -> str:

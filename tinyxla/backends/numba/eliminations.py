@@ -21,7 +21,7 @@ from tinyxla.backends.numba import elimination_routines as own, panel_routines a
 from tinyxla.backends.numba.gathered import NUMBERS, provide_product
 from tinyxla.backends.numba.loops import INDEX, Index, Kernel
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
-from tinyxla.backends.numba.panels import Numbers, give, step_of
+from tinyxla.backends.numba.panels import Numbers, Place, give, step_of
 from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape, element_type
 
@@ -29,7 +29,7 @@ _BLOCK = 32  # columns
 _FEWEST = 8  # rows or columns for which this is worth it
 _GROUP = 96  # rows that are changed at once
 _PIECES = 16  # of a batch
-_SHARED = 128  # rows and columns from which on threads share a matrix
+SHARED = 128  # rows and columns from which on threads share a matrix
 _WIDEST = 128  # columns of a strip
 _COPIED = 1 << 13  # elements that are copied at once
 
@@ -39,23 +39,32 @@ def supports(x: Instruction) -> bool:
     return shape.element_type.name in ("f32", "f64") and shape.size > 0 and min(shape.dimensions[-2:]) >= _FEWEST
 
 
-class _Elimination(Numbers):
-    """A builder of a kernel for some steps of it."""
+def pitch_of(kind: str, rows: int) -> int:
+    """How far apart the columns of a panel are: vectors are whole, and columns do not meet in the cache."""
+    whole = max(own.lanes(kind), routines.tile_rows())
+    return whole * (-(-rows // whole) | 1)
 
-    def __init__(self, name: str, names: str, kind: str) -> None:
+
+def strip_width(columns: int) -> int:
+    """How many columns of a matrix are changed by one thread at once."""
+    return min(_WIDEST, max(_BLOCK, columns // _PIECES // _BLOCK * 2 * _BLOCK))
+
+
+class Blocks(Numbers):
+    """A builder of a kernel that works on blocks of columns, each of which is copied to a panel."""
+
+    def __init__(self, name: str, names: str, kind: str, most: int, right: str) -> None:
+        """`most` is how many columns a block has, `right` the number that says how far apart the rows of the right
+        factor of products are."""
         super().__init__(name, f"rows columns pitch {names}")
         self.kind = kind
         n = self.number
         self.rows, self.columns, self.pitch = n["rows"], n["columns"], n["pitch"]
-        self.arithmetic = routines.Arithmetic(kind).fitting(_GROUP, _BLOCK, _BLOCK)
+        self.arithmetic = routines.Arithmetic(kind).fitting(_GROUP, most, most)
         self.sizes = self.scratch(INDEX, max(len(NUMBERS), len(routines.COPY)))
-        apart = (1, self.columns, self.pitch, self.columns)
-        self.lists = [self.scratch(INDEX, count) for count in (_GROUP, _GROUP, _BLOCK, _BLOCK)]
-        for places, distance in zip(self.lists, apart, strict=True):
+        self.lists = [self.scratch(INDEX, count) for count in (_GROUP, _GROUP, most, most)]
+        for places, distance in zip(self.lists, (1, self.columns, self.pitch, n[right]), strict=True):
             self.list(places, places.size or 0, distance)
-
-    def arguments(self) -> None:
-        self.matrix, self.panel, self.pivots = (self.argument(t, True) for t in (self.kind, self.kind, "s32"))
 
     @contextmanager
     def only(self, count: Index) -> Generator[None]:
@@ -63,26 +72,48 @@ class _Elimination(Numbers):
         with self.loop(0, self.least(1, self.most(0, count)), sequential=True):
             yield
 
+    def turn(self, to: Place, source: Place, is_exact: bool, **numbers: Index) -> None:
+        """Lines of a place as columns of another."""
+        lines, routine = routines.tile_rows(), routines.turn(routines.bits_of(self.kind), is_exact)
+        rows, row = numbers.pop("rows"), numbers["row"]
+        give(self, self.sizes, routines.COPY, **numbers)
+        with self.loop(0, self.up(rows, lines), sequential=True) as (group, _):
+            line = self.times(group, lines)
+            give(self, self.sizes, routines.COPY, rows=self.minus(rows, line))
+            into = to[0], self.sum(to[1], line)
+            self.call(routine, into, (source[0], self.sum(source[1], self.times(line, row))), (self.sizes, 0))
+
+    def add_product(self, target: Place, left: Place, right: Place, sizes: tuple[Index, Index, Index]) -> None:
+        """To some rows and columns of a matrix that of so many columns of a panel and as many rows."""
+        height, width, steps = sizes
+        give(self, self.sizes, NUMBERS, n=width, k=steps, more=1)
+        with self.loop(0, self.up(height, _GROUP), sequential=True) as (group, _):
+            row, some = self.block(group, _GROUP, height)
+            give(self, self.sizes, NUMBERS, m=some)
+            to = target[0], self.sum(target[1], self.times(row, self.columns))
+            places = to, (left[0], self.sum(left[1], row)), right
+            self.call(provide_product(self.arithmetic), *places, *((x, 0) for x in (*self.lists, self.sizes)))
+
+
+class _Elimination(Blocks):
+    """A builder of a kernel for some steps of it."""
+
+    def __init__(self, name: str, names: str, kind: str) -> None:
+        super().__init__(name, names, kind, _BLOCK, "columns")
+
+    def arguments(self) -> None:
+        self.matrix, self.panel, self.pivots = (self.argument(t, True) for t in (self.kind, self.kind, "s32"))
+
     def factor(self, start: Index, matrix: Index, pivots: Index, panel: Index) -> None:
         """The block of columns that begins at a place, of a matrix that is at another, into a panel."""
-        begin = self.sum(matrix, self.times(start, self.columns), start)
+        begin = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
         height = self.minus(self.rows, start)
         width = self.least(_BLOCK, self.minus(self.columns, start))
-        bits, lines = routines.bits_of(self.kind), routines.tile_rows()
-        give(self, self.sizes, routines.COPY, steps=width, row=self.columns, pitch=self.pitch)
-        with self.loop(0, self.up(height, lines), sequential=True) as (group, _):
-            row = self.times(group, lines)
-            give(self, self.sizes, routines.COPY, rows=self.minus(height, row))
-            source = self.matrix, self.sum(begin, self.times(row, self.columns))
-            self.call(routines.turn(bits), (self.panel, self.sum(panel, row)), source, (self.sizes, 0))
+        held = self.panel, panel
+        self.turn(held, begin, False, rows=height, steps=width, row=self.columns, pitch=self.pitch)
         give(self, self.sizes, own.FACTOR, rows=height, columns=width, pitch=self.pitch, first=start)
-        self.call(own.factor(self.kind), (self.panel, panel), (self.pivots, self.sum(pivots, start)), (self.sizes, 0))
-        give(self, self.sizes, routines.COPY, steps=height, row=self.pitch, pitch=self.columns)
-        with self.loop(0, self.up(width, lines), sequential=True) as (group, _):
-            column = self.times(group, lines)
-            give(self, self.sizes, routines.COPY, rows=self.minus(width, column))
-            source = self.panel, self.sum(panel, self.times(column, self.pitch))
-            self.call(routines.turn(bits, True), (self.matrix, self.sum(begin, column)), source, (self.sizes, 0))
+        self.call(own.factor(self.kind), held, (self.pivots, self.sum(pivots, start)), (self.sizes, 0))
+        self.turn(begin, held, True, rows=width, steps=height, row=self.pitch, pitch=self.columns)
         with self.loop(0, self.times(width, self.pitch)) as (k, _):
             place = self.sum(panel, k)
             self.store(self.panel, place, self.compute("negate", self.kind, self.load(self.panel, place)))
@@ -99,15 +130,9 @@ class _Elimination(Numbers):
         give(self, self.sizes, own.SUBSTITUTE, down=self.columns, along=1, unit=1)
         diagonal = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
         self.call(own.substitute(self.kind), (self.matrix, right), diagonal, (self.sizes, 0))
-        below = self.minus(self.minus(self.rows, start), steps)
-        give(self, self.sizes, NUMBERS, n=width, k=steps, more=1)
-        with self.loop(0, self.up(below, _GROUP), sequential=True) as (group, _):
-            first, height = self.block(group, _GROUP, below)
-            row = self.sum(first, steps)
-            give(self, self.sizes, NUMBERS, m=height)
-            target = self.matrix, self.sum(right, self.times(row, self.columns))
-            places = target, (self.panel, self.sum(panel, row)), (self.matrix, right)
-            self.call(provide_product(self.arithmetic), *places, *((x, 0) for x in (*self.lists, self.sizes)))
+        sizes = self.minus(self.minus(self.rows, start), steps), width, steps
+        target = self.matrix, self.sum(right, self.times(steps, self.columns))
+        self.add_product(target, (self.panel, self.sum(panel, steps)), (self.matrix, right), sizes)
 
 
 @functools.cache
@@ -179,8 +204,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     source = x.operands[0]
     *batch, rows, columns = source.array_shape.dimensions
     kind, count, least = source.array_shape.element_type.name, math.prod(batch), min(rows, columns)
-    whole = max(own.lanes(kind), routines.tile_rows())
-    pitch = whole * (-(-rows // whole) | 1)  # so that columns do not meet in the cache
+    pitch = pitch_of(kind, rows)
     held = pitch * (_BLOCK + own.TOGETHER)
 
     def memory(kind: str, size: int) -> Partial:
@@ -188,7 +212,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
 
     matrix = results.get(0) or memory(kind, count * rows * columns)
     pivots = results.get(1) or memory("s32", count * least)
-    if count > 1 or least < _SHARED:
+    if count > 1 or least < SHARED:
         pieces = min(count, _PIECES)
         length = -(-count // pieces)
         panels = memory(kind, pieces * held)
@@ -198,7 +222,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     arguments = [matrix, memory(kind, 2 * held), pivots]
     size = rows * columns
     kernels = [step_of(_copy(kind), [source, matrix], (size,), -(-size // _COPIED), _COPIED, x)]
-    wide = min(_WIDEST, max(_BLOCK, columns // _PIECES // _BLOCK * 2 * _BLOCK))
+    wide = strip_width(columns)
     for block in range(-1, -(-least // _BLOCK)):
         start, next = max(0, block * _BLOCK), (block + 1) * _BLOCK
         steps = min(_BLOCK, least - start) if block >= 0 else 0

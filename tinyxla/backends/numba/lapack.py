@@ -5,8 +5,8 @@ swaps sides and triangles; others are turned on the way in and out. A batch is c
 threads share; each piece has memory of its own for what routines need besides their arguments. What has no result is
 NaN.
 
-Many small matrices are factored side by side instead: see `small_factors`. L U factors of real numbers, and
-systems with them, are this library's own: see `eliminations` and `substitutions`.
+Many small matrices are factored side by side instead: see `small_factors`. L U and Cholesky factors of real numbers,
+and triangular systems of these, are this library's own: see `eliminations`, `definite_factors` and `substitutions`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyxla.backends.numba import blocked_factors, eliminations, small_factors, substitutions
+from tinyxla.backends.numba import definite_factors, eliminations, small_factors, substitutions
 from tinyxla.backends.numba.axes import finished, piece_of
 from tinyxla.backends.numba.fortran_calls import PREFIXES, REAL, Argument, Calls, Place
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, Value
@@ -173,8 +173,8 @@ def cholesky(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """In place; the other triangle becomes zero."""
     if small_factors.supports(x):
         return small_factors.cholesky(x, plan)
-    if blocked_factors.supports(x):
-        return blocked_factors.cholesky(x, plan)
+    if definite_factors.supports(x):
+        return definite_factors.cholesky(x, plan)
     m, lower = _Matrices(x, plan, users, 20), x.attributes.lower
     n = m.rows
 
@@ -234,34 +234,25 @@ def lu(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
         return small_factors.lu(x, plan, {r.attributes.index: r for r in results_of(x, users)})
     if eliminations.supports(x):
         return _eliminated(x, plan, users)
-    is_blocked = blocked_factors.supports_lu(x)
-    m = _Matrices(x, plan, users, 1 if is_blocked else 30)
-    kernels, made = blocked_factors.lu(x, m.results) if is_blocked else ([], None)
+    m = _Matrices(x, plan, users, 30)
     steps = min(m.rows, m.columns)
 
-    def pivot(k: Index, pivots: Place) -> Operand:
-        found = m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
-        block = m.b.quotient(k, blocked_factors.BLOCK) if is_blocked else 0
-        start = m.b.times(block, blocked_factors.BLOCK)
-        if not isinstance(start, Value):
-            return found
-        return m.b.compute("add", "s32", found, m.b.convert("s32", start))
-
     def body() -> None:
-        if made is None:
-            copy, pivots = m.turned_operand(m.rows * m.columns), m.temporary(steps, "s32")
-            m.blas("getrf", m.rows, m.columns, copy, m.rows, pivots, m.status)
-            if 0 in m.results:
-                m.turn(m.rows, m.columns, copy, m.rows, m.result(0), m.columns)
-        else:
-            pivots = m.matrix(made)
+        copy, pivots = m.turned_operand(m.rows * m.columns), m.temporary(steps, "s32")
+
+        def pivot(k: Index) -> Operand:
+            return m.b.compute("subtract", "s32", m.load(pivots, k), Literal("s32", 1))
+
+        m.blas("getrf", m.rows, m.columns, copy, m.rows, pivots, m.status)
+        if 0 in m.results:
+            m.turn(m.rows, m.columns, copy, m.rows, m.result(0), m.columns)
         if 1 in m.results:
             with m.low.loop(0, steps) as (k, _):
-                m.store(m.result(1), k, pivot(k, pivots))
+                m.store(m.result(1), k, pivot(k))
         if 2 in m.results:
-            _permute(m.low, m.result(2), m.rows, steps, lambda k: pivot(k, pivots))
+            _permute(m.low, m.result(2), m.rows, steps, pivot)
 
-    return [*kernels, *m.kernel(body)]
+    return m.kernel(body)
 
 
 def _eliminated(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
