@@ -136,6 +136,7 @@ define void @routine(ptr %c, ptr %a, ptr %b, ptr %rows, ptr %results, ptr %terms
 entry:
 $numbers
   %m_less = sub i64 %m, $run
+  %m_last = sub i64 %m, 1
   %is_more = icmp ne i64 %more, 0
   br label %columns
 columns:
@@ -148,8 +149,12 @@ $masks
 tile:
   %i = phi i64 [ 0, %columns ], [ %i_next, %tile_end ]
 $begin
-  br i1 %is_more, label %more_tile, label %begin
-more_tile:
+  br i1 %is_more, label %more_tile, label %new_tile
+new_tile:
+$new
+  br label %begin
+more_tile:  ; whose sums are here by now
+$soon
 $old
   br label %begin
 begin:
@@ -232,15 +237,24 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
         begin.append(f"%c_row{r} = load i64, ptr %result_at{r}")
         begin.append(f"%c_place{r} = add i64 %c_row{r}, %j")
         begin.append(f"%c{r} = getelementptr $word, ptr %c, i64 %c_place{r}")
+        begin += [f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * count}" for v in range(kind.vectors)]
+    new = [f"call void @llvm.prefetch.p0(ptr %c{r}_{v}, i32 1, i32 3, i32 1)" for r, v in tile]
+    soon: list[str] = []  # what the next tile adds to
+    for r in range(kind.rows):
+        soon.append(f"%soon_row{r} = add i64 %i, {kind.rows + r}")
+        soon.append(f"%soon_in{r} = call i64 @llvm.smin.i64(i64 %soon_row{r}, i64 %m_last)")
+        soon.append(f"%soon_place{r} = add i64 (load i64, ptr %results[%soon_in{r}]), %j")
         for v in range(kind.vectors):
-            begin.append(f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * count}")
-            begin.append(f"call void @llvm.prefetch.p0(ptr %c{r}_{v}, i32 1, i32 3, i32 1)")
+            soon.append(f"%soon{r}_{v} = add i64 %soon_place{r}, {v * count}")
+            soon.append(f"%soon_at{r}_{v} = getelementptr $word, ptr %c, i64 %soon{r}_{v}")
+            soon.append(f"call void @llvm.prefetch.p0(ptr %soon_at{r}_{v}, i32 1, i32 3, i32 1)")
     old: list[str] = []
     for r, v in tile:
         old.append(f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}")
         old += _turned(f"%old{r}_{v}", count, inputs) if turned else []
     first = [
-        f"%first{r}_{v} = phi $total [ zeroinitializer, %tile ], [ %old{r}_{v}{turned}, %more_tile ]" for r, v in tile
+        f"%first{r}_{v} = phi $total [ zeroinitializer, %new_tile ], [ %old{r}_{v}{turned}, %more_tile ]"
+        for r, v in tile
     ]
     loops = [_terms(kind, each, name) for name in (_WHOLE, _PART)]
     totals = [
@@ -252,7 +266,16 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
         end += _turned(f"%total{r}_{v}", count, count // inputs) if turned else []
         given = f"$total %total{r}_{v}{turned}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v}"
         end.append(f"call void @llvm.masked.store.$suffix.p0({given})")
-    parts = {"masks": masks, "begin": begin, "old": old, "first": first, "totals": totals, "end": end}
+    parts = {
+        "masks": masks,
+        "begin": begin,
+        "new": new,
+        "soon": soon,
+        "old": old,
+        "first": first,
+        "totals": totals,
+        "end": end,
+    }
     text = _TEXT.safe_substitute(_indented(parts), loops="".join(loops))
     names = {
         "scalar": scalar,
