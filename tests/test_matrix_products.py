@@ -11,7 +11,7 @@ import pytest
 import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba import native, panels
+from tinyxla.backends.numba import native, panel_routines, panels
 from tinyxla.shapes import element_type
 
 Array = np.ndarray[Any, Any]
@@ -225,3 +225,19 @@ def test_small_matrices_by_vectors(text: str, m: int, k: int, type: str) -> None
     np.testing.assert_allclose(found, np.einsum("bij,bj->bi", a, x), 0, 1e-4 if type == "float32" else 1e-12)
     assert found.dtype == type
     assert np.isnan(found[:, 1]).all()
+
+
+@pytest.mark.parametrize(("width", "feature"), [(16, "sse2"), (32, "avx2"), (64, "avx512bw")])
+def test_narrow_integers_are_multiplied_in_pairs_on_all_x86(
+    monkeypatch: pytest.MonkeyPatch, width: int, feature: str
+) -> None:
+    """Also without AVX-512, where copies must not load narrow elements with masks: that is one by one."""
+    monkeypatch.setattr(panel_routines, "vector_bytes", lambda: width)
+    monkeypatch.setattr(panel_routines, "has_feature", lambda name: name == feature)
+    monkeypatch.setattr(panel_routines, "provided", lambda name, text: text)
+    for name in ("s8", "u8", "s16"):
+        kind = panel_routines.arithmetic(name, "s32", 40, 50, 60)
+        assert kind is not None
+        assert (kind.packed, kind.lanes) == ("s16", width // 4)
+        text = panel_routines.lines.__wrapped__(name, kind, True)
+        assert f"load <{kind.lanes} x i{name[1:]}>, ptr" in text

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-WITHOUT_AVX = "sse sse2 sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf mmx fxsr cmov cx8 64bit x87"
-PROCESSORS = {"haswell": f"{WITHOUT_AVX} avx avx2 fma f16c bmi bmi2 lzcnt movbe", "nehalem": WITHOUT_AVX}
+OLDEST = "sse sse2 mmx fxsr cmov cx8 64bit x87"
+HASWELL = f"{OLDEST} sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf avx avx2 fma f16c bmi bmi2 lzcnt movbe"
+SKYLAKE = f"{HASWELL} adx aes avx512f avx512cd avx512bw avx512dq avx512vl"
+PROCESSORS = {"x86-64": OLDEST, "haswell": HASWELL, "skylake-avx512": SKYLAKE}
 
 PROGRAMS = """
 import sys
@@ -72,7 +74,9 @@ for kind in ("int8", "int16", "uint32", "int64"):
     with tinyxla.enable_x64():
         x = jnp.asarray(numbers * 40).astype("int32").astype(kind)
         compare(lambda x: (x * 3 - x // 7) ^ (x << 1), x)
-        compare(lambda x: lax.dot(x, x.T, preferred_element_type="int32" if x.dtype.itemsize < 4 else x.dtype), x)
+        wide = "int32" if x.dtype.itemsize < 4 else x.dtype
+        compare(lambda x: lax.dot(x, x.T, preferred_element_type=wide), x)
+        compare(lambda x: lax.dot(jnp.full_like(x, jnp.iinfo(x.dtype).min), x[:, :5], preferred_element_type=wide), x)
         compare(lambda x: jnp.sort(x, 1) + lax.population_count(x), x)
 key = tinyxla.random.key(3)
 compare(lambda x: tinyxla.random.normal(key, (1000,)) + x, jnp.float32(0))

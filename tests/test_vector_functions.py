@@ -79,7 +79,10 @@ def test_called_functions_give_the_same(case: str, monkeypatch: pytest.MonkeyPat
     taken_in, plain = run(monkeypatch, tmp_path, False, function, *arrays)
     assert re.search(CALL, text)
     assert not re.search(CALL, plain)
-    np.testing.assert_array_equal(called, taken_in)
+    if case == "sum":  # of as many vectors at once as LLVM finds registers for: on some processors more, with calls
+        np.testing.assert_allclose(called, taken_in, rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(called, taken_in)
 
 
 @pytest.mark.parametrize(

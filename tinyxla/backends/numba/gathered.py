@@ -35,11 +35,13 @@ from itertools import product
 from string import Template
 
 from tinyxla.backends.numba.matrix_unit import product_text
+from tinyxla.backends.numba.native import has_feature
 from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provided
 
 LISTED = 8  # places that are written at once: a list has room for as many more
 NUMBERS = ("m", "n", "k", "more", "between", "beside")
 _WHOLE, _PART = "whole", "part"  # tiles
+_PAIRS = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}  # s16 to s32, by how many words
 _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
 
@@ -410,11 +412,19 @@ def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:
             f"{{new}}.y = bitcast $total {{y}} to {halves}",
             f"{{new}} = call $total {name}($total {{sum}}, {halves} {{new}}.x, {halves} {{new}}.y)",
         ], f"declare $total {name}($total, {halves}, {halves})\n"
-    if kind.packed:
+    if kind.packed and has_feature("avx512vnni"):
         name = "@llvm.x86.avx512.vpdpwssd.512"
         return [f"{{new}} = call $total {name}($total {{sum}}, $total {{x}}, $total {{y}})"], (
             f"declare $total {name}($total, $total, $total)\n"
         )
+    if kind.packed:
+        halves, name = f"<{2 * kind.lanes} x i16>", f"@llvm.x86.{_PAIRS[kind.lanes]}"
+        return [
+            f"{{new}}.a = bitcast $total {{x}} to {halves}",
+            f"{{new}}.b = bitcast $total {{y}} to {halves}",
+            f"{{new}}.x = call $total {name}({halves} {{new}}.a, {halves} {{new}}.b)",
+            "{new} = add $total {sum}, {new}.x",
+        ], f"declare $total {name}({halves}, {halves})\n"
     if kind.total[0] == "s":
         return ["{new}.x = mul $total {x}, {y}", "{new} = add $total {sum}, {new}.x"], ""
     name = f"@llvm.fmuladd.v{kind.lanes}{kind.total}"

@@ -22,6 +22,7 @@ _MANY_PRODUCTS = 1 << 13  # for which a matrix unit takes less time than vectors
 _SHORT_RUN, _LONG_RUN = 6, 16  # rows of a tile of one vector that slide along terms
 _MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
+_PAIRS = {64: "avx512bw", 32: "avx2", 16: "sse2"}  # that multiply pairs of s16 and add both, for vectors of each length
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 
 
@@ -128,7 +129,7 @@ def _arithmetic(operands: str, result: str) -> Arithmetic | None:
         return Arithmetic("f32", "bf16")
     if result in ("f32", "f64") and operands in ("f64", "f32", "f16", "bf16"):
         return Arithmetic(result)
-    if result in ("s32", "u32") and operands in ("s8", "u8", "s16") and has_feature("avx512vnni"):
+    if result in ("s32", "u32") and operands in ("s8", "u8", "s16") and has_feature(_PAIRS.get(vector_bytes(), "")):
         return Arithmetic("s32", "s16")
     integers = {"s32": "s32", "u32": "s32", "s64": "s64", "u64": "s64"}
     return Arithmetic(integers[result]) if result in integers and operands[0] in "su" else None
@@ -217,10 +218,19 @@ $starts
   %target = getelementptr $word, ptr %to, i64 (mul i64 %i, %pitch)
   br label %vector
 vector:
-  %j = phi i64 [ 0, %line ], [ %j_next, %vector ]
+  %j = phi i64 [ 0, %line ], [ %j_next, %loaded ]
+$places
+  %j_next = add nsw i64 %j, $lanes
+  br i1 (icmp sle i64 %j_next, $complete), label %all, label %some
+all:
+$all
+  br label %loaded
+some:
+$some
+  br label %loaded
+loaded:
 $loads
   store <$lanes x $word> $found, ptr %target[$word %j], align $bytes
-  %j_next = add nsw i64 %j, $lanes
   br i1 (icmp slt i64 %j_next, %steps), label %vector, label %line_end
 line_end:
   %i_next = add nsw i64 %i, 1
@@ -250,19 +260,28 @@ def _suffix(memory: str) -> str:
 def lines(source: str, kind: Arithmetic, is_packed: bool) -> str:
     """(to, from, numbers): to[i * pitch + j] = from[i * row + j] for `rows` lines of `steps` elements, and zeros up to
     a whole vector; or, where they are packed, the elements of a word to[i * pitch + j] come from as many lines that
-    follow one another, of which there are `terms`. The routine's name."""
+    follow one another, of which there are `terms`. The routine's name.
+
+    Only what a whole vector does not fit into is loaded with a mask: where processors have none for the type, LLVM
+    loads element by element."""
     change, together = _change(source, kind.held), kind.step if is_packed else 1
     count = kind.lanes if is_packed else 8 * vector_bytes() // bits_of(kind.held) // kind.part
     names = {"memory": change.memory, "lanes": count, "suffix": _suffix(change.memory), "size": bits_of(source) // 8}
-    found, starts, text = "", list[str](), list[str]()
+    vector = f"<{count} x {change.memory}>"
+    found, starts, places = "", list[str](), list[str]()
+    whole, part, text = list[str](), list[str](), list[str]()
     for k in range(together):
         if k:
             starts.append(f"  %source{k} = getelementptr {change.memory}, ptr %source{k - 1}, i64 %row")
             starts.append(f"  %end{k} = select i1 (icmp slt i64 (add i64 %first, {k}), %terms), i64 %steps, i64 0")
         end = f"end{k}" if k else "steps"
-        text.append(_MASKED_LOAD.substitute(names, name=f"x{k}", source=f"source{k}", first="%j", end=end))
-        text.append(f"  %soon{k} = getelementptr {change.memory}, ptr %x{k}.at, i64 %soon")
-        text.append(f"  call void @llvm.prefetch.p0(ptr %soon{k}, i32 0, i32 3, i32 1)")
+        places.append(f"  %place{k} = getelementptr {change.memory}, ptr %source{k}, i64 %j")
+        places.append(f"  %soon{k} = getelementptr {change.memory}, ptr %place{k}, i64 %soon")
+        places.append(f"  call void @llvm.prefetch.p0(ptr %soon{k}, i32 0, i32 3, i32 1)")
+        whole.append(f"  %all{k} = load {vector}, ptr %place{k}, align {names['size']}")
+        part.append(_MASKED_LOAD.substitute(names, name=f"some{k}", source=f"source{k}", first="%j", end=end))
+        text.append(f"  %x{k} = phi {vector} [ %all{k}, %all ], [ %some{k}, %some ]")
+    for k in range(together):
         value, more = change.changed(f"%x{k}", count)
         text += more
         if is_packed:
@@ -272,14 +291,16 @@ def lines(source: str, kind: Arithmetic, is_packed: bool) -> str:
             text.append(f"  %x{k}.moved = shl <{count} x i32> %x{k}.wide, <{moved}>")
             value = f"%x{k}.moved"
         if k:
-            text.append(f"  %all{k} = or <{count} x i32> {found}, {value}")
-            value = f"%all{k}"
+            text.append(f"  %found{k} = or <{count} x i32> {found}, {value}")
+            value = f"%found{k}"
         found = value
     word = "i32" if is_packed else change.word
     names |= {"word": word, "bytes": int(word[1:]) // 8, "found": found, "lines": together, "soon": _SOON}
-    names["starts"] = "\n".join(starts)
-    whole = _LINES.substitute(names, numbers=numbers_of(COPY), loads="\n".join(text))
-    return provided(f"lines_{change.source}_{change.held}_{together}_{kind.part}", whole)
+    blocks = {"starts": starts, "places": places, "all": whole, "some": part, "loads": text}
+    names |= {name: "\n".join(block) for name, block in blocks.items()}
+    names["complete"] = f"%end{together - 1}" if together > 1 else "%steps"  # where the last line is, all are
+    routine = _LINES.substitute(names, numbers=numbers_of(COPY))
+    return provided(f"lines_{change.source}_{change.held}_{together}_{kind.part}", routine)
 
 
 # --- lines that become columns ----------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ its elements in order. Copies change the types of elements on the way. A thread 
 operand's rows with as many panels as stay in its cache.
 
 Three instructions multiply and add: that of the element type; and, where the processor has them, those that add two
-products of bf16 to an f32, or of s16 to an s32, for which panels hold pairs. Where it has a matrix unit that this
-process may use, that multiplies bf16, and integers of 8 bits, of which panels hold four in a word.
+products of bf16 to an f32, or of s16 to an s32 or to each other, for which panels hold pairs. Where it has a matrix
+unit that this process may use, that multiplies bf16, and integers of 8 bits, of which panels hold four in a word.
 
 Where tiles are depends on shapes alone, and a long sum is cut at fixed places, so results do not depend on the number
 of threads. All work is done by routines; kernels tell them what to do, and take sizes as numbers.
