@@ -242,3 +242,19 @@ def test_what_fills_vectors_is_no_scalars(size: int) -> None:
         total = 0.9 * total + 0.1 * row
         wanted.append(total)
     np.testing.assert_allclose(compiled(rows), wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("unknowns", [4, 16])
+def test_systems_are_solved_in_a_loop(unknowns: int) -> None:
+    def sums(matrices: Any, right: Any, shifts: Any) -> Any:
+        def step(total: Any, shift: Any) -> tuple[Any, None]:
+            return total + shift * jnp.linalg.solve(matrices[0] + matrices[1] * shift, right), None
+
+        return lax.scan(step, jnp.zeros_like(right), shifts)[0]
+
+    eye = np.eye(unknowns)
+    matrices = np.array([np.arange(unknowns**2).reshape(unknowns, unknowns) % 7 / 50, eye], np.complex64)
+    right = np.arange(3 * unknowns).reshape(unknowns, 3).astype(np.complex64)
+    shifts = np.array([2, 3 + 1j, 4j, 5], np.complex64)
+    wanted = sum(s * np.linalg.solve(matrices[0] + matrices[1] * s, right) for s in shifts)
+    np.testing.assert_allclose(tx.jit(sums)(matrices, right, shifts), wanted, rtol=1e-4)

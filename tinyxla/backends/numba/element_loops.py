@@ -79,6 +79,8 @@ def _analyzed(body: Computation) -> _Parts | None:
     if effects(body) or not _may_be_of_elements(body):
         return None
     body = optimize_inside(body)
+    if not _may_be_of_elements(body):
+        return None  # an operation that is made of others has become one that is not, such as a decomposition
     arrays: list[int] = []
     numbers: list[int] = []
     chains: dict[int, list[Instruction]] = {}
