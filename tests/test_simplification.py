@@ -15,7 +15,7 @@ import pytest
 from tinyxla.compiler import passes, simplification
 from tinyxla.compiler.rewriting import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
-from tinyxla.ops import Op, bits, calls, contraction, elementwise, movement, reduction, slices, windows
+from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, reduction, slices, windows
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 
 Array = np.ndarray[Any, Any]
@@ -156,6 +156,21 @@ def _update(starts: tuple[int, int], is_computed: bool = True) -> Make:
     return make
 
 
+def _chosen(swapped: bool = False, kept: bool = True) -> Make:
+    """An array with other elements at two places, if a predicate says so."""
+
+    def make(g: Graph, p: Instruction, x: Instruction, y: Instruction, i: Instruction) -> Instruction:
+        added = indexing.Scatter((), (0,), (0,), 1, reduction.scalar_computation("add", x.array_shape.dtype))
+        found = g(slices.dynamic_update_slice, x, y, g.constant(2, np.int32))
+        found = g(indexing.scatter, found, i, y, **added._asdict())
+        other = x if kept else g(elementwise.neg, x)
+        if not p.array_shape.rank:
+            p = g(movement.broadcast, p, sizes=x.array_shape.dimensions, dimensions=())
+        return g(elementwise.select, p, *((other, found) if swapped else (found, other)))
+
+    return make
+
+
 def _part_of_filled(is_filled: bool) -> Make:
     """Times some elements of an array of one number, or of rows."""
 
@@ -170,6 +185,10 @@ def _part_of_filled(is_filled: bool) -> Make:
     return make
 
 
+AT_TWO = [_values(6), _values(2), np.array([[1], [9]], np.int32)]
+AT_UNSIGNED = [*AT_TWO[:2], AT_TWO[2].astype(np.uint8)]
+CHANGED = ["dynamic-update-slice", "scatter"]
+CHOSEN = ["dynamic-slice", "broadcast", "select", CHANGED[0], "broadcast", "broadcast", "select", CHANGED[1]]
 UPDATED = ["sine", "slice", "slice", "concatenate", "slice", "slice", "concatenate"]
 POWERS = [
     (0.5, ["multiply", "sqrt"]),
@@ -206,6 +225,10 @@ APPLIES: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_power", _with_scalar(elementwise.pow_, -1), [SPECIAL], ["broadcast", "divide"]),
     ("_part_of_one_number", _part_of_filled(True), [SPECIAL], ["broadcast", "multiply"]),
     *(("_power", _power_of_square(exponent), [SPECIAL], left) for exponent, left in POWERS),
+    ("_select_update", _chosen(), [np.array(True), *AT_TWO], CHOSEN),
+    ("_select_update", _chosen(), [np.array(False), *AT_TWO], CHOSEN),
+    ("_select_update", _chosen(swapped=True), [np.array(True), *AT_TWO], CHOSEN),
+    ("_select_update", _chosen(swapped=True), [np.array(False), *AT_TWO], CHOSEN),
     ("_update_of_most", _update((2, 3)), [_values(20, 30), _values(17, 25)], UPDATED),
     ("_update_of_most", _update((0, 9)), [_values(20, 30), _values(20, 25)], UPDATED[:2] + UPDATED[-1:]),
     ("_convert_nothing", _unary(elementwise.convert, new_element_type=F32), [SPECIAL], []),
@@ -410,6 +433,14 @@ KEEPS: list[tuple[str, Make, list[Array], list[str]]] = [
     ("_part_of_one_number", _part_of_filled(False), [SPECIAL], ["broadcast", "slice", "reshape", "multiply"]),
     ("_power", _with_scalar(elementwise.pow_, 2, swapped=True), [SPECIAL], ["broadcast", "power"]),
     ("_power", _power_of_square(3.5), [SPECIAL], ["multiply", "broadcast", "power"]),
+    ("_select_update", _chosen(), [np.array(True), *AT_UNSIGNED], [*CHANGED, "broadcast", "select"]),
+    (
+        "_select_update",
+        _chosen(kept=False),
+        [np.array(True), *AT_TWO],
+        [*CHANGED, "negate", "broadcast", "select"],
+    ),
+    ("_select_update", _chosen(), [np.arange(6) > 2, *AT_TWO], [*CHANGED, "select"]),
     ("_update_of_most", _update((2, 3)), [_values(20, 30), _values(5, 25)], ["sine", "dynamic-update-slice"]),
     ("_update_of_most", _update((2, 3), False), [_values(20, 30), _values(17, 25)], ["dynamic-update-slice"]),
     ("_update_of_most", _update((0, 1)), [_values(4, 5), _values(4, 4)], ["sine", "dynamic-update-slice"]),

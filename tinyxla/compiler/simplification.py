@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.compiler.rewriting import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, contraction, elementwise, movement, reduction
+from tinyxla.ops import bits, calls, contraction, elementwise, indexing, movement, reduction, slices
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
@@ -201,6 +201,53 @@ def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None
         return o[1]
     pred = scalar_value(o[0])
     return None if pred is None else o[1] if pred else o[2]
+
+
+def _select_update(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
+    # select(p, update of x, x) = an update of x by nothing new, unless p: so x need not be read as a whole
+    pred = o[0].operands[0] if o[0].op is movement.broadcast else o[0]
+    if pred.array_shape.rank or x.array_shape.rank == 0:
+        return None
+    for updated, whole in (o[1:], o[:0:-1]):
+        chain = _updates(updated, whole)
+        if chain:
+            found = whole
+            for update in reversed(chain):
+                found = _update_if(r, update, found, pred, updated is o[1])
+            return found
+    return None
+
+
+def _updates(x: Instruction, whole: Instruction) -> list[Instruction]:
+    """What makes an array of another by changing parts of it, the last change first; empty if it is not made so."""
+    found: list[Instruction] = []
+    while x is not whole:
+        if not (x.op is slices.dynamic_update_slice or (x.op is indexing.scatter and _can_skip(x))):
+            return []
+        found.append(x)
+        x = x.operands[0]
+    return found
+
+
+def _can_skip(scatter: Instruction) -> bool:
+    """Whether there is an index that is outside, which leaves the array as it is."""
+    if len(scatter.operands) != 3 or not scatter.attributes.scatter_dims_to_operand_dims:
+        return False
+    return scatter.operands[1].array_shape.dtype.kind == "i"
+
+
+def _update_if(r: Rewriter, update: Instruction, whole: Instruction, pred: Instruction, wanted: bool) -> Instruction:
+    """The update of `whole` where the predicate is what is wanted."""
+    attributes = update.attributes._asdict()
+    _, new, *others = update.operands
+    if update.op is indexing.scatter:
+        outside = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
+        old = r.emit(movement.broadcast, outside, sizes=new.array_shape.dimensions, dimensions=())
+    else:
+        old = r.emit(slices.dynamic_slice, whole, *others, dynamic_slice_sizes=new.array_shape.dimensions)
+    several = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=())
+    chosen = r.emit(elementwise.select, several, *((new, old) if wanted else (old, new)))
+    return r.emit(update.op, whole, chosen, *others, **attributes)
 
 
 def _reshape(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
@@ -436,7 +483,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "power": (_power,),
     "convert": (_convert_nothing,),
     "bitcast-convert": (_bitcast,),
-    "select": (_select_same,),
+    "select": (_select_same, _select_update),
     "reshape": (_reshape,),
     "transpose": (_transpose, _transpose_of_dot),
     "broadcast": (_broadcast,),
