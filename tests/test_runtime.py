@@ -22,6 +22,7 @@ pytest.importorskip("llvmlite")
 import tinyxla as tx
 from tinyxla.backends.numba import blas, blas_library, memory, runtime, thread_pool
 from tinyxla.backends.numba.native import compile_llvm
+from tinyxla.backends.numba.small_products import small_kernel
 
 KERNELS = """
 ; out[first] = last + 1: where the range was cut
@@ -530,6 +531,8 @@ def check(actual: np.ndarray, expected: np.ndarray, k: int) -> None:
         (1, 50, 3, 30),
         (70, 3, 4, 5),  # small ones
         (70, 7, 16, 9),
+        (70, 1, 29, 11),  # small ones with vectors
+        (70, 29, 1, 11),
         (1, 800, 5, 6),  # tall ones
     ],
 )
@@ -539,6 +542,13 @@ def test_products(type: str, batch: int, m: int, n: int, k: int, transpose_a: bo
     expected = (a.swapaxes(1, 2) if transpose_a else a) @ (b.swapaxes(1, 2) if transpose_b else b)
     for pad in (0, 3):
         check(multiply(type, a, b, transpose_a, transpose_b, pad), expected, k)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 29), (29, 1)])
+def test_vectors_with_rows_of_a_small_matrix_have_a_kernel(m: int, n: int) -> None:
+    leading = (11, 29, 29) if m == 1 else (29, 1, 1)
+    step = blas.matmul_step("f32", m, n, 11, transpose_a=n == 1, steps=(0, 0, 0), leading=leading, repeats=70)
+    assert step.kernel == small_kernel("f32", 1, 29, 11, True, False)
 
 
 @settings(deadline=None, max_examples=60)

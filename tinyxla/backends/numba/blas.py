@@ -111,8 +111,11 @@ def matmul_step(
     if max(k, *leading) > _LARGEST_INTEGER:
         raise ValueError(f"a product has k = {k} and rows {leading} apart; BLAS counts to {_LARGEST_INTEGER}: split it")
     product = _Product(type, m, n, k, batch, transpose_a, transpose_b, *steps, *leading)
-    if 1 in (m, n) and batch * repeats >= _MANY and _by_rows(product):
-        return _row_step(product)
+    if 1 in (m, n) and batch * repeats >= _MANY:
+        if _by_rows(product):
+            return _row_step(product)
+        if _by_columns(product):
+            return _column_step(product)
     small = _in_small_blocks(product)
     if small is not None and small.batch * repeats >= _MANY:
         return _small_step(small)
@@ -200,7 +203,8 @@ class _Vectors(NamedTuple):
 
 
 def _of_vectors(product: _Product) -> _Vectors:
-    """With M = A and x = B if B is a column, or with M = B' and x = A' if A is a row."""
+    """With M = A and x = B if B is a column, or with M = B' and x = A' if A is a row; `transposed` says that M' is what
+    lies in memory by rows."""
     p = product
     if p.n == 1:
         step_x = 1 if p.transpose_b else p.ldb
@@ -222,6 +226,23 @@ def _row_step(product: _Product) -> MatmulStep:
     x = _of_vectors(product)
     constants = (*x.steps, product.step_c, x.distance, 1, 1)
     return MatmulStep(row_kernel(product.type, x.length, product.k), x.order, constants, product.batch, _grain(product))
+
+
+def _by_columns(product: _Product) -> bool:
+    """Whether a small kernel can add up rows of M', times the elements of x, in vectors."""
+    x = _of_vectors(product)
+    if product.type not in ("f32", "f64") or not x.transposed or x.step_y != 1 or x.length < _SHORTEST_ROW:
+        return False
+    return vectors_of_rows(product.type, product.k, x.length) <= _MOST_VECTORS
+
+
+def _column_step(product: _Product) -> MatmulStep:
+    """As one row, that of x', times M', which is how M is stored."""
+    x = _of_vectors(product)
+    matrix, vector, result = x.order
+    constants = (x.steps[1], x.steps[0], product.step_c, x.step_x, x.distance, 1)
+    kernel = small_kernel(product.type, 1, x.length, product.k, True, False)
+    return MatmulStep(kernel, (vector, matrix, result), constants, product.batch, _grain(product))
 
 
 def _vector_step(product: _Product) -> MatmulStep:
