@@ -197,8 +197,8 @@ def test_bad_operands(name: str, mode: str) -> None:
 
 
 CREATION: dict[str, Case] = {
-    "negative size": (ShapeError, ("(2, -1)", "negative"), lambda: tnp.zeros((2, -1))),
-    "fraction": (ArgumentError, ("integer", "2.5"), lambda: tnp.ones(2.5)),
+    "negative size": (ShapeError, ("zeros: the shape (2, -1)", "negative"), lambda: tnp.zeros((2, -1))),
+    "fraction": (ArgumentError, ("ones: a size is an integer", "2.5"), lambda: tnp.ones(2.5)),
     "text": (DTypeError, ("'a'", "numbers"), lambda: tnp.array("a")),
     "ragged": (ShapeError, ("unequal lengths", "rectangular"), lambda: tnp.array([[1], [2, 3]])),
     "none": (DTypeError, ("None",), lambda: tnp.array(None)),
@@ -208,7 +208,11 @@ CREATION: dict[str, Case] = {
     "endless range": (ArgumentError, ("finite",), lambda: tnp.arange(float("inf"))),
     "negative number of points": (ShapeError, ("num", "-2"), lambda: tnp.linspace(0, 1, -2)),
     "too large an integer": (NumberRangeError, ("1099511627776", "int32"), lambda: tnp.asarray(2**40)),
-    "no key": (ArgumentError, ("key", "random.key(seed)"), lambda: tx.random.normal(3)),
+    "text in a list": (DTypeError, ("'a' of type str.",), lambda: tnp.array(["a"])),
+    "set": (DTypeError, ("{1, 2}", "make a list of its elements"), lambda: tnp.asarray({1, 2})),
+    "long list": (DTypeError, ("[0, 0, 0, 0, 0, 0, ...]", "tinyxla.numpy.asarray"), lambda: tnp.sin([0] * 1000)),
+    "no key": (ArgumentError, ("random.normal: the first argument is a key, ", " 3."), lambda: tx.random.normal(3)),
+    "too large a seed": (NumberRangeError, ("random.key: the seed", "64 bits"), lambda: tx.random.key(1 << 64)),
     "negative shape of random numbers": (ShapeError, ("(-1,)",), lambda: tx.random.normal(tx.random.key(0), (-1,))),
     "Array()": (ArgumentError, ("asarray",), lambda: tx.Array(3)),
     "Array() without arguments": (ArgumentError, ("asarray",), lambda: tx.Array()),
@@ -237,7 +241,7 @@ CONVERSIONS: dict[str, Case] = {
     "float": (ArgumentError, ("float()", "(3,)"), float),
     "complex": (ArgumentError, ("complex()", "(3,)"), complex),
     "item": (ShapeError, ("item()", "(3,)", "tolist()"), lambda x: x.item()),
-    "index": (ArgumentError, ("Python index", "(3,)"), lambda x: [1, 2][x]),
+    "index": (ArgumentError, ("A Python integer (an index, ", "(3,)"), lambda x: [1, 2][x]),
     "index that is no integer": (ArgumentError, ("float32", "astype(int)"), lambda x: [1, 2][x[0]]),
 }
 
@@ -269,8 +273,9 @@ NEEDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "int": ("int()", int),
     "float": ("float()", float),
     "complex": ("complex()", complex),
-    "index": ("A Python index", lambda x: [1, 2][x]),
-    "range": ("A Python index", lambda x: range(x)),
+    "index": ("A Python integer", lambda x: [1, 2][x]),
+    "range": ("A Python integer", lambda x: range(x)),
+    "size": ("A Python integer (an index, a size,", lambda x: tnp.zeros(x)),
     "item": ("item()", lambda x: x.item()),
     "tolist": ("tolist()", lambda x: x.tolist()),
     "numpy": ("A NumPy array", lambda x: np.asarray(x)),
@@ -280,7 +285,8 @@ NEEDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 WHERE_PYTHON_ASKS = {
     "A Python condition": TracerBoolConversionError,
-    "A Python index": TracerIntegerConversionError,
+    "A Python integer": TracerIntegerConversionError,
+    "A Python integer (an index, a size,": TracerIntegerConversionError,
     "A NumPy array": TracerArrayConversionError,
 }
 
@@ -520,7 +526,27 @@ TRANSFORMATIONS: dict[str, Case] = {
     # others
     "text for a graph": (ArgumentError, ("argument x is 'a'",), lambda: tx.make_graph(lambda x: x)(x="a")),
     "text for a shape": (ArgumentError, ("argument 0 is 'a'",), lambda: tx.eval_shape(lambda x: x, "a")),
-    "text for a device": (ArgumentError, ("device_put", "at ['k']", "'a'"), lambda: tx.device_put({"k": "a"})),
+    "text for a value": (ArgumentError, ("device_put", "at ['k']", "'a'"), lambda: tx.device_put({"k": "a"})),
+    "another device": (
+        ArgumentError,
+        ("device_put", "the only device is 'cpu'", "'gpu'"),
+        lambda: tx.device_put(1, "gpu"),
+    ),
+    "another backend": (
+        ArgumentError,
+        ("jit: the only device is 'cpu'", "'gpu'"),
+        lambda: tx.jit(lambda x: x, backend="gpu"),
+    ),
+    "instance": (
+        ArgumentError,
+        ("argument 0 is namespace()", "type SimpleNamespace", "register_dataclass", "static_argnums"),
+        lambda: tx.jit(lambda x: x)(SimpleNamespace()),
+    ),
+    "instance as result": (
+        ArgumentError,
+        ("The result of <lambda> is namespace()", "register_dataclass"),
+        lambda: tx.jit(lambda x: SimpleNamespace())(ONE),
+    ),
     "trees": (
         tx.tree_util.PytreeError,
         ("structures", "2"),

@@ -683,7 +683,7 @@ def test_no_derivative_is_lost_in_an_array_of_numpy(name: str, transform: Any) -
 
 def test_arrays_of_numpy_need_values() -> None:
     for transform in (tx.jit, tx.vmap):
-        with pytest.raises(ConcretizationError, match="A NumPy array needs the value"):
+        with pytest.raises(ConcretizationError, match=r"A NumPy array .* needs the value"):
             transform(lambda x: np.array([x[0], x[1]]))(X)
 
 

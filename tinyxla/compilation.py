@@ -37,6 +37,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
+from tinyxla.tracing.device import check_device
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -436,15 +437,16 @@ def jit(
             it. A training step then has no second copy of what it trains. Arrays that something else still looks at, as
             a NumPy view does, are copied first. In other transformations and compiled functions nothing is donated.
         donate_argnames: the same by name.
-        in_shardings, out_shardings, keep_unused, device, backend, inline, compiler_options: accepted as JAX has them;
-            with one device and a compiler of its own none of them changes anything.
+        backend: "cpu", which is all there is.
+        in_shardings, out_shardings, keep_unused, device, inline, compiler_options: accepted as JAX has them; with one
+            device and a compiler of its own none of them changes anything.
 
     Returns:
         A function with the same arguments; also `lower(*args)` to look at what is compiled, `trace(*args)` and
         `eval_shape(*args)`.
 
     Raises:
-        ArgumentError: an argument that is no array, or a static one that cannot be hashed.
+        ArgumentError: an argument that is no array, a static one that cannot be hashed, or another backend.
         AttributeValueError: an argument that is both static and donated.
         DeletedError: an argument that was donated before.
         ConcretizationError: the function needs a value (`if x > 0`) where only a shape is known.
@@ -454,6 +456,7 @@ def jit(
         >>> tx.jit(lambda x: x * 2 + 1)(3.0)
         Array(7., dtype=float32, weak_type=True)
     """
+    check_device("jit", backend)
     if function is None:
         return functools.partial(
             jit,
@@ -473,8 +476,8 @@ def jit(
     both = [*(static[0] & donated[0]), *(static[1] & donated[1])]
     if both:
         raise AttributeValueError(
-            f"jit of {getattr(function, '__name__', function)}: the argument {both[0]!r} must not be both static and "
-            "donated; only arrays can be donated."
+            f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
+            "can be donated."
         )
     return Jitted(function, *static, *donated)
 
@@ -510,15 +513,14 @@ def _complete(function: Function, what: str, numbers: set[int], names: set[str])
     )
     for name in names - by_name:
         raise ArgumentError(
-            f"jit of {getattr(function, '__name__', function)}: {what}_argnames has {name!r}, but there is no such "
-            "parameter."
+            f"jit of {name_of(function)}: {what}_argnames has {name!r}, but there is no such parameter."
         )
     variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
     for n in numbers:
         if not variadic and not -len(positional) <= n < len(positional):
             raise ArgumentError(
-                f"jit of {getattr(function, '__name__', function)}: {what}_argnums has {n}, but it takes "
-                f"{len(positional)} positional arguments."
+                f"jit of {name_of(function)}: {what}_argnums has {n}, but it takes {len(positional)} positional "
+                "arguments."
             )
     named = {positional[n] for n in numbers if -len(positional) <= n < len(positional)}
     numbers.update(k for k, name in enumerate(positional) if name in names)

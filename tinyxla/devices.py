@@ -11,9 +11,8 @@ import numpy as np
 
 from tinyxla.api.functions import arrays_of
 from tinyxla.contexts import without_effect
-from tinyxla.errors import ArgumentError
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.device import CPU, Device
+from tinyxla.tracing.device import CPU, Device, check_device
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -27,8 +26,7 @@ def devices(backend: str | None = None) -> list[Device]:
         >>> tx.devices()
         [CpuDevice(id=0)]
     """
-    if backend not in (None, "cpu"):
-        raise ArgumentError(f"devices: the only platform is 'cpu', but got {backend!r}.")
+    check_device("devices", backend)
     return [CPU]
 
 
@@ -96,7 +94,13 @@ def block_until_ready(x: Any) -> Any:
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
-    """The leaves of a pytree as arrays. There is one device, so it does not matter which is named, or from where."""
+    """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where.
+
+    Raises:
+        ArgumentError: a leaf that is no array, or the name of another device.
+    """
+    if isinstance(device, str):
+        check_device("device_put", device)
     arrays, treedef = arrays_of(x, "device_put: the value")
     return pytrees.unflatten(treedef, arrays)
 

@@ -108,7 +108,9 @@ def no_array(leaf: Any) -> str:
     dtype = getattr(leaf, "dtype", None)
     if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"
-    return f"is {reprlib.repr(leaf)} of type {type(leaf).__name__}, which is not an array or a number"
+    kind = type(leaf)
+    way = "" if kind.__module__ == "builtins" else " (tree_util.register_dataclass makes a class a container of arrays)"
+    return f"is {reprlib.repr(leaf)} of type {kind.__name__}, which is not an array or a number{way}"
 
 
 def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

@@ -61,7 +61,8 @@ def conv_dimension_numbers(
         lhs, rhs, out = (str(x) if isinstance(x, str) else tuple(map(int, x)) for x in dimension_numbers)
     except (TypeError, ValueError):
         raise ArgumentError(
-            f"dimension_numbers must be None, three strings or ConvDimensionNumbers, but got {dimension_numbers!r}."
+            "convolution: dimension_numbers must be None, three strings or ConvDimensionNumbers, but got "
+            f"{dimension_numbers!r}."
         ) from None
     if not (isinstance(lhs, str) and isinstance(rhs, str) and isinstance(out, str)):
         return ConvDimensionNumbers(*dimension_numbers)
@@ -70,8 +71,8 @@ def conv_dimension_numbers(
     for text, letters in ((lhs, "NC"), (rhs, "OI"), (out, "NC")):
         if len(text) != rank or sorted(text) != sorted([*letters, *spatial]):
             raise ArgumentError(
-                f"dimension_numbers must be strings of {rank} letters, with {letters[0]} and {letters[1]} and the same "
-                f"letters for spatial dimensions in each, but got {text!r} of {dimension_numbers}."
+                f"convolution: dimension_numbers must be strings of {rank} letters, with {letters[0]} and {letters[1]} "
+                f"and the same letters for spatial dimensions in each, but got {text!r} of {dimension_numbers}."
             )
         found.append(tuple(text.index(c) for c in [*letters, *spatial]))
     return ConvDimensionNumbers(*found)

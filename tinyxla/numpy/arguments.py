@@ -19,7 +19,7 @@ from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
-from tinyxla.tracing.device import CPU
+from tinyxla.tracing.device import check_device
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -53,8 +53,7 @@ def with_device(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        if device is not None and device != CPU:
-            raise ArgumentError(f"{function.__name__}: device must be None or 'cpu', but got {device!r}.")
+        check_device(function.__name__, device)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)

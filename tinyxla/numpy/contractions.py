@@ -282,6 +282,11 @@ def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """einsum(a, [0, 1], b, [1, 2], [0, 2]) as letters."""
     operands = args[: len(args) // 2 * 2 : 2]
     lists = [*args[1 : len(args) // 2 * 2 : 2]]
+    if not all(isinstance(x, (list, tuple)) for x in (*lists, *args[len(operands) * 2 :])):
+        raise ArgumentError(
+            "einsum: takes a text such as 'ij,jk->ik' before the operands, or a list of integers after each of them, "
+            f"but got {', '.join(type(x).__name__ for x in args)}."
+        )
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     seen = sorted(
         {k for labels in [*lists, *([args[-1]] if len(args) % 2 else [])] for k in labels if k is not Ellipsis}
@@ -308,7 +313,9 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     for term, rank in zip(terms, ranks, strict=True):
         names = term.replace("...", "")
         hidden = rank - len(names)
-        if not all(c.isalpha() for c in names) or hidden < 0 or (hidden and "..." not in term):
+        if not all(c.isalpha() for c in names):
+            raise ArgumentError(f"einsum: axes are named by letters, but got {term!r} in {subscripts!r}.")
+        if hidden < 0 or (hidden and "..." not in term):
             raise ShapeError(f"einsum: {term!r} in {subscripts!r} does not fit an array of {rank} dimensions.")
         dots = "".join(spare[k] for k in reversed(range(hidden)))
         widest = max(widest, dots, key=len)
@@ -316,10 +323,10 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     if arrow:
         output = right.replace("...", widest)
         for label in output:
-            if output.count(label) > 1 or not any(label in term for term in inputs):
-                raise ArgumentError(
-                    f"einsum: the result of {subscripts!r} takes each axis of the operands at most once."
-                )
+            found = any(label in term for term in inputs)
+            if output.count(label) > 1 or not found:
+                said = "twice; take it once" if found else "which no operand has"
+                raise ArgumentError(f"einsum: the result of {subscripts!r} names the axis {label!r}, {said}.")
         return inputs, output
     everything = "".join(inputs)
     free = sorted(c for c in set(everything) if everything.count(c) == 1 and c not in widest)

@@ -198,13 +198,13 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
 @with_device
 def zeros(shape: Any, dtype: Any = None) -> Array:
     """Zeros."""
-    return full(shape, 0, default_float() if dtype is None else dtype)
+    return full(shape_of("zeros", shape), 0, default_float() if dtype is None else dtype)
 
 
 @with_device
 def ones(shape: Any, dtype: Any = None) -> Array:
     """Ones."""
-    return full(shape, 1, default_float() if dtype is None else dtype)
+    return full(shape_of("ones", shape), 1, default_float() if dtype is None else dtype)
 
 
 @with_device

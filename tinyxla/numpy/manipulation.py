@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -47,7 +47,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     `order="F"` takes and puts the elements with the first index varying fastest.
     """
     x = array_of(a, "reshape")
-    if (isinstance(shape, Array) and shape.ndim == 0) or not isinstance(shape, Iterable):
+    if not is_several(shape):
         shape = (shape,)
     sizes = [integer_of("reshape", "a size", n) for n in shape]
     if sizes.count(-1) > 1 or any(n < -1 for n in sizes):
@@ -100,7 +100,7 @@ def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     if axes is None:
         order = tuple(reversed(range(x.ndim)))
     else:
-        order = tuple(canonical_axis(d, x.ndim, "transpose") for d in (axes if isinstance(axes, Iterable) else (axes,)))
+        order = tuple(canonical_axis(d, x.ndim, "transpose") for d in (axes if is_several(axes) else (axes,)))
         if sorted(order) != list(range(x.ndim)):
             raise ShapeError(f"transpose: axes {order} is no order of the {x.ndim} axes of an array {x.shape}.")
     return movement.transpose_to(x, order)
@@ -130,7 +130,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     """Axes moved to other places; the others keep their order."""
     x = array_of(a, "moveaxis")
     given, wanted = (
-        [canonical_axis(d, x.ndim, "moveaxis") for d in (axes if isinstance(axes, Iterable) else (axes,))]
+        [canonical_axis(d, x.ndim, "moveaxis") for d in (axes if is_several(axes) else (axes,))]
         for axes in (source, destination)
     )
     if len(given) != len(wanted) or len(set(given)) != len(given) or len(set(wanted)) != len(wanted):
@@ -218,7 +218,10 @@ def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype
         if x.ndim != rank:
             raise ShapeError(f"concatenate: arrays have {rank} and {x.ndim} dimensions; reshape them to equally many.")
     if rank == 0:
-        raise ShapeError("concatenate: arrays without dimensions have no axis to join along; use stack.")
+        raise ShapeError(
+            "concatenate: arrays without dimensions have no axis to join along; use stack, or put the arrays into a "
+            "list."
+        )
     along = canonical_axis(axis, rank, "concatenate")
     for x in parts:
         if x.shape[:along] + x.shape[along + 1 :] != parts[0].shape[:along] + parts[0].shape[along + 1 :]:
@@ -231,7 +234,7 @@ concat = concatenate
 
 def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
     """The arrays of a sequence, of one type."""
-    sequence = list(arrays) if isinstance(arrays, Iterable) else None
+    sequence = list(arrays) if is_several(arrays) else None
     if not sequence:
         raise ArgumentError(f"{what}: takes a sequence of at least one array, but got {arrays!r}.")
     if dtype is not None:
@@ -304,7 +307,7 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
     x = array_of(ary, what)
     along = canonical_axis(axis, x.ndim, what)
     length = x.shape[along]
-    if isinstance(sections, Iterable) and not (isinstance(sections, Array) and sections.ndim == 0):
+    if is_several(sections):
         given = [integer_of(what, "an index", k) for k in sections]
         bounds = [0, *(min(max(k + length if k < 0 else k, 0), length) for k in given), length]
     else:
@@ -507,8 +510,7 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = [canonical_axis(d, x.ndim, "roll") for d in (axis if is_several(axis) else (axis,))]
-    several = shift.ndim > 0 if isinstance(shift, (Array, np.ndarray)) else isinstance(shift, Iterable)
-    shifts = list(shift) if several else [shift]
+    shifts = list(shift) if is_several(shift) else [shift]
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes.")
     if not axes or not shifts or not x.size:

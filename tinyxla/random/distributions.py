@@ -201,7 +201,7 @@ def _next_narrow(x: Any, towards: Any) -> Any:
 
 def _from_error_function(what: str, key: KeyArray, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
     """Normal numbers whose error function's values are uniform between two limits."""
-    drawn = uniform(key, sizes, dtype, low, high)
+    drawn = uniform(checked_key(what, key), sizes, dtype, low, high)
     if element_type(dtype).bits > 32:
         return elementwise.mul(movement.full(math.sqrt(2), dtype, sizes), elementwise.erf_inv(drawn))
     wide = elementwise.convert(drawn, new_element_type=element_type("f32"))

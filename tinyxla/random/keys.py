@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy.arguments import array_of, cast, constant, element_count, python_dtype, shape_of
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.random_bits import threefry, threefry2x32
@@ -57,7 +57,7 @@ def PRNGKey(seed: Any, *, impl: str | None = None) -> KeyArray:
     if isinstance(seed, (bool, int, np.integer)) and not isinstance(seed, Array):
         value = int(seed)
         if not -(2**63) <= value < 2**63:
-            raise OverflowError(f"{what}: the seed {value} does not fit 64 bits.")
+            raise NumberRangeError(f"{what}: the seed {value} does not fit 64 bits.")
         high = (value >> 32) & 0xFFFFFFFF if config.enable_x64 else 0
         return wrap(np.array([high, value & 0xFFFFFFFF], np.uint32))
     value = array_of(seed, what)

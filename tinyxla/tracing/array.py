@@ -23,7 +23,7 @@ from tinyxla.errors import (
     TracerError,
     TracerIntegerConversionError,
 )
-from tinyxla.tracing.device import CPU, Device
+from tinyxla.tracing.device import CPU, Device, check_device
 
 _namespace: Any = None
 
@@ -149,7 +149,7 @@ class Array:
         return complex(self._single("complex()"))
 
     def __index__(self) -> int:
-        value = self._single("A Python index", TracerIntegerConversionError)
+        value = self._single("A Python integer (an index, a size, the end of a range)", TracerIntegerConversionError)
         if value.dtype.kind not in "iu":
             raise ArgumentError(
                 f"A Python index must be an integer, but the array is of {value.dtype.name}; use astype(int)."
@@ -201,6 +201,11 @@ class Array:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ArgumentError(f"Arrays are immutable: instead of x[{index!r}] = y write x = x.at[{index!r}].set(y).")
+
+    def __delitem__(self, index: Any) -> None:
+        raise ArgumentError(
+            f"Arrays are immutable: instead of del x[{index!r}] write x = tinyxla.numpy.delete(x, {index!r}, axis=0)."
+        )
 
     def __format__(self, spec: str) -> str:
         return format(self.concrete("format()").numpy()[()], spec) if not self.shape else format(str(self), spec)
@@ -257,8 +262,7 @@ class Array:
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """This array: there is one device."""
-        if device not in (CPU, None):
-            raise ArgumentError(f"to_device: the only device is 'cpu', but got {device!r}.")
+        check_device("to_device", device)
         return self
 
     # --- operators

@@ -101,8 +101,9 @@ class Tracer(Array):
         return super().__format__(spec) if spec else str(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        index = " (to index one by a traced array, make it one of tinyxla by tinyxla.numpy.asarray)"
-        self.concrete("A NumPy array" + index * (self.dtype.kind in "biu"), TracerArrayConversionError)
+        index = "; to index one by a traced array, make it one of tinyxla by asarray" * (self.dtype.kind in "biu")
+        wanted = f"A NumPy array (functions of tinyxla.numpy take traced arrays{index})"
+        self.concrete(wanted, TracerArrayConversionError)
         raise _no_numpy_array(self)
 
     def __float__(self) -> float:

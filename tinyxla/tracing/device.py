@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyxla.errors import ArgumentError
+
 
 class Device:
     """A CPU. Equal to its name, `"cpu"`."""
@@ -33,3 +35,9 @@ class Device:
 
 
 CPU = Device()
+
+
+def check_device(what: str, device: Any) -> None:
+    """An error for another device than the one there is; None stands for any."""
+    if device not in (None, CPU):
+        raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")

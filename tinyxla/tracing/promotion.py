@@ -6,8 +6,9 @@ least type that all operands reach. Python scalars are weak: they stand below ev
 
 from __future__ import annotations
 
+import reprlib
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -185,10 +186,17 @@ def as_array(value: Any, what: str = "An operation") -> Array:
         return as_array(np.asarray(value), what)
     if _lists.arrays and isinstance(value, (list, tuple)):
         return namespace().asarray(value)
-    raise DTypeError(
-        f"{what} takes arrays and numbers, but got {value!r} of type {type(value).__name__}; "
-        "convert it with tinyxla.numpy.asarray."
-    )
+    said = f"{what} takes arrays and numbers, but got {reprlib.repr(value)} of type {type(value).__name__}"
+    raise DTypeError(f"{said}{_way_to_an_array(value)}.")
+
+
+def _way_to_an_array(value: Any) -> str:
+    """How a user makes an array of what is none, if there is a way."""
+    if isinstance(value, (list, tuple, range)):
+        return "; convert it with tinyxla.numpy.asarray"
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+        return "; make a list of its elements, and an array of that by tinyxla.numpy.asarray"
+    return ""
 
 
 @cache
