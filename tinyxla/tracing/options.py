@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from tinyxla.errors import AttributeValueError
 
-_PROMOTION = ("standard", "strict")
-_RANKS = ("allow", "warn", "raise")
+_CHOICES = {"numpy_dtype_promotion": ("standard", "strict"), "numpy_rank_promotion": ("allow", "warn", "raise")}
 _CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion")
 
 # Options of JAX that say nothing here: there is one platform, one kind of key, and products are always exact.
@@ -98,18 +97,8 @@ class Config(threading.local):
         self._watchers.append(watcher)
 
 
-_OPTIONS: dict[str, Any] = {
-    "enable_x64": False,
-    "disable_jit": False,
-    **dict.fromkeys(_CHECKS[:2], False),
-    "numpy_dtype_promotion": "standard",
-    "numpy_rank_promotion": "allow",
-    "while_residual_bytes": 256 << 20,
-    "compilation_cache_dir": None,
-    "enable_compilation_cache": True,
-    "interpret_first": False,
-}
-_CHOICES = {"numpy_dtype_promotion": _PROMOTION, "numpy_rank_promotion": _RANKS}
+# The options, and the values that they have at first.
+_OPTIONS = {o: getattr(Config, o) for o in Config.__annotations__ if o != "special" and not o.startswith("_")}
 
 
 def _checked(option: str, value: Any) -> Any:
