@@ -212,6 +212,11 @@ CREATION: dict[str, Case] = {
     "set": (DTypeError, ("{1, 2}", "make a list of its elements"), lambda: tnp.asarray({1, 2})),
     "long list": (DTypeError, ("[0, 0, 0, 0, 0, 0, ...]", "tinyxla.numpy.asarray"), lambda: tnp.sin([0] * 1000)),
     "no key": (ArgumentError, ("random.normal: the first argument is a key, ", " 3."), lambda: tx.random.normal(3)),
+    "complex among real numbers": (
+        DTypeError,
+        ("complex number 1j", "float32", "real part"),
+        lambda: tnp.ones(3).at[0].set(1j),
+    ),
     "too large a seed": (NumberRangeError, ("random.key: the seed", "64 bits"), lambda: tx.random.key(1 << 64)),
     "negative shape of random numbers": (ShapeError, ("(-1,)",), lambda: tx.random.normal(tx.random.key(0), (-1,))),
     "Array()": (ArgumentError, ("asarray",), lambda: tx.Array(3)),
@@ -527,6 +532,11 @@ TRANSFORMATIONS: dict[str, Case] = {
     "text for a graph": (ArgumentError, ("argument x is 'a'",), lambda: tx.make_graph(lambda x: x)(x="a")),
     "text for a shape": (ArgumentError, ("argument 0 is 'a'",), lambda: tx.eval_shape(lambda x: x, "a")),
     "text for a value": (ArgumentError, ("device_put", "at ['k']", "'a'"), lambda: tx.device_put({"k": "a"})),
+    "number for a solver": (
+        ArgumentError,
+        ("lax.custom_root takes a function, but got 3",),
+        lambda: lax.custom_root(lambda x: x, 0.0, 3, 4),
+    ),
     "another device": (
         ArgumentError,
         ("device_put", "the only device is 'cpu'", "'gpu'"),

@@ -959,6 +959,11 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
         lambda: jnp.dot(X, X),
     ),
     (ShapeError, r"matmul: takes vectors and matrices", lambda: jnp.matmul(2.0, X)),
+    (
+        ShapeError,
+        r"matmul of \(2, 3, 4\) and \(3, 4, 2\), before the last two axes: shapes \(2,\) and \(3,\) do not",
+        lambda: jnp.ones((2, 3, 4)) @ jnp.ones((3, 4, 2)),
+    ),
     (ShapeError, r"concatenate: shapes \(3, 4\) and \(4, 3\) differ outside axis 0", lambda: jnp.concatenate([X, M])),
     (ShapeError, r"concatenate: arrays without dimensions", lambda: jnp.concatenate([1.0, 2.0])),
     (ShapeError, r"concatenate: .* put the arrays into a list", lambda: jnp.concatenate(V, V)),

@@ -121,6 +121,8 @@ def custom_root(
         Array(0.25, dtype=float32, weak_type=True)
     """
     what = "lax.custom_root"
+    for given in (solve, tangent_solve):
+        check_callable(what, given)
     equation = _Equation(what, f, initial_guess)
     count = len(equation.leaves)
     end = count + len(equation.captured)

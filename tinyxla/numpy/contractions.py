@@ -97,7 +97,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     if not left:
         found = _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type)  # (row of x), batch, column of y
         return (moveaxis(found, 0, -2) if x.ndim == 2 else found).with_weak_type(weak)
-    batch = broadcast_shapes("matmul", left, right)
+    batch = broadcast_shapes(f"matmul of {x.shape} and {y.shape}, before the last two axes", left, right)
     x = broadcast_to_shape("matmul", x, (*batch, *x.shape[-2:]))
     y = broadcast_to_shape("matmul", y, (*batch, *y.shape[-2:]))
     shared = tuple(range(len(batch)))

@@ -98,10 +98,7 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
 
 
 def _scalar(value: Any, dtype: np.dtype[Any]) -> Any:
-    kind = element_type(dtype)
-    if isinstance(value, complex) and kind.kind != "complex" and kind.kind != "pred":
-        raise DTypeError(f"array: the complex number {value} does not fit the element type {dtype.name}.")
-    if kind.is_integer and isinstance(value, float):
+    if element_type(dtype).is_integer and isinstance(value, float):
         return value_of(cast(ConcreteArray(np.float64(value)), dtype))
     return checked_scalar(value, dtype)
 
