@@ -969,6 +969,7 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     (ShapeError, r"concatenate: .* put the arrays into a list", lambda: jnp.concatenate(V, V)),
     (ArgumentError, r"concatenate: takes a sequence of at least one", lambda: jnp.concatenate(jnp.ones(()))),
     (ShapeError, r"stack: the arrays have one shape", lambda: jnp.stack([X, M])),
+    (ShapeError, r"tensordot: axes must pair .*, but are \(\(0, 1\), 0\)", lambda: jnp.tensordot(X, X, ((0, 1), 0))),
     (ShapeError, r"max: axis 0 of shape \(0,\) is empty and has no max; give `initial`", lambda: jnp.max(jnp.zeros(0))),
     (ShapeError, r"argmax: axis 0 of shape \(0,\) is empty", lambda: jnp.argmax(jnp.zeros(0))),
     (ShapeError, r"split: axis 0 of size 5 does not divide into 2 equal sections", lambda: jnp.split(V, 2)),
@@ -1081,6 +1082,14 @@ def test_the_namespace_describes_itself() -> None:
         assert info.default_dtypes()["indexing"] == np.int64
     with pytest.raises(AttributeValueError, match="kind must be one of 'bool'"):
         info.dtypes(kind="rational")
+
+
+def test_counts_and_sizes_may_be_arrays_without_dimensions() -> None:
+    one = jnp.asarray(1)
+    np.testing.assert_array_equal(jnp.tensordot(X, X.T, axes=one), np.tensordot(X, X.T, axes=1))
+    assert [int(k) for k in jnp.unravel_index(4, np.asarray(6))] == [4]
+    np.testing.assert_array_equal(jnp.reshape(V, np.asarray(5)), V)
+    np.testing.assert_array_equal(jnp.roll(V, one, axis=np.asarray(0)), np.roll(V, 1))
 
 
 def test_arrays_are_made_on_the_one_device() -> None:

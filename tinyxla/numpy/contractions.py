@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tinyxla.numpy.arguments import (
     broadcast_to_shape,
     cast,
     eager,
+    is_several,
     preferred_type,
     promoted,
     python_dtype,
@@ -164,9 +165,9 @@ def tensordot(
 ) -> Array:
     """The sum over axes: the last `axes` of a and first of b, or a list of axes of each."""
     x, y, weak = _pair("tensordot", a, b)
-    if isinstance(axes, Iterable):
+    if is_several(axes):
         first, second = axes
-        left, right = (tuple(d) if isinstance(d, Iterable) else (d,) for d in (first, second))
+        left, right = (tuple(d) if is_several(d) else (d,) for d in (first, second))
     else:
         count = int(axes)
         if not 0 <= count <= min(x.ndim, y.ndim):
@@ -175,7 +176,7 @@ def tensordot(
     left = tuple(canonical_axis(d, x.ndim, "tensordot") for d in left)
     right = tuple(canonical_axis(d, y.ndim, "tensordot") for d in right)
     if len(left) != len(right) or len(set(left)) != len(left) or len(set(right)) != len(right):
-        raise ShapeError(f"tensordot: axes {axes} pair distinct axes of both arrays.")
+        raise ShapeError(f"tensordot: axes must pair as many distinct axes of both arrays, but are {axes}.")
     for i, j in zip(left, right, strict=True):
         _fit("tensordot", x, i, y, j)
     return _dot(x, y, (left, right), preferred=preferred_element_type).with_weak_type(weak)

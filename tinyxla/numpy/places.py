@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, listed, type_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, listed, shape_of, type_of
 from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
@@ -80,7 +80,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Row-major places in an array of that shape as one index for each axis; those outside are moved inside."""
     places = listed(indices, "unravel_index")
-    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    sizes = shape_of("unravel_index", shape)
     total = math.prod(sizes)
     places = arith.clip(places, -total, max(total - 1, 0))
     places = arith.remainder(places, max(total, 1))  # negative ones count from the end

@@ -208,7 +208,7 @@ def _scalar_kind(kind: type[Any], enable_x64: bool) -> tuple[np.dtype[Any], bool
 
 
 def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A Python number as a NumPy scalar of that dtype; an error if it is an integer or a complex one that does not fit."""
+    """A Python number as a NumPy scalar of that dtype; an error for an integer or a complex one that does not fit."""
     try:
         with np.errstate(over="ignore"):  # a float that is too large becomes infinite
             return dtype.type(value)
