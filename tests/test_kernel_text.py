@@ -33,3 +33,15 @@ def test_printed_kernels_run_under_njit(function: Callable[[Any], Any]) -> None:
     result = np.empty(x.size, np.float32)
     numba.njit(scope[kernel.name])(x.ravel(), result, 0, kernel.extent)
     np.testing.assert_allclose(result.reshape(x.shape), np.asarray(compiled(x)), rtol=1e-6)
+
+
+def test_a_short_loop_over_costly_elements_has_a_known_end() -> None:
+    """So vectors take all of them, and no element is computed by itself."""
+
+    def source(function: Callable[[Any], Any], *sizes: int) -> str:
+        (kernel,) = tx.jit(function).lower(np.ones(sizes, np.float32)).compile().kernels
+        return kernel.source
+
+    assert "in range(12):" in source(jnp.tanh, 12)
+    assert "in range(first, last):" in source(jnp.tanh, 5000)
+    assert "in range(first, last):" in source(jnp.negative, 12)

@@ -10,9 +10,9 @@ from itertools import accumulate, pairwise, product
 from typing import Any, Literal
 
 from tinyxla.backends.numba import pads, reductions, shuffles, strips, tiles
-from tinyxla.backends.numba.axes import CHUNK, Axis, cost, cuts, finished, merged, piece_of, spread
+from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, cuts, finished, grain, merged, piece_of, spread
 from tinyxla.backends.numba.columns import column
-from tinyxla.backends.numba.loops import Buffer, Index, Operand
+from tinyxla.backends.numba.loops import LONG, Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.backends.numba.tiles import ACROSS
 from tinyxla.compiler.access import normal, renumbered
@@ -80,7 +80,6 @@ def _nest(
 ) -> tuple[int, int]:
     """The loops over the axes, around `define` for each element. Given are how often the outermost one runs, and the
     work of once."""
-    first, last = low.builder.kernel.first, low.builder.kernel.last
 
     def along(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
         """The innermost loop, cut where what is read changes, if that makes few parts: none has to ask where it is."""
@@ -96,12 +95,13 @@ def _nest(
                     opened = [loops.enter_context(low.loop(0, a.size)) for a in short]
                     ranges = [[i] for i, _ in opened]
                     loop = opened[-1][1]
-                loop.in_vectors = way != "written" and _has_short_vectors(roots, stored, axes[-1])
+                at_once = not outer and way == "rows" and isinstance(start, int)
+                loop.in_vectors = at_once or (way != "written" and _has_short_vectors(roots, stored, axes[-1]))
                 for indices in product(*ranges):
                     define(spread(axes, [*outer, j, *indices], rank))
 
     if not axes:
-        with low.loop(first, last):
+        with low.loop(low.builder.kernel.first, low.builder.kernel.last):
             define((0,) * rank)
         return 1, work
     count = 1 if way in ("written", "inside") else 0
@@ -111,19 +111,27 @@ def _nest(
     *outer, inner = axes[: len(axes) - len(short)]
     inside = math.prod(a.size for a in short)
     if not outer:
-        along(inner, first, last, ())
+        along(inner, *_range(low, inner.size, work * inside), ())
         return inner.size, work * inside
     rows = math.prod(a.size for a in outer)
     if way == "flat":
-        with low.loop(first, last) as (j, _):
+        with low.loop(*_range(low, rows * inner.size, work)) as (j, loop):
+            loop.in_vectors = isinstance(loop.start, int)
             define(spread(axes, low.split_index(j, [a.size for a in axes]), rank))
         return rows * inner.size, work
     pieces = -(-inner.size * inside // CHUNK) if rows < 16 else 1
-    with low.loop(first, last) as (index, _):
+    with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         low.builder.bound(index, 0, rows * pieces - 1)
         row, start, stop = piece_of(low, index, pieces, inner.size)
         along(inner, start, stop, low.split_index(row, [a.size for a in outer]))
     return rows * pieces, work * inside * -(-inner.size // pieces)
+
+
+def _range(low: Lowering, extent: int, work: int) -> tuple[Index, Index]:
+    """From where to where the outermost loop runs: over all at once, if that is known to be one short piece. Of what
+    takes long it then leaves no elements that are computed one by one."""
+    at_once = extent < LONG and work >= COSTLY_WORK and grain(extent, work) >= extent
+    return (0, extent) if at_once else (low.builder.kernel.first, low.builder.kernel.last)
 
 
 def _uniform(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction], work: int) -> list[tuple[int, int]]:
