@@ -301,7 +301,8 @@ def test_powers_of_integers_wrap_around(dtype: Any) -> None:
         np.testing.assert_array_equal(found, np.array(expected, np.uint32).astype(dtype))
 
 
-def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
+def compiled_texts(function: Any, *arguments: Any) -> list[str]:
+    """The LLVM text of what a function becomes."""
     texts: list[str] = []
     compiled = native._object_code
 
@@ -312,11 +313,48 @@ def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "_object_code", watched)
         tx.clear_caches()
-        tx.jit(lambda x: tnp.sin(x) * 1.375)(np.ones(1234, np.float32))
+        tx.jit(function)(*arguments)
+    return texts
+
+
+def test_what_is_rarely_needed_is_no_part_of_the_usual_loop() -> None:
+    texts = compiled_texts(lambda x: tnp.sin(x) * 1.375, np.ones(1234, np.float32))
     (text,) = (text for text in texts if "@sine" in text)
     calls = re.findall(r"call .* @sine[\w.]*\.(\w+)\(", text)
     assert calls == ["usual", "jumping"]
     assert text.count(".repeat:") == 1
+
+
+def waves(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return tnp.sin(a) + tnp.cos(b) * tnp.sin(c) + tnp.cos(d)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("huge", [1, 997])
+def test_several_functions_leave_out_what_they_rarely_need(dtype: Any, huge: int) -> None:
+    random = np.random.default_rng(huge)
+    inputs = [random.uniform(-9, 9, 997).astype(dtype) for _ in range(4)]
+    usual = np.asarray(tx.jit(waves)(*inputs))
+    for x in inputs:
+        x[997 - huge :] *= dtype(1e12)
+    inputs[0][:3] = [np.nan, np.inf, -np.inf]
+    with np.errstate(invalid="ignore"):
+        a, b, c, d = (x.astype(np.float64) for x in inputs)
+        expected = np.sin(a) + np.cos(b) * np.sin(c) + np.cos(d)
+    found = np.asarray(tx.jit(waves)(*inputs))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(found[3 : 997 - huge], usual[3 : 997 - huge])
+
+
+def test_what_is_called_again_stays_a_function() -> None:
+    arrays = (np.full(1500, 0.25 * k, np.float32) for k in range(4))
+    texts = compiled_texts(lambda *x: waves(*x) * 1.375, *arrays)
+    (text,) = (text for text in texts if "@sine" in text)
+    heads = {line.split("(")[0].split()[-1]: line for line in text.split("\n") if line.startswith("define")}
+    for name in ("@sine.f32.f32", "@cosine.f32.f32"):
+        assert [text.count(f"{name}.{kind}(") for kind in ("usual", "jumping")] == [3, 3]
+        assert "alwaysinline" in heads[f"{name}.usual"]
+        assert "noinline" in heads[f"{name}.jumping"]
 
 
 # --- what whole vectors leave of a row --------------------------------------------------------------------------------

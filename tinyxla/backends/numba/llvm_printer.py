@@ -8,7 +8,8 @@ Operations that take more than a few instructions become functions of their own,
 make the kernel long: their text is made once in a process.
 
 What functions `rarely` need is left out of loops that become loops of vectors. Such a loop notices whether an iteration
-would have needed it; and if one did, all run again, one by one, with jumps over what they do not need.
+would have needed it; and if one did, all run again, one by one, with jumps over what they do not need. What these call
+more than once stays a function.
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ class _Use:
     function: _Function
     operation: tuple[str, tuple[str, ...], str, tuple[tuple[str, Any], ...]]
     times: int = 0
+    repeated: int = 0  # how often in loops that make good for others
     iterations: float = math.inf
 
 
@@ -218,6 +220,8 @@ class _Printer:
                         usual.text if usual.leaves_out else None,
                     )
                 )
+            elif use.times == 0 and use.repeated > 1:  # what seldom runs is better short
+                texts.append(function.text.replace(" alwaysinline ", " noinline ", 1))
             else:
                 texts.append(function.text)
         return texts + kept(called)
@@ -294,7 +298,9 @@ class _Printer:
         operation = (op, types, result, attributes)
         function = self._function_of(compute)
         use = self.functions.setdefault(function.name, _Use(function, operation))
-        if not self.repeats:
+        if self.repeats:
+            use.repeated += 1
+        else:
             use.times += 1
             use.iterations = min(use.iterations, self.iterations)
         self.emitter.declarations |= function.declarations
@@ -390,7 +396,8 @@ class _Printer:
             return False
         if all(x.buffer.size is not None for x in loop.body if isinstance(x, (Load, Store))):
             return False  # scratch that LLVM keeps in registers, unless a second loop reads it
-        return 1 <= sum(has_rare_cases(x) for x in loop.body if isinstance(x, Compute)) <= _FEW
+        lines = [_usual_lines(x) for x in loop.body if isinstance(x, Compute) and has_rare_cases(x)]
+        return bool(lines) and (len(lines) <= _FEW or sum(lines) <= _MOST_LINES)
 
     def _usual_loop(self, loop: Loop) -> None:
         """The loop without what is rarely needed, and then again with that, if an iteration would have needed it."""
@@ -625,9 +632,15 @@ def _has_pairs(loop: Loop) -> bool:
 
 def has_rare_cases(x: Compute) -> bool:
     """Whether an operation needs part of its code for few operands only."""
+    return _usual_lines(x) > 0
+
+
+def _usual_lines(x: Compute) -> int:
+    """Those of an operation's code without what few operands need; 0 if there is nothing of the kind."""
     if not is_call(x):
-        return False
-    return _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out").leaves_out
+        return 0
+    function = _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out")
+    return function.text.count("\n") if function.leaves_out else 0
 
 
 def _divides_integers(x: Compute) -> bool:
