@@ -81,10 +81,11 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     x = ravel(x) if axis is None else x
     at = canonical_axis(-1 if axis is None else axis, x.ndim, "packbits")
     rest = -x.shape[at] % 8
-    whole = pad(x, [(0, rest if d == at else 0) for d in range(x.ndim)])
-    grouped = reshape(whole, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
+    bits: Any = arith.not_equal(x, 0).astype(np.uint8)
+    bits = pad(bits, [(0, rest if d == at else 0) for d in range(x.ndim)])
+    grouped = reshape(bits, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
     weights = np.left_shift(np.uint8(1), shifts).reshape(8, *[1] * (x.ndim - 1 - at))
-    return sum(where(arith.not_equal(grouped, 0), weights, np.uint8(0)), at + 1, dtype=np.uint8)
+    return sum(arith.multiply(grouped, weights), at + 1, dtype=np.uint8)
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
