@@ -9,6 +9,7 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, listed, promoted
+from tinyxla.numpy.creation import arange
 from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
 from tinyxla.numpy.padding import pad
 from tinyxla.numpy.reductions import any, sum
@@ -84,8 +85,9 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     bits: Any = arith.not_equal(x, 0).astype(np.uint8)
     bits = pad(bits, [(0, rest if d == at else 0) for d in range(x.ndim)])
     grouped = reshape(bits, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
-    weights = np.left_shift(np.uint8(1), shifts).reshape(8, *[1] * (x.ndim - 1 - at))
-    return sum(arith.multiply(grouped, weights), at + 1, dtype=np.uint8)
+    places = arange(8, dtype=np.uint8)  # loops that are written out know it, other than a constant in memory
+    places = reshape(places[:: int(shifts[1]) - int(shifts[0])], (8, *[1] * (x.ndim - 1 - at)))
+    return sum(arith.left_shift(grouped, places), at + 1, dtype=np.uint8)
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
