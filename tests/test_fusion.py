@@ -201,6 +201,26 @@ def test_what_is_moved_again_and_again_is_stored_in_between() -> None:
     np.testing.assert_allclose(made([X.ravel()])[0], np.cumsum(X.ravel(), dtype=np.float64), 1e-4, 1e-2)
 
 
+def test_rows_of_which_all_pairs_are_compared_are_gathered_once() -> None:
+    """And what is made of pairs is not stored for being read in parts."""
+
+    def shared(boxes: Any, order: Any) -> Any:
+        x = boxes[order]
+        low = tnp.maximum(x[:, None, :2], x[None, :, :2])
+        sides = tnp.clip(tnp.minimum(x[:, None, 2:], x[None, :, 2:]) - low, 0)
+        return sides[..., 0] * sides[..., 1]
+
+    boxes, order = np.abs(floats(200, 4)), np.random.default_rng(0).permutation(200)
+    made = compiled(shared, boxes, order)
+    assert [(step.kind, [root.array_shape.size for root in step.roots]) for step in made.plan.steps] == [
+        ("loop", [400, 400]),
+        ("loop", [40_000]),
+    ]
+    x = boxes[order]
+    sides = np.minimum(x[:, None, 2:], x[None, :, 2:]) - np.maximum(x[:, None, :2], x[None, :, :2])
+    np.testing.assert_allclose(made([boxes, order.astype(np.int32)])[0], np.prod(sides.clip(0), -1), 1e-6)
+
+
 def test_a_layer_does_not_add_up_again_what_all_before_it_added() -> None:
     """The sum that residual connections carry is stored, so that deeper networks have the kernels of shallow ones."""
 

@@ -41,7 +41,7 @@ COSTLY_VIEWS = 2  # places at which what is costly is computed: both parts of a 
 WRITING = 2  # readings of an array that take as long as writing one
 FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
 LONG_SLICE = 256  # elements that are worth storing what they are read from
-WORK = {"divide": 2, "sqrt": 2, "rsqrt": 2}  # of what is not simple, in simple operations
+WORK = {"divide": 2, "sqrt": 2, "rsqrt": 2, "gather": 1}  # of what is not simple, in simple operations
 SIMPLE = 32  # operations that are next to nothing
 UNSURE = 16  # times as much work is to be saved where it may be computed once anyway
 STORING = 16  # simple operations that take as long as writing an element and reading it
@@ -168,7 +168,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
             if isinstance(x.shape, Shape):
                 stored.add(x)
         elif is_inlined(x):
-            views[x] = {(x, 0)} if x.op.name not in MOVEMENT else set()
+            views[x] = {(x, 0)} if x.op.name not in MOVEMENT or x.op.name in WORK else set()
             for operand in x.operands:
                 seen = views.get(operand, ())
                 if x.op.name in MOVEMENT and (_most(seen) >= MOST_VIEWS or _read_again(x, operand, seen)):
