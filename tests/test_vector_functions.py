@@ -57,18 +57,18 @@ def power(x: Any) -> Any:
 
 
 def mixed(x: Any, y: Any) -> Any:
-    return chain(lax.sin, 6)(x).astype(np.float64) + y
+    return chain(lax.sin, 12)(x).astype(np.float64) + y
 
 
 CASES: dict[str, tuple[Any, list[Any]]] = {
-    "f32": (chain(lax.sin, 8), [x_of(np.float32, 1000)]),
-    "f64": (chain(lax.cos, 8), [x_of(np.float64, 515)]),
-    "f16": (chain(lax.tan, 8), [x_of(np.float16, 300)]),
-    "bf16": (chain(lax.sin, 8), [x_of(ml_dtypes.bfloat16, 300)]),
+    "f32": (chain(lax.sin, 12), [x_of(np.float32, 1000)]),
+    "f64": (chain(lax.cos, 12), [x_of(np.float64, 515)]),
+    "f16": (chain(lax.tan, 12), [x_of(np.float16, 300)]),
+    "bf16": (chain(lax.sin, 12), [x_of(ml_dtypes.bfloat16, 300)]),
     "two operands": (chain(power, 8), [x_of(np.float32, 100)]),
     "two types": (mixed, [x_of(np.float32, 200), x_of(np.float64, 200)]),
-    "sum": (lambda x: tx.numpy.sum(chain(lax.sin, 8)(x), axis=1), [x_of(np.float32, 30, 70)]),
-    "transposed": (lambda x, y: chain(lax.sin, 8)(x.T + y), [x_of(np.float32, 90, 40), x_of(np.float32, 40, 90)]),
+    "sum": (lambda x: tx.numpy.sum(chain(lax.sin, 12)(x), axis=1), [x_of(np.float32, 30, 70)]),
+    "transposed": (lambda x, y: chain(lax.sin, 12)(x.T + y), [x_of(np.float32, 90, 40), x_of(np.float32, 40, 90)]),
 }
 
 
@@ -90,7 +90,7 @@ def test_called_functions_give_the_same(case: str, monkeypatch: pytest.MonkeyPat
     [
         (chain(lax.sin, 2), (1000,)),
         (chain(lax.exp, 4), (1000,)),
-        (lambda x: tx.numpy.sum(chain(lax.sin, 8)(x), 1), (99, 3)),
+        (lambda x: tx.numpy.sum(chain(lax.sin, 12)(x), 1), (99, 3)),
     ],
     ids=["few", "short", "short loop"],
 )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tinyxla.backends.numba import pads, reductions, shuffles, strips, tiles
 from tinyxla.backends.numba.axes import CHUNK, COSTLY_WORK, Axis, cost, cuts, finished, grain, merged, piece_of, spread
 from tinyxla.backends.numba.columns import column
-from tinyxla.backends.numba.loops import LONG, Buffer, Index, Operand
+from tinyxla.backends.numba.loops import Buffer, Index, Operand
 from tinyxla.backends.numba.lowering import LANES, Coordinates, LoweredKernel, Lowering, Users
 from tinyxla.backends.numba.tiles import ACROSS
 from tinyxla.compiler.access import normal, renumbered
@@ -27,6 +27,7 @@ QUOTIENTS = frozenset(("divide", "chain-divide"))  # for a vector they take as l
 SHORT_LOOP = 128  # fewer take less time than to compute the place of a row
 SHORT_ROW = 16  # elements of a row that is written out
 INTERLEAVED = 8  # elements of a row that LLVM turns by itself
+KNOWN_END = 64  # elements: of more, few are left of whole vectors, and one loop serves all numbers of them
 LONG_CHAIN = 100  # simple operations for an element of a short row: LLVM writes these out, too long for vectors
 LONG_FUNCTIONS = frozenset({"cosine", "power", "sine", "tan"})  # each is too long where a row is less than a vector
 SHORT_ROWS = 16  # fewer of them do not fill a vector
@@ -130,7 +131,7 @@ def _nest(
 def _range(low: Lowering, extent: int, work: int) -> tuple[Index, Index]:
     """From where to where the outermost loop runs: over all at once, if that is known to be one short piece. Of what
     takes long it then leaves no elements that are computed one by one."""
-    at_once = extent < LONG and work >= COSTLY_WORK and grain(extent, work) >= extent
+    at_once = extent <= KNOWN_END and work >= COSTLY_WORK and grain(extent, work) >= extent
     return (0, extent) if at_once else (low.builder.kernel.first, low.builder.kernel.last)
 
 
