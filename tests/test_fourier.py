@@ -279,6 +279,15 @@ def test_compiled_axes(shape: tuple[int, ...], generator: np.random.Generator) -
     np.testing.assert_allclose(found, np.fft.fft(x, axis=0), 0, 1e-5 * np.abs(found).max())
 
 
+def test_further_dimensions_are_transformed_in_place(generator: np.random.Generator) -> None:
+    for shape in ((6, 130, 64), (5, 64, 1)):
+        x = signal("fftn", generator, shape).astype(np.complex64)
+        kept, compiled = x.copy(), tx.jit(jnp.fft.fftn).lower(x).compile()
+        assert "3 steps, 0 bytes of temporaries" in compiled.as_text()
+        np.testing.assert_allclose(compiled(x), np.fft.fftn(x), 0, 1e-3)
+        np.testing.assert_array_equal(x, kept)
+
+
 def test_bits_do_not_depend_on_threads(generator: np.random.Generator) -> None:
     function = tx.jit(lambda x, y: (jnp.fft.fft(x), jnp.fft.rfft2(y)))
     x, y = signal("fft", generator, (3, 6000)).astype(np.complex64), generator.normal(size=(100, 60)).astype(np.float32)

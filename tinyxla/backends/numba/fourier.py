@@ -184,8 +184,9 @@ class _Transform:
         real = self.options.fft_type in ("RFFT", "IRFFT")
         order = [*others, last] if self.options.fft_type == "IRFFT" else [last, *others]
         source: Storage = operand
-        for d in order:
-            target: Storage = self.x if d == order[-1] else Partial(Shape(self.kind, sizes))
+        found: Storage = Partial(Shape(self.kind, sizes)) if self.options.fft_type == "IRFFT" else self.x
+        for d in order:  # the first one into the result, or what is to be real in the end, and others in place
+            target = self.x if d == order[-1] else found
             outer, inner = math.prod(sizes[:d]), math.prod(sizes[d + 1 :])
             if d == last and real:
                 self._real(source, target, outer, lengths[-1])
@@ -196,7 +197,7 @@ class _Transform:
 
     def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """The middle one of three dimensions."""
-        if inner == 1 and _are_pairs(outer, n, self.part):
+        if inner == 1 and source is not target and _are_pairs(outer, n, self.part):
             self._pairs(source, target, outer, n)
             return
         factors = _split(n)
@@ -297,7 +298,9 @@ class _Transform:
             *(far.target, outside.target, middle.target, lanes.target),
             *(*given, *taken, by_middle, 1 - by_middle, len(radices) - 1, *ends.values()),
         )
-        arguments: list[Storage] = [source, target, roots, plan, constant(np.array([scale]), part)]
+        in_place = source is target
+        arguments: list[Storage] = [] if in_place else [source]
+        arguments += [target, roots, plan, constant(np.array([scale]), part)]
         if whole:
             arguments += turns_of(
                 whole, n, middle.size if by_middle else blocks, width, bool(by_middle), part, self.backward
@@ -314,6 +317,7 @@ class _Transform:
             last,
             backward,
             bool(whole),
+            in_place,
             len(before),
             len(after),
             is_odd,

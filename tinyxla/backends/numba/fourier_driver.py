@@ -40,6 +40,7 @@ class Form(NamedTuple):
     last: int
     backward: bool
     is_column: bool
+    in_place: bool
     before: int
     after: int
     is_odd: bool
@@ -102,7 +103,9 @@ class _Driver:
     def __init__(self, form: Form) -> None:
         self.form, self.part, types = form, form.part, form.types
         self.b = b = panels.Numbers("fourier", " ".join([_NUMBERS, *form.passes]))
-        self.source, self.target = b.argument(types[0]), b.argument(types[1], True)
+        source = None if form.in_place else b.argument(types[0])
+        self.target = b.argument(types[1], True)
+        self.source = source or self.target
         self.roots, self.plan, self.scale = b.argument(form.part), b.argument("s64"), b.argument(form.part)
         self.more = [b.argument(form.part), b.argument(form.part)] if form.is_column else []
         self.lanes = b.scratch(form.part, 4 * elements_of(form.part))
