@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinyxla.backends.numba.axes import CHUNK
+from tinyxla.backends.numba.axes import COSTLY_WORK, grain
 from tinyxla.backends.numba.in_place import in_place
 from tinyxla.backends.numba.loops import Builder
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
@@ -257,11 +257,11 @@ def _kernel_step(kernel: LoweredKernel) -> Step:
 def copy_step(source: Storage, target: Storage) -> Step:
     """All elements of one memory to another."""
     b = Builder("copy")
-    name = shape_of(source).element_type.name
+    name, size = shape_of(source).element_type.name, shape_of(source).size
     elements, copies = b.argument(name), b.argument(name, True)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.store(copies, index, b.load(elements, index))
-    kernel = LoweredKernel(b.kernel, [source, target], shape_of(source).size, CHUNK, [])
+    kernel = LoweredKernel(b.kernel, [source, target], size, grain(size, COSTLY_WORK), [])
     return Step(kernel, [source], [target], is_copy=True)
 
 
