@@ -1078,8 +1078,10 @@ tx.vmap(tx.numpy.cos)(tx.numpy.arange(3.0))
 late = {"numba", "llvmlite", "scipy", "jax", "jaxlib", "matplotlib"}
 late |= {f"tinyxla.{name}" for name in "compiler text debug modules nn random scipy".split()}
 print(sorted(late & set(sys.modules)))
+tx.jit(lambda x: x)
+print(sorted(late & set(sys.modules)))
 """
-    assert run_python(script) == "[]"
+    assert run_python(script) == "[]\n['llvmlite', 'tinyxla.compiler', 'tinyxla.text']"
 
 
 def test_without_a_compiler_the_interpreter_does_everything() -> None:

@@ -28,7 +28,7 @@ from tinyxla.api.functions import (
     no_array,
     trace_tree,
 )
-from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels
+from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
@@ -457,6 +457,7 @@ def jit(
         Array(7., dtype=float32, weak_type=True)
     """
     check_device("jit", backend)
+    load_compiler()
     if function is None:
         return functools.partial(
             jit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +47,13 @@ def default_backend() -> str:
     return "numba" if find_spec("llvmlite") is not None else "interpreter"
 
 
+@cache
+def load_compiler() -> None:
+    """Load it where it is installed, so that no call waits for that."""
+    if default_backend() == "numba":
+        import_module("tinyxla.backends.numba")
+
+
 def compile_module(module: Module, backend: str | None = None, donated: Sequence[int] = ()) -> Executable:
     """Make a module ready to run. It may overwrite arguments of the numbers `donated` that only the list holds."""
     chosen = backend or default_backend()
@@ -57,7 +65,7 @@ def compile_module(module: Module, backend: str | None = None, donated: Sequence
         from tinyxla.backends.interpreter import InterpretedModule
 
         return InterpretedModule(module)
-    if chosen == "numba":  # imported here: LLVM is loaded by the first compilation, not by `import tinyxla`
+    if chosen == "numba":  # imported here: `import tinyxla` loads no LLVM
         from tinyxla.backends.numba import CompiledModule
 
         return CompiledModule(module, donated)
