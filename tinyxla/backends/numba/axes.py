@@ -100,13 +100,14 @@ def finished(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]
 
 def grain(extent: int, work: int) -> int:
     """How many indices of the outermost loop, each of so much work, are a piece for a thread: an even number of pieces
-    are of equal size, and those of many indices begin where lines of memory do."""
+    are of equal size, and begin where lines of memory do if that changes their sizes little."""
     least = max(1, CHUNK * COSTLY_WORK // max(1, work), extent // CHUNKS)
-    pieces = -(-extent // least)
+    pieces = round(extent / least)
     if pieces < 2:
-        return least
-    equal = -(-extent // (pieces + pieces % 2))
-    return -(-equal // LINE) * LINE if equal >= LINE * LINE else equal
+        return max(least, extent)
+    pieces += pieces % 2
+    equal = -(-extent // pieces)
+    return -(-equal // LINE) * LINE if equal >= 10 * pieces * LINE else equal
 
 
 def piece_of(low: Lowering, index: Index, pieces: int, size: int) -> tuple[Index, Index, Index]:
