@@ -63,7 +63,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
 def _weights(what: str, bitorder: str) -> Any:
     if bitorder not in ("big", "little"):
         raise AttributeValueError(f"{what}: bitorder must be 'big' or 'little', but is {bitorder!r}.")
-    return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
+    return arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]  # which loops compute, not load
 
 
 @replayed
@@ -73,10 +73,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     >>> packbits(np.array([1, 0, 1]))
     Array([160], dtype=uint8)
     """
-    x, shifts = (
-        listed(a, "packbits"),
-        _weights("packbits", bitorder),
-    )
+    x, shifts = listed(a, "packbits"), _weights("packbits", bitorder)
     if element_type(x.dtype).is_inexact:
         raise DTypeError(f"packbits: the elements must be integers or booleans, but are {x.dtype.name}.")
     x = ravel(x) if axis is None else x
@@ -85,9 +82,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     bits: Any = arith.not_equal(x, 0).astype(np.uint8)
     bits = pad(bits, [(0, rest if d == at else 0) for d in range(x.ndim)])
     grouped = reshape(bits, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
-    places = arange(8, dtype=np.uint8)  # loops that are written out know it, other than a constant in memory
-    places = reshape(places[:: int(shifts[1]) - int(shifts[0])], (8, *[1] * (x.ndim - 1 - at)))
-    return sum(arith.left_shift(grouped, places), at + 1, dtype=np.uint8)
+    return sum(arith.left_shift(grouped, reshape(shifts, (8, *[1] * (x.ndim - 1 - at)))), at + 1, dtype=np.uint8)
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:

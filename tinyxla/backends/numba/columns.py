@@ -50,7 +50,8 @@ class _Columns:
         self.size = self.columns.size * self.run  # of a row
         self.over = [a for a in others if a.first in space.reduced]
         self.kept = [a for a in others if a.first not in space.reduced]
-        self.joined, self.repeated = self._joined_rows()
+        self.joined = self._joined_rows()
+        self.repeated = self._repeated() if self.joined * self.run > 1 else []
         self.width = min(self.size, COLUMNS // self.run * self.run)
         self.low = Lowering("column", plan, space.own(users))
         self.b = b = self.low.builder
@@ -176,34 +177,33 @@ class _Columns:
                     values = combined(low, reduced, values, [b.load(x, lane) for x in self.rows])
             space.deliver(low, values, result, self.piece, self.pieces, self.users)
 
-    def _joined_rows(self) -> tuple[int, list[tuple[Instruction, Place]]]:
-        """How many rows of columns are taken as one, and what is the same in all rows."""
+    def _joined_rows(self) -> int:
+        """How many rows of columns are taken as one."""
         space, over, width = self.space, self.over, self.size
         joined = LINE // math.gcd(width, LINE)
         joined *= max(1, LANES // (joined * width))
         most = 4 * LANES if space.is_plain or width < 2 * LINE else 0
-        apart = 1, self._repeated() if self.run > 1 else []
         if joined == 1 or not space.is_interchangeable or joined * width > most:
-            return apart
+            return 1
         if not over or over[-1] is not space.axes[-len(self.across) - 1] or over[-1].size < 4 * joined:
-            return apart
+            return 1
         along_rows, along_columns = _dimensions(over[-1:]), _dimensions(self.across)
         for x, place, from_memory in walk([*space.roots, *space.along], self.plan.stored, views=True):
             wide = [c for c in place if c != -1]
             counts = x.op is movement.iota and not space.is_plain  # as what finds the place of the largest must
             if any(isinstance(c, frozenset) for c in wide) or (dims_of(compared(x, place)) and not counts):
-                return apart
+                return 1
             read = {c for c in wide if isinstance(c, int)}
             if from_memory and x.array_shape.size != math.prod(space.sizes[d] for d in read):
-                return apart
+                return 1
             is_of_row = along_rows & read and not along_columns & read  # computed once for it, not for each column
             if is_of_row and not from_memory and x.op.name in elementwise.NAMES:
-                return apart
+                return 1
             if along_rows & read and (over[-1].last, self.columns.first) not in pairwise(wide):
-                return apart
+                return 1
             if not along_rows & read and along_columns & read and from_memory and self._is_of_rows(read):
-                return apart
-        return joined, self._repeated()
+                return 1
+        return joined
 
     def _repeated(self) -> list[tuple[Instruction, Place]]:
         """What is read for columns, and is the same in all rows."""

@@ -15,16 +15,13 @@ import math
 
 from tinyxla.backends.numba import elimination_routines as own
 from tinyxla.backends.numba.axes import finished
-from tinyxla.backends.numba.eliminations import SHARED, Blocks, pitch_of, strip_width
+from tinyxla.backends.numba.eliminations import BLOCK, PIECES, SHARED, Blocks, panel_of, strip_width
 from tinyxla.backends.numba.loops import Index, Kernel, Literal
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, zero
 from tinyxla.backends.numba.panels import give, step_of
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape, element_type
-
-_BLOCK = 32  # columns, whose square is factored in registers: these have a row of it
-_PIECES = 16  # of a batch
 
 
 def supports(x: Instruction) -> bool:
@@ -36,21 +33,21 @@ class _Roots(Blocks):
 
     def __init__(self, name: str, names: str, kind: str, lower: bool) -> None:
         self.lower = lower
-        super().__init__(name, f"{names} held wide", kind, _BLOCK, "pitch")
+        super().__init__(name, f"{names} held wide", kind, "pitch")
         self.matrix, self.panels = self.argument(kind, True), self.argument(kind, True)
 
     def factor(self, start: Index, matrix: Index, panel: Index) -> None:
         """The block of columns that begins at a place, of a matrix that is at another, into a panel and minus that."""
         begin = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
         height = self.minus(self.rows, start)
-        width, held, pitch = self.least(_BLOCK, height), (self.panels, panel), self.pitch
+        width, held, pitch = self.least(BLOCK, height), (self.panels, panel), self.pitch
         if self.lower:
             self.turn(held, begin, False, rows=height, steps=width, row=self.columns, pitch=pitch)
         else:
             with self.loop(0, width, sequential=True) as (k, _), self.loop(0, height) as (i, _):
                 value = self.load(self.matrix, self.sum(begin[1], self.times(k, self.columns), i))
                 self.store(self.panels, self.sum(panel, self.times(k, pitch), i), value)
-        together = _BLOCK // own.lanes(self.kind)
+        together = BLOCK // own.lanes(self.kind)
         give(self, self.sizes, own.SUBSTITUTE, steps=width, columns=width, row=pitch, down=1, along=pitch, unit=0)
         self.call(own.root(self.kind, together), held, held, (self.sizes, 0))
         with self.only(self.minus(height, width)):
@@ -77,7 +74,7 @@ class _Roots(Blocks):
         left = self.panels, self.sum(right[1], self.number["held"])
         rest = self.minus(self.rows, first)
         height, width = (rest, width) if self.lower else (width, rest)
-        self.add_product(target, left, right, (height, width, _BLOCK))
+        self.add_product(target, left, right, (height, width, BLOCK))
 
     def strips(self, first: Index) -> Index:
         """How many there are from a column on."""
@@ -98,10 +95,10 @@ def _whole(kind: str, lower: bool) -> Kernel:
         panel = b.times(piece, b.number["held"], 2)
         with b.loop(*b.piece(piece, b.number["length"], b.number["count"]), sequential=True) as (index, _):
             matrix = b.times(index, size)
-            with b.loop(0, b.up(b.rows, _BLOCK), sequential=True) as (block, _):
-                start = b.times(block, _BLOCK)
+            with b.loop(0, b.up(b.rows, BLOCK), sequential=True) as (block, _):
+                start = b.times(block, BLOCK)
                 b.factor(start, matrix, panel)
-                after = b.sum(start, _BLOCK)
+                after = b.sum(start, BLOCK)
                 with b.loop(0, b.strips(after), sequential=True) as (number, _):
                     b.update(start, matrix, panel, *b.strip(number, after))
     return b.kernel
@@ -115,35 +112,34 @@ def _step(kind: str, lower: bool) -> Kernel:
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         with b.only(b.minus(1, index)):
             with b.only(next):
-                b.update(start, 0, here, next, b.least(_BLOCK, b.minus(b.columns, next)))
+                b.update(start, 0, here, next, b.least(BLOCK, b.minus(b.columns, next)))
             b.factor(next, 0, b.number["there"])
         with b.only(index):
-            b.update(start, 0, here, *b.strip(b.minus(index, 1), b.sum(next, _BLOCK)))
+            b.update(start, 0, here, *b.strip(b.minus(index, 1), b.sum(next, BLOCK)))
     return b.kernel
 
 
 def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
     *batch, n, _ = x.array_shape.dimensions
     kind, lower, count = x.array_shape.element_type.name, x.attributes.lower, math.prod(batch)
-    pitch = pitch_of(kind, n)
-    held = pitch * (_BLOCK + own.TOGETHER)
+    pitch, held = panel_of(kind, n)
 
     def panels(number: int) -> Partial:
         return Partial(Shape(element_type(kind), (2 * number * held,)))
 
     wide = strip_width(n)
     if count > 1 or n < SHARED:
-        pieces = min(count, _PIECES)
+        pieces = min(count, PIECES)
         length = -(-count // pieces)
         numbers, work = (n, n, pitch, count, length, held, wide), length * n * n * (n // 8 + 8)
         kernels = [step_of(_whole(kind, lower), [x, panels(pieces)], numbers, pieces, work, x)]
     else:
         kernels, both = list[LoweredKernel](), panels(2)
-        for next in range(0, n, _BLOCK):
-            start, is_odd = max(0, next - _BLOCK), next // _BLOCK % 2
-            extent = 1 + (-(-max(0, n - next - _BLOCK) // wide) if next else 0)
+        for next in range(0, n, BLOCK):
+            start, is_odd = max(0, next - BLOCK), next // BLOCK % 2
+            extent = 1 + (-(-max(0, n - next - BLOCK) // wide) if next else 0)
             numbers = n, n, pitch, start, next, 2 * held * (1 - is_odd), 2 * held * is_odd, held, wide
-            kernels.append(step_of(_step(kind, lower), [x, both], numbers, extent, wide * _BLOCK * (n - start), x))
+            kernels.append(step_of(_step(kind, lower), [x, both], numbers, extent, wide * BLOCK * (n - start), x))
     return [*kernels, _triangle(x, plan)]
 
 

@@ -25,10 +25,10 @@ from tinyxla.backends.numba.panels import Numbers, Place, give, step_of
 from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape, element_type
 
-_BLOCK = 32  # columns
+BLOCK = 32  # columns: registers have a row of their square
 _FEWEST = 8  # rows or columns for which this is worth it
 _GROUP = 96  # rows that are changed at once
-_PIECES = 16  # of a batch
+PIECES = 16  # of a batch
 SHARED = 128  # rows and columns from which on threads share a matrix
 _WIDEST = 128  # columns of a strip
 _COPIED = 1 << 13  # elements that are copied at once
@@ -39,30 +39,31 @@ def supports(x: Instruction) -> bool:
     return shape.element_type.name in ("f32", "f64") and shape.size > 0 and min(shape.dimensions[-2:]) >= _FEWEST
 
 
-def pitch_of(kind: str, rows: int) -> int:
-    """How far apart the columns of a panel are: vectors are whole, and columns do not meet in the cache."""
+def panel_of(kind: str, rows: int) -> tuple[int, int]:
+    """How far apart the columns of a panel are - vectors are whole, and columns do not meet in the cache - and how many
+    elements it has room for."""
     whole = max(own.lanes(kind), routines.tile_rows())
-    return whole * (-(-rows // whole) | 1)
+    pitch = whole * (-(-rows // whole) | 1)
+    return pitch, pitch * (BLOCK + own.TOGETHER)
 
 
 def strip_width(columns: int) -> int:
     """How many columns of a matrix are changed by one thread at once."""
-    return min(_WIDEST, max(_BLOCK, columns // _PIECES // _BLOCK * 2 * _BLOCK))
+    return min(_WIDEST, max(BLOCK, columns // PIECES // BLOCK * 2 * BLOCK))
 
 
 class Blocks(Numbers):
     """A builder of a kernel that works on blocks of columns, each of which is copied to a panel."""
 
-    def __init__(self, name: str, names: str, kind: str, most: int, right: str) -> None:
-        """`most` is how many columns a block has, `right` the number that says how far apart the rows of the right
-        factor of products are."""
+    def __init__(self, name: str, names: str, kind: str, right: str) -> None:
+        """`right` is the number that says how far apart the rows of the right factor of products are."""
         super().__init__(name, f"rows columns pitch {names}")
         self.kind = kind
         n = self.number
         self.rows, self.columns, self.pitch = n["rows"], n["columns"], n["pitch"]
-        self.arithmetic = routines.Arithmetic(kind).fitting(_GROUP, most, most)
+        self.arithmetic = routines.Arithmetic(kind).fitting(_GROUP, BLOCK, BLOCK)
         self.sizes = self.scratch(INDEX, max(len(NUMBERS), len(routines.COPY)))
-        self.lists = [self.scratch(INDEX, count) for count in (_GROUP, _GROUP, most, most)]
+        self.lists = [self.scratch(INDEX, count) for count in (_GROUP, _GROUP, BLOCK, BLOCK)]
         for places, distance in zip(self.lists, (1, self.columns, self.pitch, n[right]), strict=True):
             self.list(places, places.size or 0, distance)
 
@@ -99,7 +100,7 @@ class _Elimination(Blocks):
     """A builder of a kernel for some steps of it."""
 
     def __init__(self, name: str, names: str, kind: str) -> None:
-        super().__init__(name, names, kind, _BLOCK, "columns")
+        super().__init__(name, names, kind, "columns")
 
     def arguments(self) -> None:
         self.matrix, self.panel, self.pivots = (self.argument(t, True) for t in (self.kind, self.kind, "s32"))
@@ -108,7 +109,7 @@ class _Elimination(Blocks):
         """The block of columns that begins at a place, of a matrix that is at another, into a panel."""
         begin = self.matrix, self.sum(matrix, self.times(start, self.columns), start)
         height = self.minus(self.rows, start)
-        width = self.least(_BLOCK, self.minus(self.columns, start))
+        width = self.least(BLOCK, self.minus(self.columns, start))
         held = self.panel, panel
         self.turn(held, begin, False, rows=height, steps=width, row=self.columns, pitch=self.pitch)
         give(self, self.sizes, own.FACTOR, rows=height, columns=width, pitch=self.pitch, first=start)
@@ -149,10 +150,10 @@ def _whole(kind: str) -> Kernel:
             matrix, pivots = b.times(index, size), b.times(index, least)
             with b.loop(0, size) as (k, _):
                 b.store(b.matrix, b.sum(matrix, k), b.load(source, b.sum(matrix, k)))
-            with b.loop(0, b.up(least, _BLOCK), sequential=True) as (block, _):
-                start, steps = b.block(block, _BLOCK, least)
+            with b.loop(0, b.up(least, BLOCK), sequential=True) as (block, _):
+                start, steps = b.block(block, BLOCK, least)
                 b.factor(start, matrix, pivots, panel)
-                after = b.least(b.sum(start, _BLOCK), b.columns)
+                after = b.least(b.sum(start, BLOCK), b.columns)
                 width = b.minus(b.columns, after)
                 with b.only(start):
                     b.exchange(start, steps, matrix, pivots, 0, start)
@@ -181,7 +182,7 @@ def _step(kind: str) -> Kernel:
     start, steps, next, wide, right = (n[name] for name in ("start", "steps", "next", "wide", "right"))
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         with b.only(b.minus(1, index)):
-            width = b.least(_BLOCK, b.minus(b.columns, next))
+            width = b.least(BLOCK, b.minus(b.columns, next))
             with b.only(b.least(steps, width)):
                 b.exchange(start, steps, 0, 0, next, width)
                 b.eliminate(start, steps, 0, n["here"], next, width)
@@ -189,8 +190,8 @@ def _step(kind: str) -> Kernel:
                 b.factor(next, 0, 0, n["there"])
         is_right = b.least(1, b.most(0, b.minus(b.sum(right, 1), index)))
         with b.only(b.least(index, is_right)):
-            first, width = b.block(b.minus(index, 1), wide, b.minus(b.minus(b.columns, next), _BLOCK))
-            column = b.sum(next, _BLOCK, first)
+            first, width = b.block(b.minus(index, 1), wide, b.minus(b.minus(b.columns, next), BLOCK))
+            column = b.sum(next, BLOCK, first)
             b.exchange(start, steps, 0, 0, column, width)
             b.eliminate(start, steps, 0, n["here"], column, width)
         with b.only(b.minus(index, right)):
@@ -204,8 +205,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     source = x.operands[0]
     *batch, rows, columns = source.array_shape.dimensions
     kind, count, least = source.array_shape.element_type.name, math.prod(batch), min(rows, columns)
-    pitch = pitch_of(kind, rows)
-    held = pitch * (_BLOCK + own.TOGETHER)
+    pitch, held = panel_of(kind, rows)
 
     def memory(kind: str, size: int) -> Partial:
         return Partial(Shape(element_type(kind), (size,)))
@@ -213,7 +213,7 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     matrix = results.get(0) or memory(kind, count * rows * columns)
     pivots = results.get(1) or memory("s32", count * least)
     if count > 1 or least < SHARED:
-        pieces = min(count, _PIECES)
+        pieces = min(count, PIECES)
         length = -(-count // pieces)
         panels = memory(kind, pieces * held)
         work = length * rows * columns * (least // 4 + 8)
@@ -223,10 +223,10 @@ def lu(x: Instruction, results: dict[int, Storage]) -> tuple[list[LoweredKernel]
     size = rows * columns
     kernels = [step_of(_copy(kind), [source, matrix], (size,), -(-size // _COPIED), _COPIED, x)]
     wide = strip_width(columns)
-    for block in range(-1, -(-least // _BLOCK)):
-        start, next = max(0, block * _BLOCK), (block + 1) * _BLOCK
-        steps = min(_BLOCK, least - start) if block >= 0 else 0
-        right = max(0, -(-(columns - next - _BLOCK) // wide)) if steps else 0
+    for block in range(-1, -(-least // BLOCK)):
+        start, next = max(0, block * BLOCK), (block + 1) * BLOCK
+        steps = min(BLOCK, least - start) if block >= 0 else 0
+        right = max(0, -(-(columns - next - BLOCK) // wide)) if steps else 0
         numbers = (rows, columns, pitch, start, steps, next, wide, right, block % 2 * held, (block + 1) % 2 * held)
-        kernels.append(step_of(_step(kind), arguments, numbers, 1 + right + -(-start // wide), wide * _BLOCK * rows, x))
+        kernels.append(step_of(_step(kind), arguments, numbers, 1 + right + -(-start // wide), wide * BLOCK * rows, x))
     return kernels, pivots

@@ -30,6 +30,12 @@ WRITTEN_OUT = 8  # the largest radix whose sums are
 _REACHED = 4  # elements with addresses that are a common one and a few steps
 SUMS = 4  # that are made at once
 _FROM, _TO = ("%re", "%im"), ("%to_re", "%to_im")
+_LOADED_PLAN = "\n".join(  # what a pass is told, and the addresses of what it reads and writes
+    [
+        loaded_words("plan", PLAN, prefix="at_"),
+        *(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO)),
+    ]
+)
 _SCALARS = {"f32": "float", "f64": "double"}
 _BYTES = {"f32": 4, "f64": 8}
 
@@ -347,9 +353,8 @@ def _provided_pass(name: str, part: str, entry: list[str], turn: list[str], lane
     """A routine with what a pass does at first, for each turn, and for each vector of lanes; its name."""
     text = f"""
 define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
-{loaded_words("plan", PLAN, prefix="at_")}
+{_LOADED_PLAN}
   %roots = getelementptr $e, ptr %all_roots, i64 %at_roots
-{chr(10).join(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO))}
 {chr(10).join(entry)}
   for %p from 0 below %at_part by 1
 {chr(10).join(turn)}
@@ -427,9 +432,8 @@ def _of_lanes(part: str, entry: _Emitter, turn: _Emitter, lane: _Emitter, size: 
     """Loops over rows, and in these over vectors of lanes, with the mask of those that count."""
     text = f"""
 define void @pass(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{more}) nounwind {{
-{loaded_words("plan", PLAN, prefix="at_")}
+{_LOADED_PLAN}
 {loaded_words("numbers", LANES)}
-{chr(10).join(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO))}
   %words = trunc i64 (mul i64 %count, 2) to i32
   %step_words = mul i64 %step, 2
 {chr(10).join(entry.lines)}
@@ -537,9 +541,8 @@ def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = ()) 
     """A routine with a loop for each pair of rows; the last row is one with itself."""
     text = f"""
 define void @pass(ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers) nounwind {{
-{loaded_words("plan", PLAN, prefix="at_")}
+{_LOADED_PLAN}
 {loaded_words("numbers", PAIRS)}
-{chr(10).join(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO))}
   %last = sub i64 %count, 1
   for %g from 0 below %count by 2
   %other = call i64 @llvm.smin.i64(i64 (add i64 %g, 1), i64 %last)

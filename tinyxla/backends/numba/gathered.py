@@ -36,12 +36,11 @@ from string import Template
 
 from tinyxla.backends.numba.matrix_unit import product_text
 from tinyxla.backends.numba.native import has_feature
-from tinyxla.backends.numba.panel_routines import Arithmetic, numbers_of, provided
+from tinyxla.backends.numba.panel_routines import PAIRS, Arithmetic, numbers_of, provided
 
 LISTED = 8  # places that are written at once: a list has room for as many more
 NUMBERS = ("m", "n", "k", "more", "between", "beside")
 _WHOLE, _PART = "whole", "part"  # tiles
-_PAIRS = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}  # s16 to s32, by how many words
 _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
 
@@ -418,7 +417,7 @@ def _multiply_add(kind: Arithmetic) -> tuple[list[str], str]:
             f"declare $total {name}($total, $total, $total)\n"
         )
     if kind.packed:
-        halves, name = f"<{2 * kind.lanes} x i16>", f"@llvm.x86.{_PAIRS[kind.lanes]}"
+        halves, name = f"<{2 * kind.lanes} x i16>", f"@llvm.x86.{PAIRS[4 * kind.lanes][1]}"
         return [
             f"{{new}}.a = bitcast $total {{x}} to {halves}",
             f"{{new}}.b = bitcast $total {{y}} to {halves}",

@@ -396,7 +396,7 @@ class _Printer:
             return False
         if all(x.buffer.size is not None for x in loop.body if isinstance(x, (Load, Store))):
             return False  # scratch that LLVM keeps in registers, unless a second loop reads it
-        lines = [_usual_lines(x) for x in loop.body if isinstance(x, Compute) and has_rare_cases(x)]
+        lines = [n for x in loop.body if isinstance(x, Compute) and (n := _usual_lines(x))]
         return bool(lines) and (len(lines) <= _FEW or sum(lines) <= _MOST_LINES)
 
     def _usual_loop(self, loop: Loop) -> None:

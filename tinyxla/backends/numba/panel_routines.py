@@ -22,7 +22,11 @@ _MANY_PRODUCTS = 1 << 13  # for which a matrix unit takes less time than vectors
 _SHORT_RUN, _LONG_RUN = 6, 16  # rows of a tile of one vector that slide along terms
 _MOST_BLOCKS = 4  # of a matrix unit side by side, for which the left operand stays in the first cache
 _BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "pred": 8}
-_PAIRS = {64: "avx512bw", 32: "avx2", 16: "sse2"}  # that multiply pairs of s16 and add both, for vectors of each length
+PAIRS = {  # what multiplies pairs of s16 and adds both, by the bytes of a vector: the feature, and LLVM's name
+    64: ("avx512bw", "avx512.pmaddw.d.512"),
+    32: ("avx2", "avx2.pmadd.wd"),
+    16: ("sse2", "sse2.pmadd.wd"),
+}
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 
 
@@ -124,12 +128,16 @@ def arithmetic(operands: str, result: str, rows: int, columns: int, terms: int) 
     return kind and kind.fitting(rows, columns, -(-terms // kind.step))
 
 
+def _multiplies_pairs() -> bool:
+    return vector_bytes() in PAIRS and has_feature(PAIRS[vector_bytes()][0])
+
+
 def _arithmetic(operands: str, result: str) -> Arithmetic | None:
     if result == "f32" and operands == "bf16" and has_feature("avx512bf16"):
         return Arithmetic("f32", "bf16")
     if result in ("f32", "f64") and operands in ("f64", "f32", "f16", "bf16"):
         return Arithmetic(result)
-    if result in ("s32", "u32") and operands in ("s8", "u8", "s16") and has_feature(_PAIRS.get(vector_bytes(), "")):
+    if result in ("s32", "u32") and operands in ("s8", "u8", "s16") and _multiplies_pairs():
         return Arithmetic("s32", "s16")
     integers = {"s32": "s32", "u32": "s32", "s64": "s64", "u64": "s64"}
     return Arithmetic(integers[result]) if result in integers and operands[0] in "su" else None
