@@ -30,6 +30,7 @@ many the list shall have, the number of axes, and for each axis from the innermo
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from string import Template
@@ -206,78 +207,12 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
     all columns are made, or so many."""
     if kind.in_unit:
         return provided(f"unit_{kind.packed}", product_text(kind.packed, numbers_of(NUMBERS)))
-    count, scalar, size = kind.lanes, _SCALARS[kind.total], kind.bits // 8
+    count, scalar, inputs, tile = kind.lanes, _SCALARS[kind.total], _inputs(kind, each), _Tile(kind, each)
+    text = _TEXT.safe_substitute(
+        _indented(tile.parts()), loops="".join(_terms(kind, each, name) for name in (_WHOLE, _PART))
+    )
     _, declaration = _multiply_add(kind)
     declaration += _OF_SOME if each > 1 else ""
-    inputs = _inputs(kind, each)
-    turned = _suffix(kind, each)
-    tile = list(product(range(kind.rows), range(kind.vectors)))
-    masks: list[str] = []
-    if each:
-        masks += [f"%input = udiv i64 %j, {each}", f"%inputs = udiv i64 %n, {each}"]
-    for v in range(kind.vectors):
-        if each > 1:
-            masks.append(f"%input{v} = add i64 %input, {v * count // each}")
-            masks.append(
-                f"%some{v} = call $some_mask @llvm.get.active.lane.mask.v{inputs}i1.i64(i64 %input{v}, i64 %inputs)"
-            )
-        masks.append(f"%j{v} = add i64 %j, {v * count}")
-        masks.append(f"%mask{v} = call $mask @llvm.get.active.lane.mask.v{count}i1.i64(i64 %j{v}, i64 %n)")
-    begin: list[str] = []
-    for r in range(kind.rows):
-        if r % kind.run == 0:
-            begin.append(f"%i{r} = add i64 %i, {r}")
-            begin.append(f"%row{r} = call i64 @llvm.smin.i64(i64 %i{r}, i64 %m_less)")
-            begin.append(f"%row_at{r} = getelementptr i64, ptr %rows, i64 %row{r}")
-            begin.append(f"%start{r} = load i64, ptr %row_at{r}")
-            begin.append(f"%a_row{r} = getelementptr $word, ptr %a, i64 %start{r}")
-            begin.append(f"%a{r} = getelementptr $word, ptr %a_row{r}, i64 {'%input' if each else 0}")
-        else:
-            begin.append(f"%row{r} = add i64 %row{r - 1}, 1")
-        begin.append(f"%result_at{r} = getelementptr i64, ptr %results, i64 %row{r}")
-        begin.append(f"%c_row{r} = load i64, ptr %result_at{r}")
-        begin.append(f"%c_place{r} = add i64 %c_row{r}, %j")
-        begin.append(f"%c{r} = getelementptr $word, ptr %c, i64 %c_place{r}")
-        begin += [f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * count}" for v in range(kind.vectors)]
-    new = [f"call void @llvm.prefetch.p0(ptr %c{r}_{v}, i32 1, i32 3, i32 1)" for r, v in tile]
-    soon: list[str] = []  # what the next tile adds to
-    for r in range(kind.rows):
-        soon.append(f"%soon_row{r} = add i64 %i, {kind.rows + r}")
-        soon.append(f"%soon_in{r} = call i64 @llvm.smin.i64(i64 %soon_row{r}, i64 %m_last)")
-        soon.append(f"%soon_place{r} = add i64 (load i64, ptr %results[%soon_in{r}]), %j")
-        for v in range(kind.vectors):
-            soon.append(f"%soon{r}_{v} = add i64 %soon_place{r}, {v * count}")
-            soon.append(f"%soon_at{r}_{v} = getelementptr $word, ptr %c, i64 %soon{r}_{v}")
-            soon.append(f"call void @llvm.prefetch.p0(ptr %soon_at{r}_{v}, i32 1, i32 3, i32 1)")
-    old: list[str] = []
-    for r, v in tile:
-        old.append(f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}")
-        old += _turned(f"%old{r}_{v}", count, inputs) if turned else []
-    first = [
-        f"%first{r}_{v} = phi $total [ zeroinitializer, %new_tile ], [ %old{r}_{v}{turned}, %more_tile ]"
-        for r, v in tile
-    ]
-    loops = [_terms(kind, each, name) for name in (_WHOLE, _PART)]
-    totals = [
-        f"%total{r}_{v} = phi $total [ %new{r}_{v}.{_WHOLE}, %{_WHOLE} ], [ %new{r}_{v}.{_PART}, %{_PART} ]"
-        for r, v in tile
-    ]
-    end: list[str] = []
-    for r, v in tile:
-        end += _turned(f"%total{r}_{v}", count, count // inputs) if turned else []
-        given = f"$total %total{r}_{v}{turned}, ptr %c{r}_{v}, i32 {size}, $mask %mask{v}"
-        end.append(f"call void @llvm.masked.store.$suffix.p0({given})")
-    parts = {
-        "masks": masks,
-        "begin": begin,
-        "new": new,
-        "soon": soon,
-        "old": old,
-        "first": first,
-        "totals": totals,
-        "end": end,
-    }
-    text = _TEXT.safe_substitute(_indented(parts), loops="".join(loops))
     names = {
         "scalar": scalar,
         "word": f"i{kind.bits}",
@@ -288,10 +223,115 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
         "some_suffix": f"v{inputs}{kind.total}",
         "suffix": f"v{count}{kind.total.replace('s', 'i')}",
     }
-    sizes = {"lanes": count, "size": size, "height": kind.rows, "width": kind.width, "run": kind.run, "inputs": inputs}
-    whole = Template(text + declaration).substitute(names, **sizes, numbers=numbers_of(NUMBERS))
+    sizes = {"lanes": count, "size": kind.bits // 8, "height": kind.rows, "width": kind.width, "run": kind.run}
+    whole = Template(text + declaration).substitute(names, **sizes, inputs=inputs, numbers=numbers_of(NUMBERS))
     form = f"columns{each}" if each else "product"
     return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}_{kind.taps}", whole)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What stands around the loops over the terms: instructions for all rows and vectors of a tile."""
+
+    kind: Arithmetic
+    each: int
+
+    def parts(self) -> dict[str, list[str]]:
+        return {
+            "masks": self.masks(),
+            "begin": self.begin(),
+            "new": [_claim(f"%c{r}_{v}") for r, v in self.places()],
+            "soon": self.soon(),
+            "old": self.old(),
+            "first": self.either("first", "zeroinitializer, %new_tile", f"%old@{self.turned}, %more_tile"),
+            "totals": self.either("total", f"%new@.{_WHOLE}, %{_WHOLE}", f"%new@.{_PART}, %{_PART}"),
+            "end": self.end(),
+        }
+
+    @property
+    def turned(self) -> str:
+        return _suffix(self.kind, self.each)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        return product(range(self.kind.rows), range(self.kind.vectors))
+
+    def masks(self) -> list[str]:
+        """Which columns are there, and which inputs of these."""
+        count, each, found = self.kind.lanes, self.each, list[str]()
+        inputs = _inputs(self.kind, each)
+        if each:
+            found += [f"%input = udiv i64 %j, {each}", f"%inputs = udiv i64 %n, {each}"]
+        for v in range(self.kind.vectors):
+            if each > 1:
+                found.append(f"%input{v} = add i64 %input, {v * count // each}")
+                among = f"v{inputs}i1.i64(i64 %input{v}, i64 %inputs)"
+                found.append(f"%some{v} = call $some_mask @llvm.get.active.lane.mask.{among}")
+            found.append(f"%j{v} = add i64 %j, {v * count}")
+            found.append(f"%mask{v} = call $mask @llvm.get.active.lane.mask.v{count}i1.i64(i64 %j{v}, i64 %n)")
+        return found
+
+    def begin(self) -> list[str]:
+        """Where rows of the inputs and of the results begin."""
+        kind, found = self.kind, list[str]()
+        for r in range(kind.rows):
+            if r % kind.run == 0:
+                found.append(f"%i{r} = add i64 %i, {r}")
+                found.append(f"%row{r} = call i64 @llvm.smin.i64(i64 %i{r}, i64 %m_less)")
+                found.append(f"%row_at{r} = getelementptr i64, ptr %rows, i64 %row{r}")
+                found.append(f"%start{r} = load i64, ptr %row_at{r}")
+                found.append(f"%a_row{r} = getelementptr $word, ptr %a, i64 %start{r}")
+                found.append(f"%a{r} = getelementptr $word, ptr %a_row{r}, i64 {'%input' if self.each else 0}")
+            else:
+                found.append(f"%row{r} = add i64 %row{r - 1}, 1")
+            found.append(f"%result_at{r} = getelementptr i64, ptr %results, i64 %row{r}")
+            found.append(f"%c_row{r} = load i64, ptr %result_at{r}")
+            found.append(f"%c_place{r} = add i64 %c_row{r}, %j")
+            found.append(f"%c{r} = getelementptr $word, ptr %c, i64 %c_place{r}")
+            for v in range(kind.vectors):
+                found.append(f"%c{r}_{v} = getelementptr $word, ptr %c{r}, i64 {v * kind.lanes}")
+        return found
+
+    def soon(self) -> list[str]:
+        """Ask for what the next tile adds to."""
+        kind, found = self.kind, list[str]()
+        for r in range(kind.rows):
+            found.append(f"%soon_row{r} = add i64 %i, {kind.rows + r}")
+            found.append(f"%soon_in{r} = call i64 @llvm.smin.i64(i64 %soon_row{r}, i64 %m_last)")
+            found.append(f"%soon_place{r} = add i64 (load i64, ptr %results[%soon_in{r}]), %j")
+            for v in range(kind.vectors):
+                found.append(f"%soon{r}_{v} = add i64 %soon_place{r}, {v * kind.lanes}")
+                found.append(f"%soon_at{r}_{v} = getelementptr $word, ptr %c, i64 %soon{r}_{v}")
+                found.append(_claim(f"%soon_at{r}_{v}"))
+        return found
+
+    def old(self) -> list[str]:
+        """What this tile adds to."""
+        found: list[str] = []
+        for r, v in self.places():
+            found.append(f"%old{r}_{v} = {_LOAD.format(f'%c{r}_{v}', f'%mask{v}')}")
+            if self.turned:
+                found += _turned(f"%old{r}_{v}", self.kind.lanes, _inputs(self.kind, self.each))
+        return found
+
+    def either(self, name: str, one: str, other: str) -> list[str]:
+        """A value and the block it is from, or another; @ is the place in the tile."""
+        choice = f"%{name}@ = phi $total [ {one} ], [ {other} ]"
+        return [choice.replace("@", f"{r}_{v}") for r, v in self.places()]
+
+    def end(self) -> list[str]:
+        """Store the results."""
+        kind, found = self.kind, list[str]()
+        for r, v in self.places():
+            if self.turned:
+                found += _turned(f"%total{r}_{v}", kind.lanes, kind.lanes // _inputs(kind, self.each))
+            given = f"$total %total{r}_{v}{self.turned}, ptr %c{r}_{v}, i32 $size, $mask %mask{v}"
+            found.append(f"call void @llvm.masked.store.$suffix.p0({given})")
+        return found
+
+
+def _claim(address: str) -> str:
+    """Ask for a line of memory that is written soon."""
+    return f"call void @llvm.prefetch.p0(ptr {address}, i32 1, i32 3, i32 1)"
 
 
 def _inputs(kind: Arithmetic, each: int) -> int:
