@@ -244,73 +244,91 @@ def supports_select(x: Instruction) -> bool:
 def lower_select(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     """Window by window: which of its elements is selected, and to that one what the window brings. Windows that meet
     are gone through by one thread, after it has filled what they are in with the initial value."""
-    shape, low = x.array_shape, Lowering("select", plan, [x])
-    if not shape.size:
+    if not x.array_shape.size:
         return []
-    b, (operand, source, _) = low.builder, map(buffer_of, x.operands)
-    dimensions = _dimensions(shape.dimensions, x.attributes.window)
-    *outer, last = dimensions
-    sizes, counts = _sizes(dimensions), _counts(dimensions)
-    is_tiled = all(d.is_inside and d.window.size == d.window.stride for d in dimensions)
-    is_tiled = is_tiled and all(d.positions * d.window.stride == d.size for d in dimensions)
-    apart = len(outer) if is_tiled else int(dimensions[0].window == STILL and len(dimensions) > 1 and 0 not in counts)
-    none = Literal("s32", -1)
-    in_passes = last.window != STILL and not (last.is_inside and last.window.size <= last.window.stride)
-    width = max(1, min(last.positions, ROW))
-    row = b.scratch("s32", width if in_passes else 1)
-    low.buffer(x, True)
+    low, dimensions = Lowering("select", plan, [x]), _dimensions(x.array_shape.dimensions, x.attributes.window)
+    return [_Selection(low, x, dimensions).kernel()]
 
-    def chosen_at(elements: Sequence[_Elements]) -> Operand:
-        """The number of the element that is selected."""
-        best: Operand = zero(shape.with_dimensions(()))
-        found: Operand = none
-        for k, places in enumerate(itertools.product(*elements)):
-            element = load(low, operand, sizes, [i for i, _ in places])
-            better = b.compute("not", "pred", low.apply(x.attributes.select, [best, element])[0])
-            is_first = b.compare("EQ", found, none)
-            take = _together(low, places, *([b.either(is_first, better)] if k else []))
-            best = element if take is None else b.choose(take, element, best)
-            found = Literal("s32", k) if take is None else b.choose(take, Literal("s32", k), found)
-        return found
 
-    def put(k: int, chosen: Operand, place: Coordinates, result: Coordinates) -> None:
-        """What comes to the k-th element of a window."""
-        old = initial if is_tiled else load(low, x, sizes, place)
-        (new,) = low.apply(x.attributes.scatter, [old, load(low, source, counts, result)])
-        hit = b.compare("EQ", chosen, Literal("s32", k))
-        store(low, x, sizes, place, b.choose(hit, new, old))
+class _Selection:
+    """The kernel of a select-and-scatter."""
 
-    def line(result: Coordinates) -> None:
-        """A line of windows, at once or for each of their elements."""
-        around = [_elements(low, d, o) for d, o in zip(outer, result, strict=True)]
-        if not in_passes:
-            with low.loop(0, last.positions) as (o, _):
-                elements = [*around, _elements(low, last, o)]
-                chosen = chosen_at(elements)
-                for k, places in enumerate(itertools.product(*elements)):
-                    put(k, chosen, tuple(i for i, _ in places), (*result, o))
-            return
-        with low.loop(0, -(-last.positions // width), sequential=True) as (block, _):
-            begin, end = b.piece(block, width, last.positions)
+    def __init__(self, low: Lowering, x: Instruction, dimensions: list[Dimension]) -> None:
+        self.low, self.x = low, x
+        self.operand, self.source, _ = map(buffer_of, x.operands)
+        *self.outer, self.last = self.dimensions = dimensions
+        self.sizes, self.counts = _sizes(dimensions), _counts(dimensions)
+        is_tiled = all(d.is_inside and d.window.size == d.window.stride for d in dimensions)
+        self.is_tiled = is_tiled and all(d.positions * d.window.stride == d.size for d in dimensions)
+        w = self.last.window
+        self.in_passes = w != STILL and not (self.last.is_inside and w.size <= w.stride)
+        self.width = max(1, min(self.last.positions, ROW))
+        self.row = low.builder.scratch("s32", self.width if self.in_passes else 1)  # what is chosen in these windows
+        low.buffer(x, True)
+
+    def kernel(self) -> LoweredKernel:
+        low, b, x, outer, counts = self.low, self.low.builder, self.x, self.outer, self.counts
+        is_apart = self.dimensions[0].window == STILL and len(outer) > 0 and 0 not in counts
+        apart = len(outer) if self.is_tiled else int(is_apart)
+        with low.loop(b.kernel.first, b.kernel.last) as (index, _):
+            initial = low.value(x.operands[2], ())
+            head, inside = low.split_index(index, counts[:apart]), math.prod(self.sizes[apart:])
+            if not self.is_tiled:
+                first = b.times(low.linear(counts[:apart], head), inside)
+                with low.loop(0, inside) as (i, _):
+                    store(low, x, [x.array_shape.size], [b.sum(first, i)], initial)
+            line = self.passes if self.in_passes else self.line
+            bounds: list[tuple[Index, Index]] = [(0, n) for n in counts[apart:-1]]
+            low.nest(bounds, (), lambda more, _: line((*head, *more), initial) or (), sequential=True)
+        work = math.prod(counts[apart:]) * math.prod(d.places for d in self.dimensions) * 4
+        return finished(low, math.prod(counts[:apart]), work, [x])
+
+    def line(self, result: Coordinates, initial: Operand) -> None:
+        """A line of windows, each at once."""
+        around = self.around(result)
+        with self.low.loop(0, self.last.positions) as (o, _):
+            elements = [*around, _elements(self.low, self.last, o)]
+            chosen = self.chosen(elements)
+            for k, places in enumerate(itertools.product(*elements)):
+                self.put(k, chosen, tuple(i for i, _ in places), (*result, o), initial)
+
+    def passes(self, result: Coordinates, initial: Operand) -> None:
+        """A line of windows, for each of their elements: so those that meet do so one after the other."""
+        low, b, last, w = self.low, self.low.builder, self.last, self.last.window
+        around = self.around(result)
+        with low.loop(0, -(-last.positions // self.width), sequential=True) as (block, _):
+            begin, end = b.piece(block, self.width, last.positions)
             with low.loop(begin, end) as (o, _):
-                b.store(row, b.minus(o, begin), chosen_at([*around, _elements(low, last, o)]))
-            w = last.window
+                b.store(self.row, b.minus(o, begin), self.chosen([*around, _elements(low, last, o)]))
             for k, (places, inner) in enumerate(itertools.product(itertools.product(*around), range(w.size))):
                 before = w.padding_low - inner
                 start, stop = max(0, -(-before // w.stride)), max(0, (last.size - 1 + before) // w.stride + 1)
                 with low.loop(b.most(begin, start), b.least(end, stop)) as (o, _):
                     at = b.minus(b.times(o, w.stride), before)
-                    chosen = b.load(row, b.minus(o, begin))
-                    put(k, chosen, (*(i for i, _ in places), at), (*result, o))
+                    chosen = b.load(self.row, b.minus(o, begin))
+                    self.put(k, chosen, (*(i for i, _ in places), at), (*result, o), initial)
 
-    with low.loop(b.kernel.first, b.kernel.last) as (index, _):
-        initial = low.value(x.operands[2], ())
-        head, inside = low.split_index(index, counts[:apart]), math.prod(sizes[apart:])
-        if not is_tiled:
-            first = b.times(low.linear(counts[:apart], head), inside)
-            with low.loop(0, inside) as (i, _):
-                store(low, x, [shape.size], [b.sum(first, i)], initial)
-        bounds: list[tuple[Index, Index]] = [(0, n) for n in counts[apart:-1]]
-        low.nest(bounds, (), lambda more, _: line((*head, *more)) or (), sequential=True)
-    work = math.prod(counts[apart:]) * math.prod(d.places for d in dimensions) * 4
-    return [finished(low, math.prod(counts[:apart]), work, [x])]
+    def around(self, result: Coordinates) -> list[_Elements]:
+        return [_elements(self.low, d, o) for d, o in zip(self.outer, result, strict=True)]
+
+    def chosen(self, elements: Sequence[_Elements]) -> Operand:
+        """The number of the element that is selected."""
+        low, b = self.low, self.low.builder
+        best: Operand = zero(self.x.array_shape.with_dimensions(()))
+        found: Operand = Literal("s32", -1)
+        for k, places in enumerate(itertools.product(*elements)):
+            element = load(low, self.operand, self.sizes, [i for i, _ in places])
+            better = b.compute("not", "pred", low.apply(self.x.attributes.select, [best, element])[0])
+            is_first = b.compare("EQ", found, Literal("s32", -1))
+            take = _together(low, places, *([b.either(is_first, better)] if k else []))
+            best = element if take is None else b.choose(take, element, best)
+            found = Literal("s32", k) if take is None else b.choose(take, Literal("s32", k), found)
+        return found
+
+    def put(self, k: int, chosen: Operand, place: Coordinates, result: Coordinates, initial: Operand) -> None:
+        """What comes to the k-th element of a window."""
+        low, b, x = self.low, self.low.builder, self.x
+        old = initial if self.is_tiled else load(low, x, self.sizes, place)
+        (new,) = low.apply(x.attributes.scatter, [old, load(low, self.source, self.counts, result)])
+        hit = b.compare("EQ", chosen, Literal("s32", k))
+        store(low, x, self.sizes, place, b.choose(hit, new, old))
