@@ -98,6 +98,22 @@ def test_cuts_that_are_missing_change_no_value(monkeypatch: pytest.MonkeyPatch) 
     assert any(calls)
 
 
+@pytest.mark.parametrize("shape", [(3, 400), (5, 3, 70)])
+def test_rows_of_a_stack_are_written_out(shape: tuple[int, ...]) -> None:
+    """Each computes what is its own: none has to ask which it is."""
+
+    def rates(state: Any) -> Any:
+        x, y, z = (state[..., k, :] for k in range(3))
+        return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -2)
+
+    def f(state: Any) -> Any:
+        return state + 0.01 * rates(state + 0.005 * rates(state))
+
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    _same(f, x)
+    assert not any(" if " in kernel.source for kernel in tx.jit(f).lower(x).compile().kernels)
+
+
 def test_edges_and_offsets() -> None:
     entry = tx.make_graph(lambda x: jnp.concatenate([x[2:], x[:2]]) + lax.pad(x, 0.0, [(3, -3, 0)]))(np.ones(10)).entry
     by_name = {x.op.name: x for x in entry.instructions}

@@ -427,6 +427,46 @@ def test_an_order_that_matters_is_found() -> None:
     assert found[2] not in (-1, 6)
 
 
+# --- which kernels are cut ----------------------------------------------------------------------------------------------
+
+
+def _game(update: Callable[[Any], Any], go_on: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return tx.jit(
+        lambda x: lax.while_loop(lambda s: go_on(s[0]) & (s[1] < 9), lambda s: (update(s[0]), s[1] + 1), (x, 0))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "go_on", "size", "is_cut"),
+    [
+        ("read again on one thread", lambda x: tnp.any(x < 9), 128, False),
+        ("read by one thread in part", lambda x: x[3, 4] < 9, 128, True),
+        ("more work than it costs to move the array", lambda x: tnp.any(x[:4] < 9), 128, True),
+        ("more than a cache holds", lambda x: tnp.any(x < 9), 600, True),
+    ],
+)
+def test_little_work_stays_where_its_arrays_are(
+    name: str, go_on: Callable[[Any], Any], size: int, is_cut: bool
+) -> None:
+    f = _game(lambda x: x * x * 0.1 + tnp.roll(x, 1, 0) + tnp.roll(x, -1, 0) + 0.5 * x, go_on)
+    x = np.random.default_rng(zlib.crc32(name.encode())).random((size, size), np.float32)
+    (step,) = [line for line in f.lower(x).compile().as_text().splitlines() if f"loop over {size} by" in line]
+    assert (f"loop over {size} by {size} " not in step) == is_cut
+
+
+def test_work_of_unknown_length_is_cut() -> None:
+    """Lanes of a loop that ends when its body says so, between steps on one thread."""
+
+    def escape(c: Any) -> Any:
+        z, n = lax.while_loop(lambda s: (abs(s[0]) < 2) & (s[1] < 50), lambda s: (s[0] * s[0] + c, s[1] + 1), (c, 0))
+        return z * n
+
+    f = tx.jit(lambda c: tnp.any(tx.vmap(escape)(c * 1.5)[::-1] == 1))
+    text = f.lower(np.ones(20_000, np.complex64)).compile().as_text()
+    assert "small_lanes over 625 by " in text
+    assert "small_lanes over 625 by 625" not in text
+
+
 # --- many threads of the user's ---------------------------------------------------------------------------------------
 
 SIZE = 100_003

@@ -95,7 +95,9 @@ def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
 
 def finished(low: Lowering, extent: int, work: int, roots: Sequence[Instruction]) -> LoweredKernel:
     """`work` is that of one index of the outermost loop."""
-    return LoweredKernel(low.builder.kernel, low.arguments, extent, grain(extent, work), list(roots))
+    return LoweredKernel(
+        low.builder.kernel, low.arguments, extent, grain(extent, work), list(roots), work=extent * work
+    )
 
 
 def grain(extent: int, work: int) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from tinyxla.backends.numba.alone import leave_alone
 from tinyxla.backends.numba.blocks import (
     Block,
     Branches,
@@ -80,6 +81,7 @@ class CompiledModule:
         self.name = module.name
         self._source = module
         self.block, self.homes = build_program(module.entry, donated)
+        leave_alone(self.block, self.homes)
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.homes[x] for step in self.block.steps for x in step.writes}
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]

@@ -58,7 +58,7 @@ Storage = Instruction | Partial
 class LoweredKernel:
     """A kernel, what its arguments are, and over which range it runs in pieces of `grain`; and the numbers that it
     takes from its table, if it was made to serve all sizes. One that `lasts` is the same for all programs. Pieces that
-    wait for others are begun `in_order`."""
+    wait for others are begun `in_order`. Its `work` is counted in simple operations, where that is known."""
 
     kernel: Kernel
     arguments: list[Storage]
@@ -68,6 +68,7 @@ class LoweredKernel:
     numbers: tuple[int, ...] = ()
     lasts: bool = False
     in_order: bool = False
+    work: int = 0
 
 
 Coordinates = tuple[Index, ...]

@@ -41,6 +41,9 @@ MOST_PARTS = 8  # of a loop that is cut where what is read changes
 LONGEST_IN_PARTS = 200  # operations that are written out for each part
 
 
+_Way = Literal["rows", "inside", "written", "flat"]  # to run the last loop
+
+
 def lower(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     """The kernels of a fusion: one, or two where pieces are reduced first."""
     return _KINDS[fusion.kind](fusion, plan, users)
@@ -64,6 +67,8 @@ def _loop(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
 
     crossing = tiles.crossing(roots, plan.stored, axes) if math.prod(sizes) > ACROSS else None
     way = _last_loop(axes, crossing, work, roots, plan.stored)
+    if crossing is None and way == "rows":
+        axes, way = _with_stack_inside(axes, work, roots, plan.stored)
     if crossing is not None and crossing is not axes[-2 if way in ("written", "inside") else -1]:
         return [tiles.tiled(low, axes, crossing, work, roots)]
     return [finished(low, *_nest(low, roots, axes, way, work, len(sizes), plan.stored, define), roots)]
@@ -202,7 +207,7 @@ def _computed_parts(
 
 def _last_loop(
     axes: Sequence[Axis], crossing: Axis | None, work: int, roots: Sequence[Instruction], stored: set[Instruction]
-) -> Literal["rows", "inside", "written", "flat"]:
+) -> _Way:
     """How the last loop is run. By rows: the others are one loop, which computes the place of each row. If it is short,
     that takes longer than the row, so it may be inside of the one before it, within a piece of work; written out, where
     vectors had better be across it, since memory goes on there, or since what is read changes along it; or flat: one
@@ -219,6 +224,17 @@ def _last_loop(
         if is_long or not LONG_FUNCTIONS.isdisjoint(functions | {x.op.name for x in roots}):
             return "flat"
     return "inside" if len(axes) > 2 and size < SHORT_LOOP and not is_cut and crossing is None else "rows"
+
+
+def _with_stack_inside(
+    axes: list[Axis], work: int, roots: Sequence[Instruction], stored: set[Instruction]
+) -> tuple[list[Axis], _Way]:
+    """Where what is read changes along a short axis around the last loop, as where few rows were put together, these
+    are written out inside of it: each computes what is its own, and what they share is computed once."""
+    for k, axis in enumerate(axes[:-1]):
+        if 1 < axis.size <= SHORT_ROW and axis.size * work <= SHORT_ROW_WORK and cuts(roots, stored, axis):
+            return [*axes[:k], *axes[k + 1 :], axis], "written"
+    return axes, "rows"
 
 
 def _has_short_vectors(roots: Sequence[Instruction], stored: set[Instruction], inner: Axis) -> bool:
