@@ -114,6 +114,19 @@ def test_rows_of_a_stack_are_written_out(shape: tuple[int, ...]) -> None:
     assert not any(" if " in kernel.source for kernel in tx.jit(f).lower(x).compile().kernels)
 
 
+@pytest.mark.parametrize(("width", "kernels"), [(3, 1), (7, 2)])
+@pytest.mark.parametrize("mode", ["edge", "constant", "wrap"])
+def test_what_has_edges_is_stored_if_it_is_read_at_many_places(mode: str, width: int, kernels: int) -> None:
+    def f(x: Any) -> Any:
+        padded = jnp.pad(x, width // 2, mode=mode)
+        m, n = x.shape
+        return sum((i - j) * padded[i : i + m, j : j + n] for i in range(width) for j in range(width))
+
+    x = np.random.default_rng(0).standard_normal((20, 33)).astype(np.float32)
+    _same(f, x)
+    assert len(tx.jit(f).lower(x).compile().kernels) == kernels
+
+
 def test_edges_and_offsets() -> None:
     entry = tx.make_graph(lambda x: jnp.concatenate([x[2:], x[:2]]) + lax.pad(x, 0.0, [(3, -3, 0)]))(np.ones(10)).entry
     by_name = {x.op.name: x for x in entry.instructions}

@@ -37,6 +37,7 @@ from tinyxla.shapes import Shape
 MOST_COMPUTED = 12  # instructions that an op which writes some elements computes by itself
 DEEPEST = 80  # inlined instructions in a chain
 MOST_VIEWS = 4  # places at which something is computed, before it is moved again
+MOST_EDGES = 36  # places at which it is asked where in something put together an element is
 COSTLY_VIEWS = 2  # places at which what is costly is computed: both parts of a rotation, say
 WRITING = 2  # readings of an array that take as long as writing one
 FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
@@ -88,12 +89,20 @@ def _repeated(x: Instruction, operand: Instruction, views: Iterable[tuple[Instru
     return max(surely, perhaps / UNSURE) * work >= max(ONE_MORE_NEST, STORING * size)
 
 
+def _is_put_together(x: Instruction) -> bool:
+    return x.op is movement.concatenate or x.op is movement.pad
+
+
 def _slides_over_edges(x: Instruction, operand: Instruction) -> bool:
     """Whether much is read from anywhere in what is put together, so that each element asks where it is."""
     sizes = x.array_shape.size, operand.array_shape.size if isinstance(operand.shape, Shape) else 0
-    put_together = operand.op is movement.concatenate or operand.op is movement.pad
     anywhere = x.op is slices.dynamic_slice or x.op is indexing.gather
-    return anywhere and operand is x.operands[0] and put_together and sizes[0] >= max(LONG_SLICE, sizes[1] // 2)
+    return (
+        anywhere
+        and operand is x.operands[0]
+        and _is_put_together(operand)
+        and sizes[0] >= max(LONG_SLICE, sizes[1] // 2)
+    )
 
 
 def _turns_often(x: Instruction, operand: Instruction) -> bool:
@@ -148,6 +157,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
     stored: set[Instruction] = set()
     depth: dict[Instruction, int] = {}
     views: dict[Instruction, _Views] = {}
+    edges: dict[Instruction, _Views] = {}  # the same of what is put together
 
     def store(x: Instruction) -> None:
         x = buffer_of(x)
@@ -169,6 +179,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
                 stored.add(x)
         elif is_inlined(x):
             views[x] = {(x, 0)} if x.op.name not in MOVEMENT or x.op.name in WORK else set()
+            edges[x] = {(x, 0)} if _is_put_together(x) and x.array_shape.size >= LONG_SLICE else set()
             for operand in x.operands:
                 seen = views.get(operand, ())
                 if x.op.name in MOVEMENT and (_most(seen) >= MOST_VIEWS or _read_again(x, operand, seen)):
@@ -177,9 +188,13 @@ def first_stored(computation: Computation) -> set[Instruction]:
                     store(operand)
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
+                    edges[x] |= _moved(edges.get(operand, ()), x)
             for costly, times in Counter(y for y, _ in views[x] if y not in stored and is_costly(y)).items():
                 if times > COSTLY_VIEWS:
                     store(costly)
+            for joined, times in Counter(y for y, _ in edges[x] if y not in stored).items():
+                if times > MOST_EDGES:
+                    store(joined)
             depth[x] = 1 + max((0 if o in stored else depth[o] for o in x.operands), default=0)
             if depth[x] > DEEPEST or is_of_many(x):
                 store(x)
