@@ -114,9 +114,9 @@ def test_rows_of_a_stack_are_written_out(shape: tuple[int, ...]) -> None:
     assert not any(" if " in kernel.source for kernel in tx.jit(f).lower(x).compile().kernels)
 
 
-@pytest.mark.parametrize(("width", "kernels"), [(3, 1), (7, 2)])
+@pytest.mark.parametrize(("width", "is_stored"), [(3, False), (7, True)])
 @pytest.mark.parametrize("mode", ["edge", "constant", "wrap"])
-def test_what_has_edges_is_stored_if_it_is_read_at_many_places(mode: str, width: int, kernels: int) -> None:
+def test_what_has_edges_is_stored_if_it_is_read_at_many_places(mode: str, width: int, is_stored: bool) -> None:
     def f(x: Any) -> Any:
         padded = jnp.pad(x, width // 2, mode=mode)
         m, n = x.shape
@@ -124,7 +124,7 @@ def test_what_has_edges_is_stored_if_it_is_read_at_many_places(mode: str, width:
 
     x = np.random.default_rng(0).standard_normal((20, 33)).astype(np.float32)
     _same(f, x)
-    assert len(tx.jit(f).lower(x).compile().kernels) == kernels
+    assert (len(tx.jit(f).lower(x).compile().kernels) > 1) == is_stored
 
 
 def test_edges_and_offsets() -> None:
