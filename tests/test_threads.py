@@ -427,7 +427,7 @@ def test_an_order_that_matters_is_found() -> None:
     assert found[2] not in (-1, 6)
 
 
-# --- which kernels are cut ---------------------------------------------------------------------------------------------
+# --- which kernels are cut --------------------------------------------------------------------------------------------
 
 
 def _game(update: Callable[[Any], Any], go_on: Callable[[Any], Any]) -> Callable[[Any], Any]:
