@@ -85,6 +85,15 @@ def test_other_shapes_types_and_structures_are_traced_anew(other: Any) -> None:
     assert_same(compiled(other), tx.tree_util.tree_map(lambda x: tnp.asarray(x) + 1, other))
 
 
+def test_what_eager_calls_make_finds_its_program_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = tx.jit(lambda x, y: x * y)
+    x = tnp.ones(3)
+    f(x, 2.0)
+    monkeypatch.delattr("tinyxla.compilation.Jitted._program")
+    np.testing.assert_array_equal(f(x + 1, 2.0), [4, 4, 4])
+    np.testing.assert_array_equal(f(f(x, 3.0) + 1, 2.0) - 1, [7, 7, 7])
+
+
 def test_a_weak_and_a_strong_scalar_are_different_programs() -> None:
     traced = Counted(lambda x: x + np.float16(1))
     compiled = tx.jit(traced)

@@ -382,7 +382,7 @@ def _with_signatures(leaves: Sequence[Any]) -> tuple[Sequence[Any], list[int | N
     signatures = [getattr(x, "_signature", None) for x in leaves]
     if None in signatures:
         leaves = [as_array(x) if type(x) in _NUMBERS else x for x in leaves]
-        signatures = [getattr(x, "_signature", None) for x in leaves]
+        signatures = [x.signature() if type(x) is ConcreteArray else None for x in leaves]
     return leaves, signatures
 
 
