@@ -127,6 +127,18 @@ def test_what_has_edges_is_stored_if_it_is_read_at_many_places(mode: str, width:
     assert (len(tx.jit(f).lower(x).compile().kernels) > 1) == is_stored
 
 
+@pytest.mark.parametrize(("dimensions", "is_stored"), [(1, False), (3, True)])
+def test_what_would_be_computed_at_many_places_is_stored(dimensions: int, is_stored: bool) -> None:
+    """A step of a heat equation after another one: seven points of it, of fifteen operations each, or three of five."""
+
+    def step(x: Any) -> Any:
+        return x + sum(0.125 * (jnp.roll(x, 1, d) - 2.0 * x + jnp.roll(x, -1, d)) for d in range(dimensions))
+
+    x = np.random.default_rng(0).standard_normal((6, 7, 33)[-dimensions:]).astype(np.float32)
+    _same(lambda x: step(step(x)), x)
+    assert (len(tx.jit(lambda x: step(step(x))).lower(x).compile().kernels) > 1) == is_stored
+
+
 def test_edges_and_offsets() -> None:
     entry = tx.make_graph(lambda x: jnp.concatenate([x[2:], x[:2]]) + lax.pad(x, 0.0, [(3, -3, 0)]))(np.ones(10)).entry
     by_name = {x.op.name: x for x in entry.instructions}

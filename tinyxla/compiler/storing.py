@@ -38,6 +38,7 @@ MOST_COMPUTED = 12  # instructions that an op which writes some elements compute
 DEEPEST = 80  # inlined instructions in a chain
 MOST_VIEWS = 4  # places at which something is computed, before it is moved again
 MOST_EDGES = 36  # places at which it is asked where in something put together an element is
+MOST_AGAIN = 64  # operations that are done again for an element
 COSTLY_VIEWS = 2  # places at which what is costly is computed: both parts of a rotation, say
 WRITING = 2  # readings of an array that take as long as writing one
 FEW_OPERATIONS = 8  # that may as well be computed again for each element that is gathered
@@ -164,6 +165,16 @@ def first_stored(computation: Computation) -> set[Instruction]:
         if not is_leaf(x) and x.op is not movement.constant:  # which has memory from the start, where it needs any
             stored.add(x)
 
+    def store_repeated(x: Instruction) -> None:
+        """What x would compute at many places. Of what is made of each other, the last is enough, if it is cheap."""
+        inside: set[Instruction] = set()
+        often = {y: n for y, n in Counter(y for y, _ in views[x] if y not in stored).items() if n > COSTLY_VIEWS}
+        for y in sorted(often, key=lambda y: len(views[y]), reverse=True):
+            if is_costly(y) or (y not in inside and (often[y] - 1) * len(views[y]) > MOST_AGAIN):
+                store(y)
+                inside.update(z for z, _ in views[y] if not is_costly(z))
+        views[x] = {(y, way) for y, way in views[x] if y not in inside}
+
     for x in computation.outputs:
         store(x)
     for x in computation.instructions:
@@ -189,9 +200,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
                     edges[x] |= _moved(edges.get(operand, ()), x)
-            for costly, times in Counter(y for y, _ in views[x] if y not in stored and is_costly(y)).items():
-                if times > COSTLY_VIEWS:
-                    store(costly)
+            store_repeated(x)
             for joined, times in Counter(y for y, _ in edges[x] if y not in stored).items():
                 if times > MOST_EDGES:
                     store(joined)
