@@ -8,11 +8,11 @@ that all share, so it takes longer than little work gains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tinyxla.backends.numba import loops
-from tinyxla.backends.numba.blocks import Block, Branches, Homes, Loop, Pointer, Step, shape_of
+from tinyxla.backends.numba.blocks import Block, Homes, Loop, Pointer, Step, all_steps, inner_blocks, shape_of
 from tinyxla.backends.numba.lowering import LoweredKernel, Storage
 
 _WORTH = 5  # simple operations for each byte that comes and goes: with more work than that, sharing gains
@@ -21,25 +21,15 @@ _NEAR = 1 << 20  # bytes that a processor's own cache holds; more of them come f
 
 def leave_alone(block: Block, homes: Homes) -> None:
     """In a program: the steps of each loop, and of what is around them, by themselves."""
-    turns = {p: turn.ring[0] for loop in _loops(block) for turn in loop.turns for p in turn.pointers}
-    for steps in [block.steps, *([*loop.condition.steps, *loop.body.steps] for loop in _loops(block))]:
+    whiles = [step.work for step, *_ in all_steps(block) if isinstance(step.work, Loop)]
+    turns = {p: turn.ring[0] for loop in whiles for turn in loop.turns for p in turn.pointers}
+    for steps in [*([*loop.condition.steps, *loop.body.steps] for loop in reversed(whiles)), block.steps]:
         shared, moved = [step for step in steps if _is_shared(step)], _bytes_between(steps, homes, turns)
         work = [_work(step) for step in shared]
         if moved <= _NEAR and all(work) and sum(work) < _WORTH * moved:
             for step in shared:
                 assert isinstance(step.work, LoweredKernel)
                 step.work = replace(step.work, grain=step.work.extent)
-
-
-def _loops(block: Block) -> Iterator[Loop]:
-    for step in block.steps:
-        if isinstance(step.work, Loop):
-            yield step.work
-            for part in (step.work.condition, step.work.body):
-                yield from _loops(part)
-        elif isinstance(step.work, Branches):
-            for branch in step.work.blocks:
-                yield from _loops(branch)
 
 
 def _work(step: Step) -> int:
@@ -57,7 +47,14 @@ def _is_shared(step: Step) -> bool:
     return isinstance(step.work, LoweredKernel) and step.work.extent > step.work.grain
 
 
-def _bytes_between(steps: list[Step], homes: Homes, turns: dict[Pointer, Pointer]) -> int:
+def _is_on_one_thread(step: Step) -> bool:
+    blocks = inner_blocks(step)
+    if blocks:
+        return all(_is_on_one_thread(x) for block in blocks for x in block.steps)
+    return isinstance(step.work, LoweredKernel) and not _is_shared(step)
+
+
+def _bytes_between(steps: Sequence[Step], homes: Homes, turns: Mapping[Pointer, Pointer]) -> int:
     """The size of what some step goes over on one thread, and another one on several."""
     by_one, by_several = dict[Storage, int](), set[Storage]()
     for step in steps:
@@ -66,7 +63,7 @@ def _bytes_between(steps: list[Step], homes: Homes, turns: dict[Pointer, Pointer
             memory = turns.get(home, home) if isinstance(home, Pointer) else home
             if _is_shared(step):
                 by_several.add(memory)
-            else:
-                elements = min(shape_of(x).size, _work(step))
+            elif _is_on_one_thread(step):
+                elements = min(shape_of(x).size, _work(step) or shape_of(x).size)
                 by_one[memory] = max(by_one.get(memory, 0), elements * shape_of(x).dtype.itemsize)
     return sum(size for memory, size in by_one.items() if memory in by_several)

@@ -165,14 +165,16 @@ def all_steps(block: Block, depth: int = 0, times: int | None = 1) -> Iterator[t
     runs, if that is known."""
     for step in block.steps:
         yield step, block, depth, times
-        work = step.work
-        if isinstance(work, Loop):
-            inside = None if work.count is None or times is None else work.count * times
-            for part in (work.condition, work.body):
-                yield from all_steps(part, depth + 1, inside)
-        elif isinstance(work, Branches):
-            for branch in work.blocks:
-                yield from all_steps(branch, depth + 1, None)
+        count = step.work.count if isinstance(step.work, Loop) else None
+        inside = None if count is None or times is None else count * times
+        for part in inner_blocks(step):
+            yield from all_steps(part, depth + 1, inside)
+
+
+def inner_blocks(step: Step) -> list[Block]:
+    """Those of a loop or of branches."""
+    work = step.work
+    return [work.condition, work.body] if isinstance(work, Loop) else work.blocks if isinstance(work, Branches) else []
 
 
 def build_program(computation: Computation, donated: Sequence[int] = ()) -> tuple[Block, Homes]:
@@ -261,7 +263,8 @@ def copy_step(source: Storage, target: Storage) -> Step:
     elements, copies = b.argument(name), b.argument(name, True)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         b.store(copies, index, b.load(elements, index))
-    kernel = LoweredKernel(b.kernel, [source, target], size, grain(size, COSTLY_WORK), [])
+    work = size * COSTLY_WORK
+    kernel = LoweredKernel(b.kernel, [source, target], size, grain(size, COSTLY_WORK), [], work=work)
     return Step(kernel, [source], [target], is_copy=True)
 
 
@@ -385,10 +388,7 @@ def _has_effect(step: Step) -> bool:
     work = step.work
     if isinstance(work, HostCall):
         return work.root.has_side_effect
-    inside = (
-        [work.condition, work.body] if isinstance(work, Loop) else work.blocks if isinstance(work, Branches) else []
-    )
-    return any(_has_effect(x) for block in inside for x in block.steps)
+    return any(_has_effect(x) for block in inner_blocks(step) for x in block.steps)
 
 
 def _merge(block: Block, homes: Homes, copy: Step) -> None:
