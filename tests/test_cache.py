@@ -479,3 +479,16 @@ def test_the_command_runs_as_a_module(folder: Path) -> None:
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout == f"{folder}: 0 compiled kernels, 0 bytes of at most 268,435,456\n"
     assert result.stderr == ""
+
+
+def test_the_reader_of_the_command_has_enough(folder: Path) -> None:
+    for number in range(2000):  # more than a pipe holds
+        cache.write(f"{number:064}", b"code")
+    command = [sys.executable, "-m", "tinyxla.cache", "list"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().endswith("\n")
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 1

@@ -14,7 +14,7 @@ import scipy.special
 from numpy.testing.overrides import get_overridable_numpy_array_functions
 
 import tinyxla as tx
-from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, TinyxlaError, TracerError
+from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, OutOfBoundsError, TinyxlaError, TracerError
 
 X = np.array([[0.31, 1.42, 0.77, 1.95], [1.13, 0.58, 1.66, 0.24], [0.89, 1.21, 0.43, 1.51]])
 OTHER = np.array([[1.02, 0.35, 1.71, 0.63], [0.47, 1.88, 0.92, 1.37], [1.55, 0.19, 1.26, 0.81]])
@@ -586,6 +586,11 @@ def test_methods_of_ufuncs() -> None:
         check(functools.partial(function.accumulate, axis=1))
         check(lambda x, f=function: f.reduceat(x, [0, 2, 1], axis=1))
         check(lambda x, f=function: f.outer(x[0], [1.1, 2.2]))
+    check(lambda x: np.add.reduceat(x, tx.numpy.array([0, 2, 1]), axis=1))
+    with pytest.raises(OutOfBoundsError, match=r"numpy.add.reduceat: indices must be from 0 to 3, but got 7"):
+        tx.jit(lambda x: np.add.reduceat(x, [0, 7]))(np.ones(4))
+    with pytest.raises(ConcretizationError, match=r"numpy.add.reduceat\(indices\) needs the value"):
+        tx.jit(np.add.reduceat)(np.ones(4), np.arange(2))
     check(lambda x: np.add.reduce(x, axis=None))
     check(lambda x: np.add.reduce(x, axis=(0, 1), initial=2.0))
     check(lambda x: np.maximum.reduce(x, axis=1, where=OTHER > 0.5, initial=0.0))

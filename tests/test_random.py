@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -389,6 +390,21 @@ KEY = np.array([0, 42], np.uint32)
 def test_errors(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def _parameters(name: str) -> dict[str, inspect.Parameter]:
+    function = getattr(random, name)
+    return dict(inspect.signature(function).parameters) if inspect.isfunction(function) else {}
+
+
+@pytest.mark.parametrize("name", sorted(n for n in dir(random) if "key" in _parameters(n) and n != "clone"))
+@pytest.mark.parametrize("key", ["k", None, 3, np.zeros(2, np.int32)])
+def test_errors_of_keys_name_the_function_that_was_called(name: str, key: Any) -> None:
+    given = {"alpha": np.ones(2), "mean": np.ones(2), "cov": np.eye(2), "p": np.array([0.5, 0.5]), "logits": np.ones(2)}
+    given |= {"shape": (3,), "n": 3, "d": 2, "minval": 0, "maxval": 3, "x": 3, "a": 3, "data": 1}
+    needed = [p for p, option in _parameters(name).items() if option.default is option.empty and p != "key"]
+    with pytest.raises(ArgumentError, match=f"^tinyxla.random.{name}: "):
+        getattr(random, name)(key, *(given.get(p, 0.5) for p in needed))
 
 
 def test_normal_is_that_of_jax_to_the_last_bits() -> None:

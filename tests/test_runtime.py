@@ -23,6 +23,7 @@ import tinyxla as tx
 from tinyxla.backends.numba import blas, blas_library, memory, runtime, thread_pool
 from tinyxla.backends.numba.native import compile_llvm
 from tinyxla.backends.numba.small_products import small_kernel
+from tinyxla.errors import AttributeValueError
 
 KERNELS = """
 ; out[first] = last + 1: where the range was cut
@@ -803,7 +804,7 @@ def test_threads_share_the_pool(pool: memory.BufferPool) -> None:
 def test_the_limit_of_the_pool() -> None:
     assert memory.default_limit({"TINYXLA_POOL_BYTES": "123"}) == 123
     assert memory.default_limit({}) > 1 << 20
-    with pytest.raises(ValueError, match="TINYXLA_POOL_BYTES is '1GB'; set it to a number of bytes"):
+    with pytest.raises(AttributeValueError, match=r"TINYXLA_POOL_BYTES must be a number of bytes.*but is '1GB'"):
         memory.default_limit({"TINYXLA_POOL_BYTES": "1GB"})
 
 

@@ -310,5 +310,16 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if damaged else 0
 
 
+def _run() -> int:
+    """The command, whose reader may have enough before it ends (`list | head`), which is no error to report."""
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when Python ends
+        return 1
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_run())

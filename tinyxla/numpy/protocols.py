@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, TracerError
+from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, TracerError
 from tinyxla.numpy.operations import reduction, windows
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
@@ -209,7 +209,10 @@ def _reduce_at(
     name: str, function: Callable[..., Any], said: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None
 ) -> Any:
     x = _functions["moveaxis"](x if dtype is None else x.astype(dtype), axis, 0)
-    starts = [int(k) for k in indices]
+    starts: list[int] = np.asarray(_converted(indices, f"{said}(indices)")).tolist()
+    beyond = [k for k in starts if not 0 <= k < len(x)]
+    if beyond:
+        raise OutOfBoundsError(f"{said}: indices must be from 0 to {len(x) - 1}, but got {beyond[0]}.")
     parts = [
         _reduce(name, function, said, x[i:j]) if i < j else x[i]
         for i, j in zip(starts, [*starts[1:], len(x)], strict=True)

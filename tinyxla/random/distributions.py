@@ -168,7 +168,8 @@ def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode:
         chance = cast(chance, default_float())
     sizes = _shape(what, shape, chance)
     dtype = _float_type(what, chance.dtype)
-    return tnp.less(uniform(key, sizes, dtype), _spread(what, chance, dtype, sizes))
+    drawn = uniform(checked_key(what, key), sizes, dtype)
+    return tnp.less(drawn, _spread(what, chance, dtype, sizes))
 
 
 @drawn("shape", "dtype")
@@ -178,8 +179,9 @@ def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) ->
     >>> rademacher(PRNGKey(42), (3,))
     Array([ 1, -1, -1], dtype=int32)
     """
+    what = "tinyxla.random.rademacher"
     wanted = default_int() if dtype is None else python_dtype(dtype)
-    sign: Any = cast(bernoulli(key, 0.5, shape_of("tinyxla.random.rademacher", shape)), wanted)
+    sign: Any = cast(bernoulli(checked_key(what, key), 0.5, shape_of(what, shape)), wanted)
     return 2 * sign - 1
 
 
@@ -294,7 +296,8 @@ def lognormal(key: KeyArray, sigma: Any = 1.0, shape: ShapeLike | None = None, d
     """
     what = "tinyxla.random.lognormal"
     sizes, wanted = _shape(what, shape, sigma), _float_type(what, dtype)
-    return elementwise.exp(elementwise.mul(normal(key, sizes, wanted), _spread(what, sigma, wanted, sizes)))
+    drawn = normal(checked_key(what, key), sizes, wanted)
+    return elementwise.exp(elementwise.mul(drawn, _spread(what, sigma, wanted, sizes)))
 
 
 # --- others, by the inverses of their distribution functions ----------------------------------------------------------
@@ -315,7 +318,8 @@ def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -
     >>> exponential(PRNGKey(42), (2,)).shape
     (2,)
     """
-    drawn = uniform(key, shape, _float_type("tinyxla.random.exponential", dtype))
+    what = "tinyxla.random.exponential"
+    drawn = uniform(checked_key(what, key), shape_of(what, shape), _float_type(what, dtype))
     return elementwise.neg(elementwise.log1p(elementwise.neg(drawn)))
 
 
@@ -326,8 +330,9 @@ def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
     >>> gumbel(PRNGKey(42), (2,)).shape
     (2,)
     """
-    wanted = _float_type("tinyxla.random.gumbel", dtype)
-    drawn = uniform(key, shape, wanted, _tiny(wanted), 1.0)
+    what = "tinyxla.random.gumbel"
+    source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
+    drawn = uniform(source, sizes, wanted, _tiny(wanted), 1.0)
     return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(drawn))))
 
 
@@ -338,8 +343,9 @@ def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
     >>> laplace(PRNGKey(42), (2,)).shape
     (2,)
     """
-    wanted = _float_type("tinyxla.random.laplace", dtype)
-    drawn = uniform(key, shape, wanted, -1.0 + _eps(wanted), 1.0)
+    what = "tinyxla.random.laplace"
+    source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
+    drawn = uniform(source, sizes, wanted, -1.0 + _eps(wanted), 1.0)
     size = elementwise.log1p(elementwise.neg(elementwise.abs_(drawn)))
     return elementwise.mul(elementwise.sign(drawn), size)
 
@@ -351,8 +357,9 @@ def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> A
     >>> logistic(PRNGKey(42), (2,)).shape
     (2,)
     """
-    wanted = _float_type("tinyxla.random.logistic", dtype)
-    drawn: Any = uniform(key, shape, wanted, _tiny(wanted), 1.0)
+    what = "tinyxla.random.logistic"
+    source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
+    drawn: Any = uniform(source, sizes, wanted, _tiny(wanted), 1.0)
     return elementwise.log(elementwise.div(drawn, elementwise.sub(movement.full(1, wanted, drawn.shape), drawn)))
 
 
@@ -363,7 +370,8 @@ def cauchy(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
     >>> cauchy(PRNGKey(42), (2,)).shape
     (2,)
     """
-    wanted = _float_type("tinyxla.random.cauchy", dtype)
-    drawn: Any = uniform(key, shape, wanted, _eps(wanted), 1.0)
+    what = "tinyxla.random.cauchy"
+    source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
+    drawn: Any = uniform(source, sizes, wanted, _eps(wanted), 1.0)
     half, pi = (movement.full(value, wanted, drawn.shape) for value in (0.5, math.pi))
     return elementwise.tan(elementwise.mul(pi, elementwise.sub(drawn, half)))

@@ -140,7 +140,8 @@ def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeL
     if weights.ndim == 0:
         raise ShapeError(f"{what}: alpha must have at least one dimension, the entries of a vector, but is a number.")
     sizes = weights.shape[:-1] if shape is None else shape_of(what, shape)
-    return softmax(loggamma(key, weights, (*sizes, weights.shape[-1]), dtype), -1)
+    kind = float_type(what, dtype)
+    return softmax(loggamma(checked_key(what, key), weights, (*sizes, weights.shape[-1]), kind), -1)
 
 
 @drawn("shape", "dtype")
@@ -150,9 +151,10 @@ def chisquare(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike
     >>> chisquare(PRNGKey(42), 3.0, (3,)).shape
     (3,)
     """
-    kind = float_type("tinyxla.random.chisquare", dtype)
-    half = cast(array_of(df, "tinyxla.random.chisquare"), kind, False) / 2
-    return tnp.exp(loggamma(key, half, shape, kind)) * 2
+    what = "tinyxla.random.chisquare"
+    sizes, kind = shape_for(what, shape, df), float_type(what, dtype)
+    half = cast(array_of(df, what), kind, False) / 2
+    return tnp.exp(loggamma(checked_key(what, key), half, sizes, kind)) * 2
 
 
 @drawn("shape", "dtype")
@@ -192,8 +194,8 @@ def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DT
     """
     what = "tinyxla.random.generalized_normal"
     size, sign = split(checked_key(what, key))
-    kind = float_type(what, dtype)
-    return rademacher(sign, shape, kind) * gamma(size, 1 / p, shape, kind) ** (1 / p)
+    sizes, kind = shape_of(what, shape), float_type(what, dtype)
+    return rademacher(sign, sizes, kind) * gamma(size, 1 / p, sizes, kind) ** (1 / p)
 
 
 def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
@@ -240,7 +242,7 @@ def multivariate_normal(
         root = left * tnp.sqrt(values[..., None, :])
     else:
         raise AttributeValueError(f"{what}: method must be 'cholesky', 'eigh' or 'svd', but is {method!r}.")
-    drawn = normal(key, (*sizes, centre.shape[-1]), kind)
+    drawn = normal(checked_key(what, key), (*sizes, centre.shape[-1]), kind)
     return centre + tnp.einsum("...ij,...j->...i", root, drawn)
 
 
@@ -253,7 +255,8 @@ def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = 
     """
     what = "tinyxla.random.orthogonal"
     columns = n if m is None else m
-    drawn = normal(key, (*shape_of(what, shape), max(n, columns), min(n, columns)), dtype)
+    sizes = shape_of(what, (max(n, columns), min(n, columns)))
+    drawn = normal(checked_key(what, key), (*shape_of(what, shape), *sizes), float_type(what, dtype))
     found: Any = tnp.linalg.qr(drawn)
     turned = found[0] * tnp.sign(tnp.diagonal(found[1], axis1=-2, axis2=-1))[..., None, :]
     return turned.mT if n < columns else turned
@@ -266,7 +269,8 @@ def maxwell(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
     >>> maxwell(PRNGKey(42), (3,)).shape
     (3,)
     """
-    vector = normal(key, (*shape_of("tinyxla.random.maxwell", shape), 3), dtype)
+    what = "tinyxla.random.maxwell"
+    vector = normal(checked_key(what, key), (*shape_of(what, shape), 3), float_type(what, dtype))
     return tnp.sqrt((vector[..., 0] ** 2 + vector[..., 1] ** 2) + vector[..., 2] ** 2)
 
 
@@ -313,7 +317,7 @@ def pareto(key: KeyArray, b: Any, shape: MaybeShape = None, dtype: DTypeLike = N
     """
     what = "tinyxla.random.pareto"
     sizes, kind = shape_for(what, shape, b), float_type(what, dtype)
-    return tnp.exp(exponential(key, sizes, kind) / spread(what, b, kind, sizes))
+    return tnp.exp(exponential(checked_key(what, key), sizes, kind) / spread(what, b, kind, sizes))
 
 
 @drawn("shape", "dtype")
@@ -325,7 +329,8 @@ def rayleigh(key: KeyArray, scale: Any, shape: MaybeShape = None, dtype: DTypeLi
     """
     what = "tinyxla.random.rayleigh"
     sizes, kind = shape_for(what, shape, scale), float_type(what, dtype)
-    return spread(what, scale, kind, sizes) * tnp.sqrt(tnp.log(uniform(key, sizes, kind)) * -2)
+    drawn = uniform(checked_key(what, key), sizes, kind)
+    return spread(what, scale, kind, sizes) * tnp.sqrt(tnp.log(drawn) * -2)
 
 
 @drawn("shape", "dtype")
@@ -335,7 +340,8 @@ def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike 
     >>> weibull_min(PRNGKey(42), 1.0, 2.0, (3,)).shape
     (3,)
     """
-    drawn = uniform(key, shape, float_type("tinyxla.random.weibull_min", dtype))
+    what = "tinyxla.random.weibull_min"
+    drawn = uniform(checked_key(what, key), shape_of(what, shape), float_type(what, dtype))
     return tnp.power(-tnp.log1p(-drawn), 1.0 / concentration) * scale
 
 
@@ -351,7 +357,7 @@ def triangular(
     what = "tinyxla.random.triangular"
     sizes, kind = shape_for(what, shape, left, mode, right), float_type(what, dtype)
     low, top, high = (spread(what, x, kind, sizes) for x in (left, mode, right))
-    drawn = uniform(key, sizes, kind)
+    drawn = uniform(checked_key(what, key), sizes, kind)
     rising = low + tnp.sqrt(drawn * (high - low) * (top - low))
     falling = high - tnp.sqrt((1 - drawn) * (high - low) * (high - top))
     return tnp.where(drawn < (top - low) / (high - low), rising, falling)
@@ -378,7 +384,7 @@ def geometric(key: KeyArray, p: Any, shape: MaybeShape = None, dtype: DTypeLike 
     sizes, kind = shape_for(what, shape, p), _integer_type(what, dtype)
     chance = array_of(p, what)
     chance = chance if element_type(chance.dtype).kind == "float" else chance.astype(float)
-    drawn = uniform(key, sizes, chance.dtype)
+    drawn = uniform(checked_key(what, key), sizes, chance.dtype)
     ratio = tnp.log(tnp.where(drawn == 0, 1, drawn)) / tnp.log1p(-chance)
     return (tnp.floor(ratio) + 1).astype(kind)
 

@@ -125,7 +125,7 @@ def fold_in(key: KeyArray, data: Any) -> KeyArray:
     source = checked_key(what, key)
     if isinstance(data, (int, np.integer)):
         if not 0 <= int(data) < 2**32:
-            raise OverflowError(f"{what}: {data} is not a number from 0 to 2**32 - 1.")
+            raise NumberRangeError(f"{what}: {data} is not a number from 0 to 2**32 - 1.")
         number: Any = ConcreteArray(np.uint32(data))
     else:
         number = array_of(data, what)

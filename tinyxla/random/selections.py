@@ -164,7 +164,7 @@ def categorical(
     if not replace:
         return _without_replacement(what, key, scores, d, sizes, leading)
     inner = (*sizes[len(leading) : len(leading) + d], scores.shape[d], *sizes[len(leading) + d :])
-    noise = gumbel(key, (*leading, *inner), scores.dtype)
+    noise = gumbel(checked_key(what, key), (*leading, *inner), scores.dtype)
     return tnp.argmax(noise + scores, axis=len(leading) + d)
 
 
@@ -176,5 +176,5 @@ def _without_replacement(
         raise AttributeValueError(f"{what}: without replacement the shape ends with the other axes of the logits.")
     if count > scores.shape[axis]:
         raise ShapeError(f"{what}: {count} of {scores.shape[axis]} indices cannot be chosen without replacement.")
-    noisy = elementwise.add(gumbel(key, scores.shape, scores.dtype), scores)
+    noisy = elementwise.add(gumbel(checked_key(what, key), scores.shape, scores.dtype), scores)
     return tnp.moveaxis(top_k(noisy, count, axis=axis)[1], axis, 0).reshape(sizes)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyxla.errors import SizeError
+from tinyxla.errors import AttributeValueError, SizeError
 
 Owner = npt.NDArray[np.uint8]
 
@@ -200,7 +200,9 @@ def default_limit(environment: Mapping[str, str] = os.environ) -> int:
     given = environment.get("TINYXLA_POOL_BYTES")
     if given is not None:
         if not given.strip().isdecimal():
-            raise ValueError(f"TINYXLA_POOL_BYTES is {given!r}; set it to a number of bytes, 0 to keep nothing")
+            raise AttributeValueError(
+                f"TINYXLA_POOL_BYTES must be a number of bytes, or 0 to keep nothing, but is {given!r}."
+            )
         return int(given)
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
