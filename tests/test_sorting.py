@@ -100,6 +100,19 @@ def test_keys_that_differ_in_lower_digits_alone(kind: str, size: int, generator:
         check(sorting.sort, operands, dimensions=(operands[0].ndim - 1,), to_apply=order)
 
 
+@pytest.mark.parametrize("kind", ["u16", "u32", "s64", "f64"])
+def test_lines_of_every_short_length_with_keys_as_far_apart_as_can_be(kind: str, generator: np.random.Generator) -> None:
+    """Their digits are narrow, and the last of them begin where keys end."""
+    dtype = element_type(kind).dtype
+    ends = [-1e300, 1e300] if dtype.kind == "f" else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    for length in [*range(17, 70), 127, 128]:
+        keys = generator.integers(0, 9, (4, length)).astype(dtype)
+        keys[:, 0] = ends[1]
+        keys[2:, 1] = ends[0]
+        order = sorting.order_computation((dtype,), 1)
+        check(sorting.sort, (generator.permuted(keys, axis=1),), dimensions=(1,), to_apply=order)
+
+
 @pytest.mark.parametrize("shape", [(9000,), (70_001,), (2, 66_000), (9, 30_000)], ids=str)
 @pytest.mark.parametrize("kind", ["f32", "u16", "u32", "s8", "f64"])
 def test_what_is_read_of_sorted_lines(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:

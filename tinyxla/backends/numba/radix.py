@@ -81,7 +81,8 @@ class _Radix:
         b, arrays, counters, type = self.builder, self.arrays, self.counters, self.numbers.types[0]
         values = b.shift_left(1, operand_of(width))
         mask = b.convert(type, b.minus(values, 1))
-        shifts = [shift_of(b, type, bits) for bits in (shift, b.sum(shift, width))]
+        top = element_type(type).bits - 1  # of what was sorted by all its digits, one more changes nothing
+        shifts = [shift_of(b, type, b.least(bits, top)) for bits in (shift, b.sum(shift, width))]
 
         def next_of(half: int, number: Operand) -> Value:
             """What was counted of such numbers so far."""
