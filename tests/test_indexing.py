@@ -422,3 +422,19 @@ def test_a_mode_covers_integers_outside_the_array() -> None:
     np.testing.assert_array_equal(x.at[5].set(2.0, mode="drop"), np.ones(3))
     np.testing.assert_array_equal(x.at[-1].set(2.0, mode="drop"), [1, 1, 2])
     np.testing.assert_array_equal(jnp.ones((2, 3)).at[4, :2].get(mode="fill", fill_value=0), [0, 0])
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_unsigned_places_are_never_negative(dtype: str) -> None:
+    last = np.iinfo(dtype).max
+    with tx.enable_x64():
+        x, places = jnp.arange(33.0), jnp.array([last, 2, last - 33], dtype)
+        for wanted in ([33 + 65, 2, 33 + 65], [32, 2, 32], [int(last) % 33, 2, int(last - 33) % 33]):
+            mode = {98: "fill", 32: "clip"}.get(wanted[0], "wrap")
+            taken = tx.jit(functools.partial(jnp.take, mode=mode, fill_value=98))(x, places)
+            np.testing.assert_array_equal(taken, wanted)
+        along = tx.jit(functools.partial(jnp.take_along_axis, axis=0, mode="clip"))(x, places)
+        np.testing.assert_array_equal(along, [32, 2, 32])
+        np.testing.assert_array_equal(tx.jit(lambda x, i: x.at[i].set(-1))(x, places), x.at[2].set(-1))
+        with pytest.raises(OutOfBoundsError, match="out of range for axis 0 of size 33"):
+            x[np.array([last], dtype)]

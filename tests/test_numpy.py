@@ -1133,3 +1133,23 @@ def test_mirrored_edges_are_three_pieces(mode: Any) -> None:
     assert len(joined.operands) == 3
     for widths in (((4, 4), (0, 0)), ((20, 3), (0, 5)), ((0, 1), (7, 0))):
         np.testing.assert_array_equal(jnp.pad(x, widths, mode=mode), np.pad(x, widths, mode=mode))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3b11fnuz", "float8_e5m2", "float4_e2m1fn"])
+def test_extrema_of_types_with_and_without_infinities(dtype: str) -> None:
+    for values in ([2.0, -1.5, 3.0, -6.0, 3.0], [-4.0, -4.0]):
+        x = np.array(values).astype(getattr(ml_dtypes, dtype))
+        for name in ("max", "min", "argmax", "argmin", "nanmax", "nanmin"):
+            assert float(tx.jit(getattr(jnp, name))(x)) == getattr(np, name)(np.array(values)), (name, values)
+    if dtype != "float4_e2m1fn":
+        partly = np.array([np.nan, 1.0, -2.0]).astype(getattr(ml_dtypes, dtype))
+        assert (float(jnp.nanmax(partly)), float(jnp.nanmin(partly))) == (1.0, -2.0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "int32", "bool"])
+def test_exponents_of_any_integer_type(dtype: str) -> None:
+    x, exponent = floats(5), np.array([0, 1, 2, 100, 1]).astype(dtype)
+    np.testing.assert_array_equal(tx.jit(jnp.ldexp)(x, exponent), np.ldexp(x, exponent.astype(np.int32)))
+    assert jnp.ldexp(2, exponent).dtype == np.float32
+    with pytest.raises(DTypeError, match="ldexp: the exponent must be an array of integers, but got float32"):
+        jnp.ldexp(x, x)

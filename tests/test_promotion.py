@@ -224,3 +224,28 @@ def test_wide_defaults(wide: None) -> None:
     ):
         mine, theirs = make(jnp), make(jax.numpy)
         assert (mine.dtype, mine.weak_type) == (theirs.dtype, theirs.weak_type)
+
+
+def test_arithmetic_of_booleans_has_32_bits_as_in_jax(wide: None) -> None:
+    for name in ("remainder", "fmod", "floor_divide", "left_shift", "right_shift", "power"):
+        ours, theirs = (getattr(m, name)(m.ones(2, bool), m.ones(2, bool)) for m in (jnp, jax.numpy))
+        assert ours.dtype == theirs.dtype == np.int32, name
+
+
+WEAKLY: dict[str, Any] = {
+    "dynamic_slice": lambda lib, x: lib.lax.dynamic_slice(x, (0, 0), (1, 1)),
+    "cumsum": lambda lib, x: lib.lax.cumsum(x),
+    "cummax": lambda lib, x: lib.lax.cummax(x),
+    "top_k": lambda lib, x: lib.lax.top_k(x, 1)[0],
+    "select": lambda lib, x: lib.lax.select(x > 0, x, x),
+    "select of two": lambda lib, x: lib.lax.select(x > 0, x, x.astype(np.float32)),
+    "jit": lambda lib, x: lib.jit(lambda y: y * 2)(x),
+}
+
+
+@pytest.mark.parametrize("name", WEAKLY)
+def test_weak_types_stay_weak(name: str) -> None:
+    def result(lib: Any) -> Any:
+        return lib.jit(lambda: WEAKLY[name](lib, lib.numpy.full((2, 2), 2.0)) * lib.numpy.ones((), np.float16))()
+
+    assert result(tinyxla).dtype == result(jax).dtype

@@ -101,7 +101,7 @@ def test_keys_that_differ_in_lower_digits_alone(kind: str, size: int, generator:
 
 
 @pytest.mark.parametrize("kind", ["u16", "u32", "s64", "f64"])
-def test_lines_of_every_short_length_with_keys_as_far_apart_as_can_be(kind: str, generator: np.random.Generator) -> None:
+def test_short_lines_with_keys_as_far_apart_as_can_be(kind: str, generator: np.random.Generator) -> None:
     """Their digits are narrow, and the last of them begin where keys end."""
     dtype = element_type(kind).dtype
     ends = [-1e300, 1e300] if dtype.kind == "f" else [np.iinfo(dtype).min, np.iinfo(dtype).max]

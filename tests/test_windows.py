@@ -772,3 +772,12 @@ def test_an_average_is_one_kernel() -> None:
     x = np.ones((2, 8, 8, 3), np.float32)
     made = tx.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1)) / 4).lower(x).compile()
     assert len(made.kernels) == 1
+
+
+@pytest.mark.parametrize("padding", ["SAME", "SAME_LOWER", "VALID"])
+def test_named_padding_of_dilated_arrays_is_that_of_jax(padding: str) -> None:
+    x = np.arange(40, dtype=np.float32).reshape(5, 8)
+    for size, stride, base, holes in itertools.product((1, 2, 3), (1, 2, 3), (1, 2), (1, 2)):
+        window = (1, size), (1, stride), padding, (1, base), (1, holes)
+        wanted = jax.lax.reduce_window(x, 0.0, jax.lax.add, *window)
+        np.testing.assert_array_equal(lax.reduce_window(x, 0.0, lax.add, *window), wanted, str(window))

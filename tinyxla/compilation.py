@@ -93,7 +93,7 @@ class Program:
     def apply(self, leaves: Sequence[Array]) -> Any:
         """The results as one op of the surrounding trace."""
         outputs = call(*leaves, *self.captured, to_apply=self.computation)
-        return pytrees.unflatten(self.tree, outputs)
+        return pytrees.unflatten(self.tree, [x.with_weak_type(w) for x, w in zip(outputs, self.weak, strict=True)])
 
 
 class DonatingProgram(Program):

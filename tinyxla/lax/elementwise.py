@@ -316,14 +316,14 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
         )
     number = _spread(number, values[0].shape)
     if element_type(number.dtype).kind == "pred" and len(cases) <= 2:
-        return elementwise.select(number, values[-1], values[0])
+        return elementwise.select(number, values[-1], values[0]).with_weak_type(values[0].weak_type)
     if not element_type(number.dtype).is_integer:
         raise DTypeError(f"{what}: the choice among {len(cases)} cases is an integer, but got {described([number])}.")
     result = values[-1]
     for k in range(len(cases) - 2, -1, -1):
         chosen = elementwise.le(number, movement.full(k, number.dtype, number.shape))
         result = elementwise.select(chosen, values[k], result)
-    return result
+    return result.with_weak_type(values[0].weak_type)
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:

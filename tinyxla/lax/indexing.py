@@ -78,7 +78,8 @@ def dynamic_slice(
     what = "lax.dynamic_slice"
     x = array_of(operand, what)
     starts = _starts(what, x, start_indices, allow_negative_indices)
-    return slices.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
+    taken = slices.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
+    return taken.with_weak_type(x.weak_type)
 
 
 def dynamic_update_slice(

@@ -16,7 +16,7 @@ DTypeLike = Any
 
 
 def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
-    """The values as arrays of the one element type that they have."""
+    """The values as arrays of the one element type that they have, all of them weakly typed or none."""
     given = [operand(x, what) for x in values]
     fixed = {x.dtype for x in given if isinstance(x, Array) and not x.weak_type}
     common, weak = promote_types(*(type_of(x) for x in given))
@@ -25,7 +25,7 @@ def of_one_type(what: str, *values: ArrayLike) -> list[Array]:
             f"{what}: the operands have different element types, {described(given)}; convert them with "
             f"lax.convert_element_type, or use the function of tinyxla.numpy, which promotes."
         )
-    return [cast(x, common, weak) for x in given]
+    return [cast(x, common, weak).with_weak_type(weak) for x in given]
 
 
 def described(values: list[Any]) -> str:

@@ -126,7 +126,7 @@ def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tup
         raise ShapeError(f"{what}: k must be from 0 to the size of axis {d} of {described([x])}, but got {count}.")
     found: Any = topk(movement.move_axis(x, d, x.ndim - 1), k=count, largest=largest)
     values, places = (movement.move_axis(part, x.ndim - 1, d) for part in found)
-    return values, places  # type: ignore[return-value]
+    return values.with_weak_type(x.weak_type), places  # type: ignore[return-value]
 
 
 # --- scans ------------------------------------------------------------------------------------------------------------

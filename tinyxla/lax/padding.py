@@ -17,8 +17,8 @@ def padtype_to_pads(
     """The (low, high) padding of each dimension that a name stands for.
 
     Args:
-        in_shape, window_shape, window_strides: sizes and strides of the dimensions that the window moves over; sizes
-            are those with dilation.
+        in_shape, window_shape, window_strides: sizes and strides of the dimensions that the window moves over; those of
+            the window are with its dilation, the others, as in JAX, without.
         padding: `"VALID"` adds nothing; with `"SAME"` there are ceil(size / stride) places for the window, and an odd
             element goes to the end, with `"SAME_LOWER"` to the start. Upper or lower case.
 

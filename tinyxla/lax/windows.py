@@ -40,9 +40,8 @@ def _window(
 
     extents, strides = given("window_dimensions", window_dimensions), given("window_strides", window_strides)
     base, holes = given("base_dilation", base_dilation), given("window_dilation", window_dilation)
-    whole = [dilated(n, k) for n, k in zip(sizes, base, strict=True)]
     reach = [dilated(n, k) for n, k in zip(extents, holes, strict=True)]
-    pads = pads_of(what, padding, whole, reach, [max(1, s) for s in strides])
+    pads = pads_of(what, padding, sizes, reach, [max(1, s) for s in strides])
     rows = zip(extents, strides, pads, holes, base, strict=True)
     return tuple(WindowDimension(size, stride, low, high, w, b) for size, stride, (low, high), w, b in rows)
 
@@ -119,7 +118,7 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) ->
             raise DTypeError(f"{what}: the operand must have a number type, but got {described([x])}; convert it.")
         d = canonical_axis(axis, x.ndim, what)
         wide = cast(x, np.dtype(np.float32)) if windows.is_narrow(x.dtype) else x
-        return cast(apply(wide, d, bool(reverse)), x.dtype)
+        return cast(apply(wide, d, bool(reverse)), x.dtype).with_weak_type(x.weak_type)
 
     whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
 

@@ -100,7 +100,7 @@ def _depends_on_all(graph: Computation) -> bool:
 def _common(operands: Sequence[Any], to_inexact: bool, to_integer: bool) -> Type:
     found = promote_types(*(type_of(x) for x in operands))
     if to_integer and found[0].kind == "b":
-        found = type_of(0)[0], False
+        found = np.dtype(np.int32), False
     return inexact(found) if to_inexact else found
 
 

@@ -79,7 +79,8 @@ def _places(x: Any, layout: Layout, mode: str | None, wraps: bool = True) -> lis
     for d, p in zip(layout.axes, layout.picked, strict=True):
         size = x.shape[d]
         if p.known:
-            places = p.places.astype(np.int64)
+            far = p.places.dtype == np.uint64  # and may be beyond what is taken next
+            places = (np.minimum(p.places, np.uint64(2**63 - 1)) if far else p.places).astype(np.int64)
             if mode is None and places.size and not (-size * wraps <= places.min() and places.max() < size):
                 worst = places.max() if places.max() >= size else places.min()
                 in_range(int(worst), size, d, x.shape)
@@ -87,8 +88,16 @@ def _places(x: Any, layout: Layout, mode: str | None, wraps: bool = True) -> lis
             limit = np.iinfo(dtype)
             found.append(ConcreteArray(np.clip(places, limit.min, limit.max).astype(dtype)))
         else:
-            found.append(_wrapped(cast(p.places, dtype, False), size, mode, wraps))
+            found.append(_wrapped(_signed(p.places, dtype, size, mode), size, mode, wraps))
     return found
+
+
+def _signed(places: Any, dtype: np.dtype[Any], size: int, mode: str | None) -> Any:
+    """Places in a signed type; those that are too large for it stay beyond the end."""
+    if places.dtype.kind == "u" and places.dtype.itemsize >= dtype.itemsize:
+        last = like(np.iinfo(dtype).max, places)
+        places = arith.remainder(places, max(size, 1)) if mode == "wrap" else ops.min_(places, last)
+    return cast(places, dtype, False)
 
 
 def _wrapped(places: Any, size: int, mode: str | None, wraps: bool = True) -> Any:
@@ -247,7 +256,7 @@ def read_along(x: Any, places: Any, axis: int, mode: str, fill_value: Any) -> Ar
     """The elements at places along one axis, line by line: sizes along the other axes are equal."""
     size = x.shape[axis]
     wide = size > np.iinfo(np.int32).max or places.dtype.itemsize == 8
-    found = _wrapped(cast(places, np.dtype(np.int64 if wide else np.int32), False), size, mode)
+    found = _wrapped(_signed(places, np.dtype(np.int64 if wide else np.int32), size, mode), size, mode)
     taken = indexing_ops.take_along(x, found, axis)
     if mode == "fill":
         inside = ops.and_(ops.ge(found, like(0, found)), ops.lt(found, like(size, found)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.errors import DTypeError
 from tinyxla.numpy import complex_inverses
-from tinyxla.numpy.arguments import ArrayLike, inexact_array, like
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact_array, like
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
@@ -176,14 +176,17 @@ logaddexp2 = _log_add("logaddexp2", 2.0, "log2(2**x + 2**y) without overflow.")
 
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     """x times 2 to the power of an integer exponent, in three steps: the power itself may be out of range."""
-    x = inexact_array(x, "ldexp")
-    limits = ml_dtypes.finfo(exp2(exponent).dtype)
+    x, whole = inexact_array(x, "ldexp"), array_of(exponent, "ldexp")
+    if whole.dtype.kind not in "biu":
+        raise DTypeError(f"ldexp: the exponent must be an array of integers, but got {whole.dtype}; convert it.")
+    limits = ml_dtypes.finfo(x.dtype)
     span = 2 * limits.maxexp + limits.nmant
-    exponent = clip(exponent, -span, span)
+    wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)  # which has all of the exponents that matter
+    exponent = clip(cast(whole, wide, weak=False), -span, span)
     first = floor_divide(exponent, 3)
     second = floor_divide(subtract(exponent, first), 2)
     for part in (first, second, subtract(subtract(exponent, first), second)):
-        x = multiply(x, exp2(part))
+        x = multiply(x, cast(exp2(part), x.dtype, weak=False))
     return x
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import ShapeError
@@ -78,7 +79,9 @@ def identity_element(op: str, dtype: Any) -> Any:
         count = 1 << found.bits
         lowest = 0 if kind == "unsigned" else -count // 2
         return lowest if op == "maximum" else lowest + count - 1
-    return -math.inf if op == "maximum" else math.inf
+    limits = ml_dtypes.finfo(found.dtype)  # of a type without infinities the last numbers
+    last = -math.inf if op == "maximum" else math.inf
+    return last if np.isinf(np.array(last).astype(found.dtype)) else limits.min if op == "maximum" else limits.max
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
