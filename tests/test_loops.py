@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -815,6 +816,21 @@ def test_an_interrupted_compilation_is_made_up_for(fresh_cache: Path, monkeypatc
             with pytest.raises(KeyboardInterrupt):
                 addresses[0]()
         assert native.compile_kernel(reduction("add", "f32", 40.0)) == addresses[0]() != addresses[1]() != 0
+
+
+def test_an_interruption_before_compilation_is_made_up_for(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(deque[Any]):
+        def append(self, _: Any) -> None:
+            raise KeyboardInterrupt
+
+        appendleft = append
+
+    with num_threads(1):
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "_waiting", Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                native.start_kernel(reduction("add", "f32", 42.0))
+        assert native.compile_kernel(reduction("add", "f32", 42.0)) != 0
 
 
 NOTHING = "define void @nothing() {\n  ret void\n}\n"

@@ -117,6 +117,14 @@ def test_default_number_of_threads() -> None:
             thread_counts.default_threads({"TINYXLA_NUM_THREADS": wrong})
 
 
+def test_the_error_of_a_wrong_variable_names_the_line_of_the_user() -> None:
+    """And not one of Python's, which imports the compiler then."""
+    command = [sys.executable, "-c", "import tinyxla as tx\ntx.jit(abs)(1)"]
+    wrong = {**os.environ, "TINYXLA_NUM_THREADS": "none"}
+    result = subprocess.run(command, env=wrong, capture_output=True, text=True, timeout=120)
+    assert result.stderr.splitlines()[-1].startswith("  at <string>:2 (<module>)")
+
+
 @pytest.mark.parametrize("variable", ["TINYXLA_NUM_THREADS", "OMP_NUM_THREADS"])
 def test_the_environment_limits_the_number(variable: str) -> None:
     program = "import tinyxla as tx; print(tx.get_num_threads()); tx.set_num_threads(2); print(tx.get_num_threads())"

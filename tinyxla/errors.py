@@ -31,7 +31,9 @@ def user_line() -> SourceLine | None:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
-        if not str(frame.f_globals.get("__file__", "")).startswith(_PACKAGE):  # methods that are generated have no file
+        own = str(frame.f_globals.get("__file__", "")).startswith(_PACKAGE)  # methods that are generated have no file
+        imports = str(frame.f_globals.get("__name__", "")).startswith("importlib")  # modules that have an error to tell
+        if not (own or imports):
             return SourceLine(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None

@@ -14,6 +14,7 @@ from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact_array, li
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
+from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
 exp = unary("exp", ops.exp, "e to the power of x.", to_inexact=True)
@@ -177,7 +178,7 @@ logaddexp2 = _log_add("logaddexp2", 2.0, "log2(2**x + 2**y) without overflow.")
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     """x times 2 to the power of an integer exponent, in three steps: the power itself may be out of range."""
     x, whole = inexact_array(x, "ldexp"), array_of(exponent, "ldexp")
-    if whole.dtype.kind not in "biu":
+    if element_type(whole.dtype).is_inexact:
         raise DTypeError(f"ldexp: the exponent must be an array of integers, but got {whole.dtype}; convert it.")
     limits = ml_dtypes.finfo(x.dtype)
     span = 2 * limits.maxexp + limits.nmant

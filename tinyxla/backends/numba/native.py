@@ -284,6 +284,8 @@ def _finish() -> None:
     """Compile what waits, beside the threads that do, and load all that was begun: first what other code calls."""
     _compile_waiting()
     _join()
+    _waiting.extend(work for work in _begun.values() if work.code is None and work.error is None)
+    _compile_waiting()  # what Ctrl-C, say, came between
     _switch(quick=False)
     works = sorted(_begun.values(), key=lambda work: not work.symbol)
     for work in works:
@@ -318,9 +320,6 @@ def _compile_waiting() -> None:
             work.code, work.called = _object_code(work.text(), work.passes, machines)
         except Exception as error:
             work.error = error
-        except BaseException:  # Ctrl-C, say: whoever asks next does it
-            _waiting.append(work)
-            raise
     _machines.append(machines)
 
 
