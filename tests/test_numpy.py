@@ -1153,3 +1153,20 @@ def test_exponents_of_any_integer_type(dtype: str) -> None:
     assert jnp.ldexp(2, exponent).dtype == np.float32
     with pytest.raises(DTypeError, match="ldexp: the exponent must be an array of integers, but got float32"):
         jnp.ldexp(x, x)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: jnp.argmax(X, axis=np.arange(2)), ShapeError, "argmax: an axis is an integer, but got array"),
+        (lambda: jnp.eye(np.arange(3)), ArgumentError, "eye: .* is an integer, but got array"),
+        (lambda: jnp.arange(np.arange(3)), ArgumentError, r"each argument is one number, but got .* shape \(3,\)"),
+        (lambda: jnp.round(X, decimals=np.ones(3)), ArgumentError, "round: decimals is an integer, but got array"),
+        (lambda: jnp.choose(0, 1.0), ArgumentError, "choose: takes a list of choices, but got 1.0"),
+        (lambda: jnp.select(-1, []), ArgumentError, "select: takes a list of conditions and a list of choices"),
+        (lambda: jnp.lexsort(3), ArgumentError, "lexsort: takes at least one key"),
+    ],
+)
+def test_arguments_of_a_wrong_kind(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, ShapeError, TinyxlaError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -273,7 +273,9 @@ def integer_of(what: str, name: str, value: Any) -> int:
     """A static integer argument."""
     try:
         return int(value.__index__())
-    except AttributeError:
+    except TinyxlaError:
+        raise
+    except (AttributeError, TypeError):  # of an array of several
         raise ArgumentError(f"{what}: {name} is an integer, but got {value!r}.") from None
 
 

@@ -253,6 +253,8 @@ def _iota(length: int, dtype: np.dtype[Any]) -> Any:
 
 def _static(what: str, value: Any) -> Any:
     """A Python number of an argument that determines a shape."""
+    if getattr(value, "ndim", 0):
+        raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
         return value.concrete(f"{what}, whose shape depends on its arguments,").numpy().item()
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value

@@ -18,6 +18,7 @@ from tinyxla.numpy.arguments import (
     cast,
     eager,
     flat_array,
+    is_several,
     listed,
     operand,
     promoted,
@@ -180,6 +181,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """Element by element, the choice of that number."""
     chosen = array_of(a, "choose")
+    if not is_several(choices):
+        raise ArgumentError(f"choose: takes a list of choices, but got {choices!r}.")
     arrays, _ = promoted("choose", *(array_of(c, "choose") for c in choices))
     shape = broadcast_shapes("choose", chosen.shape, *(c.shape for c in arrays))
     rows = [movement.reshape_to(broadcast_to_shape("choose", c, shape), (1, *shape)) for c in arrays]
@@ -259,6 +262,8 @@ def where(
 @replayed
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Element by element, the choice of the first condition that is true, else the default."""
+    if any(not hasattr(x, "__len__") for x in (condlist, choicelist)):
+        raise ArgumentError("select: takes a list of conditions and a list of choices; put them in lists.")
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(f"select: {len(condlist)} conditions do not fit {len(choicelist)} choices.")
     choices, (_, weak) = promoted("select", *choicelist, default)

@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     eager,
     inexact_array,
     integer_of,
+    is_several,
     like,
     promoted,
     value_of,
@@ -94,7 +95,7 @@ def _places(x: Any, axis: int) -> Any:
 
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     """The indices that sort by several keys, of which the last is the first in rank."""
-    arrays = [array_of(k, "lexsort") for k in keys]
+    arrays = [array_of(k, "lexsort") for k in keys] if is_several(keys) else []
     if not arrays:
         raise ArgumentError("lexsort: takes at least one key, but got none.")
     along = canonical_axis(axis, arrays[0].ndim, "lexsort")

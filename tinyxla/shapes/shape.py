@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ShapeError
+from tinyxla.errors import ShapeError, TinyxlaError
 from tinyxla.shapes.element_types import ElementType, element_type
 
 
@@ -199,7 +199,9 @@ def canonical_axis(axis: Any, rank: int, what: str) -> int:
     """`axis` counted from the front; an error that names `what` if it is outside an array of `rank` dimensions."""
     try:
         index = int(axis.__index__())
-    except AttributeError:
+    except TinyxlaError:
+        raise
+    except (AttributeError, TypeError):  # of an array of several
         raise ShapeError(f"{what}: an axis is an integer, but got {axis!r}.") from None
     if not -rank <= index < rank:
         hint = f"use one from {-rank} to {rank - 1}" if rank else "a scalar has no axes"
