@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from tinyxla.backends.numba.llvm_scalar import Emitter, LlvmScalar
 from tinyxla_kernels import complex_numbers, elementary
 from tinyxla_kernels.accuracy import ACCURACY
 from tinyxla_kernels.complex_numbers import Complex
@@ -386,6 +387,13 @@ def test_conversion_to_integers_saturates(source: str, target: str) -> None:
 
     assert result.dtype == DTYPES[target]
     assert result.tolist() == [saturated(float(value)) for value in x]
+
+
+@pytest.mark.parametrize(("target", "count"), [("s8", 7), ("u16", 7), ("s32", 9), ("u64", 9)])
+def test_conversion_to_integers_takes_few_instructions(target: str, count: int) -> None:
+    emitter = Emitter()
+    elementary.convert(LlvmScalar(emitter, "f32", "%x"), target)
+    assert len(emitter.lines) == count
 
 
 def test_other_conversions() -> None:

@@ -178,10 +178,10 @@ def convert(x: Scalar, type: str) -> Scalar:
     if x.type not in FORMATS or type in FORMATS:
         return x.to(type)
     low, high = limits(type)
-    smallest, beyond = float(low), float(high + 1)  # both are powers of two, or zero
-    inside = (x >= smallest) & (x < beyond)
-    converted = inside.where(x, 0.0).to(type)
-    return (x >= beyond).where(high, (x < smallest).where(low, converted))
+    more = max(0, high.bit_length() - format_of(x).mantissa_bits - 1)  # bits than the float has
+    last = high >> more << more
+    converted = x.equal(x).where(x, 0.0).clip(float(low), float(last)).to(type)
+    return (x > float(last)).where(high, converted) if more else converted
 
 
 def total_order(x: Scalar) -> Scalar:
