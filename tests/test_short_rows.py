@@ -75,3 +75,21 @@ def test_much_work_on_short_rows_is_done_for_several_at_once(size: int, generato
     compiled = tx.jit(tx.random.categorical).lower(key, x).compile()
     assert f"row over {4001 // 64} " in compiled.as_text()
     np.testing.assert_array_equal(compiled(key, x), jax.jit(jax.random.categorical)(key, x))
+
+
+@pytest.mark.parametrize(
+    ("size", "before", "after"), [(1000, 3, 5), (1003, 0, 0), (241, 0, 7), (4096, 8, 8), (900, 97, 3)]
+)
+def test_rows_of_what_is_padded_do_not_ask_where_they_are(
+    size: int, before: int, after: int, generator: np.random.Generator
+) -> None:
+    """But for those in which an edge is."""
+    x = generator.random(size) < 0.5
+    compiled = tx.jit(lambda x: tx.numpy.packbits(tx.numpy.pad(x, (before, after)))).lower(x).compile()
+    assert np.array_equal(compiled(x), np.packbits(np.pad(x, (before, after))))
+    first, last = -(-before // 8), (before + size) // 8
+    (kernel,) = compiled.kernels
+    ends = f"{first}, {last}" if first else f"{last}"
+    (inside,) = (part for part in kernel.source.split("for ") if f"range({ends}):" in part)
+    assert "= in" in inside
+    assert "min(" not in inside

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from math import prod
 from operator import mul
 
 from tinyxla.hlo import Instruction
@@ -156,6 +157,16 @@ def shifted(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Off
     elif op.name in elementwise.NAMES:
         for o in x.operands:
             yield o, offsets
+
+
+def stretched(x: Instruction, offsets: Offsets) -> Iterator[tuple[Instruction, Offsets, int]]:
+    """The operand of a reshape that cuts what lies along a loop into equal runs, and how long these are: one for each
+    index of the loop."""
+    sizes = x.operands[0].array_shape.dimensions if x.op is movement.reshape else ()
+    for into, out in matching(sizes, x.array_shape.dimensions):
+        k, run = offsets[out[0]], prod(x.array_shape.dimensions[d] for d in out[1:])
+        if k is not None and len(into) == 1 and run > 1:
+            yield x.operands[0], tuple(k * run if d == into[0] else None for d in range(len(sizes))), run
 
 
 def edges(x: Instruction, offsets: Offsets) -> Iterator[int]:

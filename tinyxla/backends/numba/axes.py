@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tinyxla.backends.numba.loops import Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
-from tinyxla.compiler.access import Place, compared, dims_of, edges, shifted
+from tinyxla.compiler.access import Offsets, Place, compared, dims_of, edges, shifted, stretched
 from tinyxla.compiler.fusion import COSTLY_WORK, base, buffer_of, is_costly, is_in_memory, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import movement, reduction
@@ -68,22 +68,22 @@ def spread(axes: Sequence[Axis], indices: Sequence[Index], rank: int) -> Coordin
 def cuts(roots: Sequence[Instruction], stored: set[Instruction], axis: Axis) -> list[int]:
     """Where in a loop what is read changes: at the edges of what is padded or put together, or of rows in a row."""
     found: set[int] = set()
-    seen: set[tuple[Instruction, tuple[int | None, ...]]] = set()
-    waiting: list[tuple[Instruction, tuple[int | None, ...]]] = []  # how far the loop's index is from a coordinate
+    seen: set[tuple[Instruction, Offsets, int]] = set()
+    waiting: list[tuple[Instruction, Offsets, int]] = []  # and how far one coordinate goes with each index of the loop
     for root in roots:
         if base(root).op is not reduction.reduce:
-            waiting.append((root, tuple(0 if d == axis.last else None for d in range(root.array_shape.rank))))
+            waiting.append((root, tuple(0 if d == axis.last else None for d in range(root.array_shape.rank)), 1))
     while waiting:
         item = waiting.pop()
-        if item in seen:
+        x, offsets, step = item
+        if item in seen or (x.op is movement.reshape and is_in_memory(buffer_of(x), stored)):
             continue
         seen.add(item)
-        x, offsets = item
-        if x.op is movement.reshape and is_in_memory(buffer_of(x), stored):
-            continue
-        found.update(edges(x, offsets))
-        further = ((o, place) for o, place in shifted(x, offsets) if any(k is not None for k in place))
-        waiting.extend((o, place) for o, place in further if not is_in_memory(o, stored))
+        if step == 1 or x.op is not movement.reshape:
+            found.update(place for edge in edges(x, offsets) for place in (edge // step, -(-edge // step)))
+        further = [(o, place, step) for o, place in shifted(x, offsets) if any(k is not None for k in place)]
+        further += [(o, place, step * run) for o, place, run in stretched(x, offsets)]
+        waiting.extend(item for item in further if not is_in_memory(item[0], stored))
     return sorted(place for place in found if 0 < place < axis.size)
 
 

@@ -326,17 +326,24 @@ def _short_rows(
     axes: Sequence[Axis],
     longest: int,
 ) -> LoweredKernel:
-    """A loop over the rows, each written out."""
+    """A loop over the rows, each written out; cut as others are where what is read changes."""
     *others, inner = axes
+    b = low.builder
+    read = [x for root in fusion.roots if base(root).op is reduction.reduce for x in base(root).operands]
+    read = [x for x in [*read, *fusion.roots] if not low.in_memory(x)]
     rows = math.prod(a.size for a in others)
     pieces = -(-inner.size * longest // CHUNK) if rows < 16 else 1
     with low.loop(low.builder.kernel.first, low.builder.kernel.last) as (index, _):
         row, start, stop = piece_of(low, index, pieces, inner.size)
         indices = low.split_index(row, [a.size for a in others])
-        with low.loop(start, stop) as (j, _):
-            outer = spread(axes, [*indices, j], len(fusion.outer))
-            for root in (root for phase in phases for root in phase):
-                _write_out(low, root, outer, users)
+        parts = _uniform(inner, read, low.stored, longest * cost(fusion.roots, low.stored))
+        for begin, end in parts:
+            bounds = (b.most(start, begin), b.least(stop, end)) if len(parts) > 1 else (start, stop)
+            with low.loop(*bounds) as (j, _):
+                b.bound(j, begin, end - 1)
+                outer = spread(axes, [*indices, j], len(fusion.outer))
+                for root in (root for phase in phases for root in phase):
+                    _write_out(low, root, outer, users)
     work = cost(fusion.roots, low.stored) * longest * -(-inner.size // pieces)
     return finished(low, rows * pieces, work, fusion.roots)
 
