@@ -45,3 +45,19 @@ def test_a_short_loop_over_costly_elements_has_a_known_end() -> None:
     assert "in range(12):" in source(jnp.tanh, 12)
     assert "in range(first, last):" in source(jnp.tanh, 5000)
     assert "in range(first, last):" in source(jnp.negative, 12)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_places_that_are_not_negative_say_so(start: int) -> None:
+    """Else LLVM gathers every so many elements of memory one by one, unless they are the first ones."""
+
+    def places(function: Callable[[Any], Any], *sizes: int) -> list[str]:
+        (kernel,) = tx.jit(function).lower(np.ones(sizes, np.uint8)).compile().kernels
+        return [
+            line for line in kernel.llvm.splitlines() if " = mul " in line or (" = add " in line and "next" not in line)
+        ]
+
+    rows = places(lambda x: x[start::2, start::3], 600, 900)
+    channels = places(lambda x: x[:, :, start], 100, 2000, 3)
+    assert len(rows) > 0 < len(channels)
+    assert all(" nuw nsw " in line for line in [*rows, *channels])

@@ -9,7 +9,7 @@ from functools import cache
 
 from tinyxla.backends.numba.loops import INDEX, Compute, Index, Literal, Load, Loop, Operand, Statement, Value
 
-WIDE = (("index", "wide"),)
+WIDE, NATURAL = (("index", "wide"),), (("index", "natural"),)
 
 
 class Indices:
@@ -32,7 +32,9 @@ class Indices:
             if x not in known and x in made:
                 y = made[x]
                 result = known[x] = Value(INDEX, f"{x.name}_{suffix}")
-                self.statements.append(replace(y, result=result, operands=tuple(map(found, y.operands))))
+                kind = WIDE if y.attributes == NATURAL else y.attributes  # which the end of an empty loop is not
+                operands = tuple(map(found, y.operands))
+                self.statements.append(replace(y, result=result, operands=operands, attributes=kind))
             return known.get(x, x)
 
         value = found(_operand(index))

@@ -247,11 +247,17 @@ INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
     "maximum": lambda x, y: x.maximum(y),
 }
 
-# Where 32 bits hold the operands.
+# Where 32 bits hold the operands; and where these are not negative, since LLVM moves whole vectors of memory, and takes
+# every so many elements of them, only if it sees that no index wraps.
 NARROW_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
     "divide": lambda x, y: (x.to("u32") // y.to("u32")).to("u64"),
     "remainder": lambda x, y: (x.to("u32") % y.to("u32")).to("u64"),
 }
+NATURAL_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x.flagged("add", "nuw nsw", y),
+    "multiply": lambda x, y: x.flagged("mul", "nuw nsw", y),
+}
+INDICES = {"wide": INDEX, "narrow": NARROW_INDEX, "natural": NATURAL_INDEX}
 
 # What is one to three instructions is written where it is used, all else is a function.
 INLINE = frozenset(

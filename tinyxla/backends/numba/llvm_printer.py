@@ -26,9 +26,8 @@ from tinyxla.backends.numba.index_arithmetic import step_along
 from tinyxla.backends.numba.integer_vectors import Kind, VectorLoop, kinds_of
 from tinyxla.backends.numba.llvm_operations import (
     BYTES,
-    INDEX,
+    INDICES,
     INLINE,
-    NARROW_INDEX,
     PARTS,
     Number,
     UnsupportedKernel,
@@ -285,8 +284,7 @@ class _Printer:
         if mask:
             return operands[0] & (-self._operand(self.kernel.first)).maximum(mask)  # `first` is not negative
         if _is_index(compute):
-            narrow = dict(attributes)["index"] == "narrow"
-            return (NARROW_INDEX if narrow else INDEX)[op](*operands).bitcast("s64")
+            return INDICES[dict(attributes)["index"]][op](*operands).bitcast("s64")
         types = tuple(x.type for x in compute.operands)
         for type in (*types, result):
             register_type(type)

@@ -245,7 +245,8 @@ class Builder:
     def _index(self, op: str, left: Index, right: Index) -> Index:
         """Index arithmetic: `add`, `subtract`, `multiply`, `divide`, `remainder`, `minimum`, `maximum` (operands >= 0
         for `divide` and `remainder`); constants fold, neutral elements vanish. The attribute `index` marks what
-        cannot overflow; it is "narrow" where 32 bits hold all numbers, in which divisions are quicker."""
+        cannot overflow; it is "narrow" where 32 bits hold all numbers, in which divisions are quicker, and "natural"
+        where sums and products are of numbers that are known not to be negative."""
         if isinstance(left, int) and isinstance(right, int):
             return _FOLD[op](left, right)
         if isinstance(left, int) and op in ("add", "multiply"):
@@ -266,8 +267,13 @@ class Builder:
         if isinstance(right, int) and op in _DIVISIONS and a is not None and 0 <= a[0] // right == a[1] // right:
             rows = a[0] // right
             return rows if op == "divide" else self.minus(left, rows * right)
-        narrow = op in _DIVISIONS and a is not None and b is not None and a[0] >= 0 and max(a[1], b[1]) < 1 << 31
-        found = self.compute(op, INDEX, operand_of(left), operand_of(right), index="narrow" if narrow else "wide")
+        kind = "wide"
+        if a is not None and b is not None and min(a[0], b[0]) >= 0:
+            if op in _DIVISIONS and max(a[1], b[1]) < 1 << 31:
+                kind = "narrow"
+            elif op in ("add", "multiply"):
+                kind = "natural"
+        found = self.compute(op, INDEX, operand_of(left), operand_of(right), index=kind)
         if a is not None and b is not None and op in _INTERVALS:
             self._bounds[found.name] = _INTERVALS[op](a, b)
         return found
