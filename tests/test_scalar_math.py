@@ -389,6 +389,20 @@ def test_conversion_to_integers_saturates(source: str, target: str) -> None:
     assert result.tolist() == [saturated(float(value)) for value in x]
 
 
+def test_a_remainder_by_zero_takes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    rare: list[bool] = []
+
+    def usual(self: NumpyScalar, on_true: object, on_false: list[NumpyScalar]) -> list[NumpyScalar]:
+        rare.extend(self.array.tolist())
+        return on_false
+
+    monkeypatch.setattr(NumpyScalar, "rarely", usual)
+    x, y = np.array([[5, 0, np.inf, 1e30], [0, -0.0, 0, 1]], np.float32)
+    result = elementary.rem(NumpyScalar(x), NumpyScalar(y)).array
+    assert np.isnan(result[:3]).all()
+    assert rare == [False, False, False, True]
+
+
 @pytest.mark.parametrize(("target", "count"), [("s8", 7), ("u16", 7), ("s32", 9), ("u64", 9)])
 def test_conversion_to_integers_takes_few_instructions(target: str, count: int) -> None:
     emitter = Emitter()

@@ -155,7 +155,8 @@ def rem(x: Scalar, y: Scalar) -> Scalar:
     left = quotient.equal(0.0).where(size, left)
     usual = (left.bits() ^ (x.bits() & form.sign_bit)).bitcast(x.type)
     is_tiny = divisor < form.smallest_normal * 2.0 ** (form.mantissa_bits + 2)
-    is_rare = (size >= divisor * 2.0 ** (form.mantissa_bits - 1)) | is_tiny
+    is_far = size >= divisor * 2.0 ** (form.mantissa_bits - 1)
+    is_rare = (is_far | is_tiny) & divisor.bits().not_equal(0)  # where what is left of x / 0 is NaN already
     return is_rare.rarely(lambda: [x % y], [usual])[0]
 
 
