@@ -11,7 +11,8 @@ such functions of what another loop read before, memory and processor work at th
   the part before that, and so on. When its turn comes, all of a row was asked for.
 
 Little work on a single array that no cache holds gains from asking, too: there a loop asks for what lies some blocks
-behind in memory, which at the end of a row is that of the next one.
+behind in memory, which at the end of a row is that of the next one. What finds a place in a row goes over it in groups
+already, and asks with each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from tinyxla.backends.numba.index_arithmetic import WIDE, Indices
+from tinyxla.backends.numba.index_arithmetic import WIDE, Indices, step_along
 from tinyxla.backends.numba.loops import (
     INDEX,
     Buffer,
@@ -82,7 +83,22 @@ def _rows(around: Loop, is_large: bool, are_many: bool) -> list[Statement]:
         ((loop, load),) = read.values()
         if _is_even(loop) and _moves(load.index, around, loop):
             return [_with(around, loop, _asking_for_rows(loop, around, [(loop, load)], 1))]
-    return [around]
+    return _in_groups(around) if is_large else [around]
+
+
+def _in_groups(around: Loop) -> list[Statement]:
+    """The loop over rows, which asks where rows of a single array are gone over group by group."""
+    loops = [x for x in around.body if isinstance(x, Loop)]
+    over = next((x for x in loops[0].body if isinstance(x, Loop)), None) if len(loops) == 1 else None
+    if over is None or isinstance(over.start, int) or any(isinstance(x, Loop) for x in over.body):
+        return [around]
+    (groups,) = loops
+    size = step_along(groups.index, over.start, groups.body)
+    read = [(over, load) for load in loads_of_arguments(over) if _moves(load.index, around, over)]
+    if len(read) != 1 or not isinstance(groups.stop, int) or groups.stop < 2 or not size >= PARTS:
+        return [around]
+    asking = _asking_with(groups.index, groups.stop, int(size) // PARTS, around, read, 1)
+    return [_with(around, groups, replace(groups, body=[asking, *groups.body]))]
 
 
 def _with(around: Loop, loop: Loop, other: Loop) -> Loop:
@@ -182,9 +198,14 @@ def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], first: int
     """The loop in blocks, with each of which parts of rows are asked for, the first of which is so far ahead."""
     length = loop.stop
     assert isinstance(length, int)
-    name = f"{loop.index.name}_ask"
-    block, blocks = Value(INDEX, f"{name}_block"), -(-length // _BLOCK)
-    size = -(-length // (blocks * PARTS))
+    block, blocks = Value(INDEX, f"{loop.index.name}_ask_block"), -(-length // _BLOCK)
+    asking = _asking_with(block, blocks, -(-length // (blocks * PARTS)), around, read, first)
+    return _in_blocks(loop, block, [asking])
+
+
+def _asking_with(block: Value, blocks: int, size: int, around: Loop, read: Sequence[_Read], first: int) -> Loop:
+    """What each of so many blocks of a row asks for: so many elements of each of the rows that follow."""
+    name = f"{block.name}_ask"
 
     def lines(inside: Indices, ahead: Value, part: Value) -> Iterator[Lines]:
         row = inside.compute(f"{name}_before", "add", around.index, ahead)
@@ -197,7 +218,7 @@ def _asking_for_rows(loop: Loop, around: Loop, read: Sequence[_Read], first: int
             ends = [{over.index: at, around.index: row} for at in (begin, end)]
             yield lines_of(load, inside, [*around.body, *over.body], ends, f"{name}_{k}")
 
-    return _in_blocks(loop, block, [asking_for_parts(name, lines)])
+    return asking_for_parts(name, lines)
 
 
 def _in_blocks(loop: Loop, block: Value, before: Sequence[Statement]) -> Loop:
