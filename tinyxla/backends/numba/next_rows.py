@@ -81,7 +81,7 @@ def _rows(around: Loop, is_large: bool, are_many: bool) -> list[Statement]:
             return _while_working(loop, around, loops[:k], list(read.values()), is_large, are_many)
     if is_large and len(read) == 1:
         ((loop, load),) = read.values()
-        if _is_even(loop) and _moves(load.index, around, loop):
+        if _is_long(loop) and _moves(load.index, around, loop):
             return [_with(around, loop, _asking_for_rows(loop, around, [(loop, load)], 1))]
     return _in_groups(around) if is_large else [around]
 
@@ -115,8 +115,8 @@ def _is_plain(x: Statement) -> TypeGuard[Loop]:
     )
 
 
-def _is_even(loop: Loop) -> bool:
-    return isinstance(loop.stop, int) and loop.stop >= 2 * _BLOCK and loop.stop % _BLOCK == 0
+def _is_long(loop: Loop) -> bool:
+    return isinstance(loop.stop, int) and loop.stop >= 2 * _BLOCK
 
 
 def _while_working(
