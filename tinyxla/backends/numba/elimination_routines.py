@@ -92,10 +92,15 @@ $d_all
   store $vector %divided, ptr %below_at, align $size
   end %d
 
-  br i1 (icmp slt i64 %k_next, %columns), label %others, label %others_done
-others:
-  for %j from %k_next below %columns by $together
-$begin
+  %group_end = add i64 (or i64 %k, $last), 1
+  %is_group = icmp sle i64 %group_end, %steps
+  %near_end = select i1 %is_group, i64 %group_end, i64 %columns
+  br i1 (icmp slt i64 %k_next, %near_end), label %near, label %near_done
+near:
+  for %n from %k_next below %near_end by 1
+  %n_column = getelementptr $scalar, ptr %panel, i64 (mul i64 %n, %pitch)
+  %top = load $scalar, ptr %n_column[$scalar %k]
+$top_all
   for %e from %start below %rows by $lanes
   %e_word = trunc i64 %e to i32
 $e_all
@@ -104,8 +109,31 @@ $e_all
   %factor_at = getelementptr $scalar, ptr %column, i64 %e
   %factor = load $vector, ptr %factor_at, align $size
   %minus = fneg $vector %factor
-$update
+  %near_at = getelementptr $scalar, ptr %n_column, i64 %e
+  %old = load $vector, ptr %near_at, align $size
+  %new = call $vector @llvm.fmuladd.v$lanes$kind($vector %minus, $vector %top_all, $vector %old)
+  %kept = select $mask %is_changed, $vector %new, $vector %old
+  store $vector %kept, ptr %near_at, align $size
   end %e
+  end %n
+  br label %near_done
+near_done:
+  %is_last = icmp eq i64 %k_next, %group_end
+  %is_whole = and i1 %is_last, %is_group
+  %are_more = and i1 %is_whole, (icmp slt i64 %k_next, %columns)
+  br i1 %are_more, label %others, label %others_done
+others:  ; on which a group of columns has had no influence yet
+$group
+  for %j from %k_next below %columns by $together
+$begin
+  for %g from %start below %rows by $lanes
+  %g_word = trunc i64 %g to i32
+$g_all
+  %g_row = add $words %g_all, <$order>
+  %is_below_group = icmp sgt $words %g_row, %k_all
+$factors
+$update
+  end %g
   end %j
   br label %others_done
 others_done:
@@ -116,40 +144,80 @@ others_done:
 declare i64 @llvm.smin.i64(i64, i64)
 declare $vector @llvm.fabs.v$lanes$kind($vector)
 declare $vector @llvm.fmuladd.v$lanes$kind($vector, $vector, $vector)
+declare $scalar @llvm.fmuladd.$kind($scalar, $scalar, $scalar)
 declare $scalar @llvm.vector.reduce.fmax.v$lanes$kind($vector)
 declare i32 @llvm.vector.reduce.smin.v${lanes}i32($words)
 """)
 
+_GROUP_COLUMN = """
+  %first$s = sub i64 %k, $back
+  %group$s = getelementptr $scalar, ptr %panel, i64 (mul i64 %first$s, %pitch)"""
+_GROUP_FACTOR = """
+  %factor$r.$s = load $scalar, ptr %group$s[$scalar %first$r]
+  %minus$r.$s = fneg $scalar %factor$r.$s"""
+
 _BEGIN_COLUMN = """
   %j$v = add i64 %j, $v
-  %column$v = getelementptr $scalar, ptr %panel, i64 (mul i64 %j$v, %pitch)
-  %top$v = load $scalar, ptr %column$v[$scalar %k]"""
+  %column$v = getelementptr $scalar, ptr %panel, i64 (mul i64 %j$v, %pitch)"""
+_TOP = """
+  %top$v.$r.at = getelementptr $scalar, ptr %column$v, i64 %first$r
+  %top$v.$r.0 = load $scalar, ptr %top$v.$r.at"""
+_TOP_CHANGED = """
+  %top$v.$r.$next = call $scalar @llvm.fmuladd.$kind($scalar %minus$r.$s, $scalar %top$v.$s.$s, $scalar %top$v.$r.$s)"""
+_TOP_FOUND = """
+  store $scalar %top$v.$r.$r, ptr %top$v.$r.at"""
 
-_UPDATE_COLUMN = """
-  %at$v = getelementptr $scalar, ptr %column$v, i64 %e
-  %old$v = load $vector, ptr %at$v, align $size
-  %new$v = call $vector @llvm.fmuladd.v$lanes$kind($vector %minus, $vector %top${v}_all, $vector %old$v)
-  %kept$v = select $mask %is_changed, $vector %new$v, $vector %old$v
+_FACTORS = """
+  %below$s.at = getelementptr $scalar, ptr %group$s, i64 %g
+  %below$s = load $vector, ptr %below$s.at, align $size
+  %minus$s = fneg $vector %below$s"""
+_OLD_COLUMN = """
+  %at$v = getelementptr $scalar, ptr %column$v, i64 %g
+  %new$v.0 = load $vector, ptr %at$v, align $size"""
+_CHANGED_COLUMN = """
+  %new$v.$next = call $vector @llvm.fmuladd.v$lanes$kind(
+    $vector %minus$s, $vector %tops$v.${s}_all, $vector %new$v.$s)"""
+_NEW_COLUMN = """
+  %kept$v = select $mask %is_below_group, $vector %new$v.$together, $vector %new$v.0
   store $vector %kept$v, ptr %at$v, align $size"""
 
 
 @functools.cache
 def factor(kind: str) -> str:
     """(panel, pivots, numbers): L and U of a panel of so many rows and columns, in place, by partial pivoting: the row
-    that comes to place k is the first of those whose element is largest. Rows count from `first`. The name."""
-    columns = range(TOGETHER)
+    that comes to place k is the first of those whose element is largest. Rows count from `first`. A group of columns
+    comes first to itself, and then all of it to each of those behind it. The name."""
+    group = range(TOGETHER)
+
+    def each(text: str, **names: object) -> str:
+        return Template(text).safe_substitute(names)
+
+    factors = "".join(each(_GROUP_COLUMN, s=s, back=TOGETHER - 1 - s) for s in group)
+    factors += "".join(each(_GROUP_FACTOR, r=r, s=s) for r in group for s in range(r))
+    begin, update = "", ""
+    for v in group:
+        begin += each(_BEGIN_COLUMN, v=v)
+        update += each(_OLD_COLUMN, v=v)
+        for r in group:
+            begin += each(_TOP, v=v, r=r)
+            begin += "".join(each(_TOP_CHANGED, v=v, r=r, s=s, next=s + 1) for s in range(r))
+            begin += each(_TOP_FOUND, v=v, r=r) + "\n" + _all(f"top{v}.{r}.{r}", "$scalar", f"tops{v}.{r}")
+            update += each(_CHANGED_COLUMN, v=v, s=r, next=r + 1)
+        update += each(_NEW_COLUMN, v=v)
     return _provided(
         "factor",
         kind,
         _FACTOR.safe_substitute(
             numbers=numbers_of(FACTOR),
-            begin="\n".join(
-                Template(_BEGIN_COLUMN).safe_substitute(v=v) + "\n" + _all(f"top{v}", "$scalar") for v in columns
-            ),
-            update="".join(Template(_UPDATE_COLUMN).safe_substitute(v=v) for v in columns),
+            last=TOGETHER - 1,
+            group=factors,
+            begin=begin,
+            factors="".join(each(_FACTORS, s=s) for s in group),
+            update=update,
+            top_all=_all("top", "$scalar"),
             largest_all=_all("largest", "$scalar"),
             divisor_all=_all("divisor", "$scalar"),
-            **{f"{x}_all": _all(f"{x}_word", "i32", x) for x in ("rows", "k", "i", "d", "e")},
+            **{f"{x}_all": _all(f"{x}_word", "i32", x) for x in ("rows", "k", "i", "d", "e", "g")},
         ),
     )
 

@@ -21,7 +21,6 @@ from tinyxla.ops.linear_algebra import TriangularSolve
 
 _BLOCK = 16  # unknowns
 _TERMS = 256  # unknowns that are multiplied at once
-_SIDES = 64  # that are done at once
 _SMALLEST, _FEWEST = 8, 4  # systems, and right-hand sides of them, for which this is worth it
 
 
@@ -32,19 +31,24 @@ def supports(x: Instruction) -> bool:
     return shape.element_type.name in ("f32", "f64") and options.left_side and size >= _SMALLEST and sides >= _FEWEST
 
 
+def _most_sides(kind: str) -> int:
+    """That are done at once: vectors of them, side by side."""
+    return own.TOGETHER * own.lanes(kind)
+
+
 @functools.cache
 def _kernel(kind: str, arithmetic: Arithmetic, together: int) -> Kernel:
     b = Numbers("substitution", "size sides parts row_first row factor_first down along unit")
-    n = b.number
+    n, most = b.number, _most_sides(kind)
     factors, sides, sizes = b.argument(kind), b.argument(kind, True), b.scratch(INDEX, len(NUMBERS))
-    sums = b.scratch(kind, _BLOCK * _SIDES)
-    counts, apart = (_BLOCK, _BLOCK, _TERMS, _TERMS), (n["down"], _SIDES, n["along"], n["row"])
+    sums = b.scratch(kind, _BLOCK * most)
+    counts, apart = (_BLOCK, _BLOCK, _TERMS, _TERMS), (n["down"], most, n["along"], n["row"])
     lists = [b.scratch(INDEX, count) for count in counts]
     for places, count, distance in zip(lists, counts, apart, strict=True):
         b.list(places, b.least(count, n["size"]), distance)
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         matrix, part = b.split(index, n["parts"])
-        side, width = b.block(part, _SIDES, n["sides"])
+        side, width = b.block(part, most, n["sides"])
         first = b.sum(b.times(matrix, n["size"], n["sides"]), n["row_first"], side)
         first_factor = b.sum(b.times(matrix, n["size"], n["size"]), n["factor_first"])
         with b.loop(0, b.up(n["size"], _BLOCK), sequential=True) as (block, _):
@@ -61,7 +65,7 @@ def _kernel(kind: str, arithmetic: Arithmetic, together: int) -> Kernel:
             known = b.choose(b.compare("GT", start, 0), steps)
             with b.loop(0, known, sequential=True) as (k, _), b.loop(0, width) as (j, _):
                 place = b.sum(here, b.times(k, n["row"]), j)
-                made = b.load(sums, b.sum(b.times(k, _SIDES), j))
+                made = b.load(sums, b.sum(b.times(k, most), j))
                 b.store(sides, place, b.compute("subtract", kind, b.load(sides, place), made))
             give(b, sizes, own.SUBSTITUTE, steps=steps, columns=width)
             give(b, sizes, own.SUBSTITUTE, **{name: n[name] for name in own.SUBSTITUTE[2:]})
@@ -76,7 +80,8 @@ def triangular_solve(x: Instruction) -> list[LoweredKernel]:
     kind = x.array_shape.element_type.name
     is_turned = options.transpose_a != "NO_TRANSPOSE"
     down, along = (1, size) if is_turned else (size, 1)
-    parts, width = -(-sides // _SIDES), min(sides, _SIDES)
+    most = _most_sides(kind)
+    parts, width = -(-sides // most), min(sides, most)
     unit = int(options.unit_diagonal)
     numbers = (size, sides, parts, 0, sides, 0, down, along, unit)
     if options.lower == is_turned:  # from the last row on
