@@ -206,18 +206,24 @@ def triangular_solve(x: Instruction, plan: Plan, users: Users) -> list[LoweredKe
     multiple = 16 if options.left_side else 4  # the BLAS takes as long for fewer
     width = min(sides, max(_SIDES, math.ceil(sides / shared / multiple) * multiple))
     m = _Matrices(x, plan, users, 20, -(-sides // width))
+    is_vector = options.left_side and sides == 1 and not (m.kind in REAL and options.transpose_a == "ADJOINT")
 
     def body() -> None:
         solved, start = m.matrix(x, True)
+        triangle, unit = "U" if options.lower else "L", "U" if options.unit_diagonal else "N"
+        if is_vector:
+            form = "T" if options.transpose_a == "NO_TRANSPOSE" else "N"
+            m.blas("trsv", triangle, form, unit, rows, m.matrix(x.operands[0]), rows, (solved, start), 1)
+            return
         side = m.b.times(m.part, width)
         some = m.b.least(m.b.minus(sides, side), width) if m.parts > 1 else width
         first = side if options.left_side else m.b.times(side, columns)
         m.blas(
             "trsm",
             "R" if options.left_side else "L",
-            "U" if options.lower else "L",
+            triangle,
             {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}[options.transpose_a],
-            "U" if options.unit_diagonal else "N",
+            unit,
             *((some, rows) if options.left_side else (columns, some)),
             1.0,
             m.matrix(x.operands[0]),
