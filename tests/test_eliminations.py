@@ -108,7 +108,7 @@ def test_cholesky(generator: np.random.Generator, batch: tuple[int, ...], size: 
         assert np.abs(product - x).max() <= (size + 8) * np.finfo(dtype).eps * np.abs(x).max()
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (40, 40), (200, 200), (3, 50, 50)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (40, 40), (200, 200), (3, 50, 50), (70, 5, 5)], ids=str)
 def test_cholesky_of_what_is_not_definite(generator: np.random.Generator, shape: tuple[int, ...]) -> None:
     size, first = shape[-1], (0,) * (len(shape) - 2)
     for value, upper in itertools.product((0.0, -0.0, -1.0, -np.inf), (False, True)):

@@ -147,7 +147,8 @@ class _Lanes:
 
 
 def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
-    """In place; the other triangle becomes zero, and all of a matrix that is not positive definite NaN."""
+    """In place; the other triangle becomes zero, and all of a matrix that is not positive definite NaN; one that has
+    NaN keeps the columns before it."""
     m, lower = _Lanes(x, plan, [x]), x.attributes.lower
     n = m.rows
 
@@ -156,22 +157,24 @@ def cholesky(x: Instruction, plan: Plan) -> list[LoweredKernel]:
 
     def body() -> None:
         a = m.read(x, n * n, written=True)
-        inverse = m.b.scratch(m.kind, m.width)
+        inverse, failure = m.b.scratch(m.kind, m.width), m.b.scratch(m.kind, m.width)
+        with m.lanes():
+            m.store(failure, 0, m.literal(0.0))
         with m.each(0, n) as j:
             after = m.b.sum(j, 1)
             with m.lanes() as load:
                 pivot = load(a, at(j, j))
-                is_positive = m.b.compare("GT", pivot, m.literal(0.0))
-                root = m.b.choose(is_positive, m.compute("sqrt", pivot), m.literal(math.nan))
+                has_none = m.b.compare("LE", pivot, m.literal(0.0))
+                root = m.b.choose(has_none, m.literal(math.nan), m.compute("sqrt", pivot))
+                m.store(failure, 0, m.b.choose(has_none, m.literal(1.0), load(failure, 0)))
                 m.store(a, at(j, j), root)
                 m.store(inverse, 0, m.compute("divide", m.literal(1.0), root))
             with m.each(after, n) as i, m.lanes() as load:
                 m.store(a, at(i, j), m.compute("multiply", load(a, at(i, j)), load(inverse, 0)))
             with m.each(after, n) as k, m.each(k, n) as i, m.lanes() as load:
                 m.subtract_product(a, at(i, k), load(a, at(i, j)), load(a, at(k, j)))
-        with m.each(0, n * n - 1) as element, m.lanes() as load:  # NaN has come to the last one, if there was any
-            last = load(a, n * n - 1)
-            failed = m.b.compare("NE", last, last)
+        with m.each(0, n * n) as element, m.lanes() as load:
+            failed = m.b.compare("GT", load(failure, 0), m.literal(0.0))
             m.store(a, element, m.b.choose(failed, m.literal(math.nan), load(a, element)))
         with m.each(0, n) as i, m.each(0, i) as j, m.lanes():
             m.store(a, at(j, i), m.literal(0.0))
