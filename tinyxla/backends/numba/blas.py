@@ -45,7 +45,7 @@ _MANY = 64  # how often such a kernel must run to be worth compiling
 _SHORTEST_ROW = 8  # of a matrix that is multiplied with a vector without the BLAS
 _MOST_VECTORS = 96  # that such a matrix is
 _FEW = 4  # up to so many columns (or rows) are products with vectors rather than a product with a thin matrix
-_STRIDED_VECTOR_TILE = (512, 4096)  # least width of a tile of rows that are read in pieces: an eighth, within these
+_STRIDED_VECTOR_TILE = (512, 4096)  # least width of a tile of rows read in pieces: an eighth, within these, or half
 _LONG_VECTOR_TILE = 1 << 13  # and where there are several matrices to share
 
 
@@ -250,7 +250,8 @@ def _vector_step(product: _Product) -> MatmulStep:
     least = 16
     if transposed:  # the tile reads a piece of each row, which is the quicker the longer it is
         shortest, longest = _STRIDED_VECTOR_TILE
-        least = _LONG_VECTOR_TILE if product.batch > 1 else max(shortest, min(longest, _up(length / 8, 16)))
+        least = max(min(shortest, _up(length / 2, 16)), min(longest, _up(length / 8, 16)))
+        least = _LONG_VECTOR_TILE if product.batch > 1 else least
     rows = min(length, max(least, _up(_VECTOR_TILE / product.k, 16))) if guard() else length
     tiles = -(-length // rows)
     constants = (
