@@ -139,6 +139,35 @@ def test_what_would_be_computed_at_many_places_is_stored(dimensions: int, is_sto
     assert (len(tx.jit(lambda x: step(step(x))).lower(x).compile().kernels) > 1) == is_stored
 
 
+@pytest.mark.parametrize("seed", range(14))
+def test_long_loops_are_their_middle_and_their_sides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinyxla.backends.numba.nests.LONGEST_IN_PARTS", 0)
+    tx.clear_caches()
+    f, x = _stencil(seed)
+    _same(f, x)
+
+
+@pytest.mark.parametrize("shape", [(9, 40), (3, 5, 60)])
+def test_the_middle_of_a_long_loop_does_not_ask_where_it_is(shape: tuple[int, ...]) -> None:
+    """Each element of a row and some twenty around it: so much work that few copies of the loop are written out."""
+    taps = 21
+
+    def f(x: Any) -> Any:
+        wide = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(3, 3)], mode="edge")
+        total = jnp.zeros_like(x)
+        for k in range(taps):
+            y = wide[..., k % 7 : k % 7 + x.shape[-1]]
+            total = total + y * jnp.exp(-((y - x) ** 2) * (k + 1)) / (1 + k + y * y)
+        return total
+
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    _same(f, x)
+    (kernel,) = tx.jit(f).lower(x).compile().kernels
+    middle, sides = kernel.source.split("in range(2):")
+    assert sides.count("max(") > 0
+    assert not any(word in middle for word in ("min(", "max(", " if "))
+
+
 def test_edges_and_offsets() -> None:
     entry = tx.make_graph(lambda x: jnp.concatenate([x[2:], x[:2]]) + lax.pad(x, 0.0, [(3, -3, 0)]))(np.ones(10)).entry
     by_name = {x.op.name: x for x in entry.instructions}

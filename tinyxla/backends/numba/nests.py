@@ -39,6 +39,7 @@ LEAST_TOGETHER = 8  # arrays of short rows, which are else too few to keep the l
 SHORT_PIECE = 256  # elements of such rows
 MOST_PARTS = 8  # of a loop that is cut where what is read changes
 LONGEST_IN_PARTS = 200  # operations that are written out for each part
+MOST_OF_LOOP = 0.75  # the share of a part that is worth being written out by itself
 
 
 _Way = Literal["rows", "inside", "written", "flat"]  # to run the last loop
@@ -88,23 +89,35 @@ def _nest(
     work of once."""
 
     def along(axis: Axis, start: Index, stop: Index, outer: Sequence[Index]) -> None:
-        """The innermost loop, cut where what is read changes, if that makes few parts: none has to ask where it is."""
+        """The innermost loop, cut where what is read changes: no part has to ask where it is. Where parts are many, or
+        long to write out, only the longest is one; what is before and after it asks, in a loop for both."""
         b, parts = low.builder, _uniform(axis, roots, stored, work)
-        for begin, end in parts:
-            bounds = start, stop
-            if len(parts) > 1:
-                bounds = b.most(start, begin), b.least(stop, end)
-            with low.loop(*bounds) as (j, loop), ExitStack() as loops:
-                b.bound(j, begin, end - 1)
-                ranges: list[Sequence[Index]] = [range(a.size) for a in short]
-                if way == "inside":
-                    opened = [loops.enter_context(low.loop(0, a.size)) for a in short]
-                    ranges = [[i] for i, _ in opened]
-                    loop = opened[-1][1]
-                at_once = not outer and way == "rows" and isinstance(start, int)
-                loop.in_vectors = at_once or (way != "written" and _has_short_vectors(roots, stored, axes[-1]))
-                for indices in product(*ranges):
-                    define(spread(axes, [*outer, j, *indices], rank))
+        if len(parts) > 1:
+            for begin, end in parts:
+                within(b.most(start, begin), b.least(stop, end), begin, end, outer)
+            return
+        first, last = _middle(axis, roots, stored)
+        if (first, last) == (0, axis.size):
+            within(start, stop, first, last, outer)
+            return
+        within(b.most(start, first), b.least(stop, last), first, last, outer)
+        with low.loop(0, 2) as (side, _):
+            begin, end = b.times(side, last), b.sum(first, b.times(side, axis.size - first))
+            within(b.most(start, begin), b.least(stop, end), 0, axis.size, outer)
+
+    def within(start: Index, stop: Index, begin: int, end: int, outer: Sequence[Index]) -> None:
+        b = low.builder
+        with low.loop(start, stop) as (j, loop), ExitStack() as loops:
+            b.bound(j, begin, end - 1)
+            ranges: list[Sequence[Index]] = [range(a.size) for a in short]
+            if way == "inside":
+                opened = [loops.enter_context(low.loop(0, a.size)) for a in short]
+                ranges = [[i] for i, _ in opened]
+                loop = opened[-1][1]
+            at_once = not outer and way == "rows" and isinstance(start, int)
+            loop.in_vectors = at_once or (way != "written" and _has_short_vectors(roots, stored, axes[-1]))
+            for indices in product(*ranges):
+                define(spread(axes, [*outer, j, *indices], rank))
 
     if not axes:
         with low.loop(low.builder.kernel.first, low.builder.kernel.last):
@@ -144,6 +157,13 @@ def _uniform(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction],
     """The parts of a loop in which the same is read, if they are few; else the whole."""
     ends = cuts(roots, stored, axis) if work <= LONGEST_IN_PARTS else []
     return list(pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]))
+
+
+def _middle(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction]) -> tuple[int, int]:
+    """The longest part in which the same is read, if it is most of the loop; else the whole."""
+    parts = pairwise([0, *cuts(roots, stored, axis), axis.size])
+    begin, end = max(parts, key=lambda part: part[1] - part[0])
+    return (begin, end) if end - begin >= axis.size * MOST_OF_LOOP else (0, axis.size)
 
 
 def _parts(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
