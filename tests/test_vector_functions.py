@@ -99,3 +99,27 @@ def test_other_functions_are_taken_in(
 ) -> None:
     _, text = run(monkeypatch, tmp_path, True, function, x_of(np.float32, *shape))
     assert "noinline nounwind willreturn" not in text
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("divisor", [3.0, -0.02, 49.0, 365.25, 1e9, 1e-9])
+def test_quotients_by_known_numbers_are_rounded_as_any(divisor: float, dtype: Any) -> None:
+    random = np.random.default_rng(round(abs(divisor) * 100))
+    wide, whole = random.standard_normal(9_999) * 10.0 ** random.integers(-8, 8, 9_999), random.integers(-999, 999, 999)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max / 1e10, -np.finfo(dtype).tiny * 1e20]
+    x = np.concatenate([wide, whole * divisor, special]).astype(dtype)
+    f = tx.jit(lambda x: x / dtype(divisor))
+    with tx.enable_x64(dtype is np.float64):
+        y, expected = np.asarray(f(x)), x / dtype(divisor)
+        assert "fdiv" not in f.lower(x).compile().kernels[0].llvm
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_array_equal(np.signbit(y[x == 0]), np.signbit(expected[x == 0]))
+
+
+@pytest.mark.parametrize("divisor", [0.0, np.inf, np.nan, 1e-33, 1e33, -0.25])
+def test_quotients_by_numbers_without_a_reciprocal(divisor: float) -> None:
+    """Or with an exact one, which LLVM takes."""
+    x = np.array([0.0, -0.0, 1.5, -7, np.inf, np.nan, 1e-3], np.float32)
+    with np.errstate(all="ignore"):
+        expected = x / np.float32(divisor)
+    np.testing.assert_array_equal(tx.jit(lambda x: x / np.float32(divisor))(x), expected)

@@ -98,6 +98,11 @@ class LlvmScalar:
     def __repr__(self) -> str:
         return f"LlvmScalar({self.type} {self.text})"
 
+    def known(self) -> float | None:
+        """The value of a constant float."""
+        is_constant = self.type in _FLOATS and self.text.startswith("0x")
+        return struct.unpack(">d", bytes.fromhex(self.text[2:]))[0] if is_constant else None
+
     def _text(self, other: Operand) -> str:
         if isinstance(other, float | int):
             return self._constant(other)
