@@ -91,7 +91,7 @@ def test_cuts_that_are_missing_change_no_value(monkeypatch: pytest.MonkeyPatch) 
         return found[1:]
 
     _true_cuts = axes.cuts
-    monkeypatch.setattr("tinyxla.backends.numba.nests.cuts", cuts)
+    monkeypatch.setattr(axes, "cuts", cuts)
     for seed in range(12):
         f, x = _stencil(seed)
         _same(f, x)
@@ -141,7 +141,7 @@ def test_what_would_be_computed_at_many_places_is_stored(dimensions: int, is_sto
 
 @pytest.mark.parametrize("seed", range(14))
 def test_long_loops_are_their_middle_and_their_sides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinyxla.backends.numba.nests.LONGEST_IN_PARTS", 0)
+    monkeypatch.setattr("tinyxla.backends.numba.axes.LONGEST_IN_PARTS", 0)
     tx.clear_caches()
     f, x = _stencil(seed)
     _same(f, x)

@@ -17,6 +17,12 @@ CHUNK = 1 << 14  # elements of a long loop that make one piece of work
 LINE = 64  # elements that are whole lines of memory, whatever their type
 CHUNKS = 32  # pieces of work, at most: threads whose pieces are neighbours in memory take cache lines from each other
 
+SHORT_ROW = 16  # elements of a row that is written out
+SHORT_ROWS = 16  # fewer of them do not fill a vector
+SHORT_ROW_WORK = 600  # simple operations of all of them
+MOST_PARTS = 8  # of a loop that is cut where what is read changes
+LONGEST_IN_PARTS = 200  # operations that are written out for each part
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -85,6 +91,12 @@ def cuts(roots: Sequence[Instruction], stored: set[Instruction], axis: Axis) -> 
         further += [(o, place, step * run) for o, place, run in stretched(x, offsets)]
         waiting.extend(item for item in further if not is_in_memory(item[0], stored))
     return sorted(place for place in found if 0 < place < axis.size)
+
+
+def uniform(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction], work: int) -> list[tuple[int, int]]:
+    """The parts of a loop in which the same is read, if they are few; else the whole."""
+    ends = cuts(roots, stored, axis) if work <= LONGEST_IN_PARTS else []
+    return list(pairwise([0, *(ends if len(ends) < MOST_PARTS else ()), axis.size]))
 
 
 def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
