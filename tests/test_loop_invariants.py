@@ -55,6 +55,23 @@ def test_costly_values_leave_the_loop() -> None:
     np.testing.assert_allclose(tx.jit(f)(X, W), f(X, W), 1e-5, 1e-6)
 
 
+def test_what_a_product_reads_is_in_memory_before_the_loop() -> None:
+    """However cheap, and larger than what it is made of; what the loop computes where it reads it stays."""
+
+    def f(x: Any, w: Any) -> Any:
+        def body(i: Any, c: Any) -> Any:
+            return 0.1 * jnp.einsum("nij,n->i", (w[:, :, None] > x).astype(np.float32), c) + c
+
+        return lax.fori_loop(0, 5, body, x)
+
+    made = _hoisted(f, X, W)
+    assert {"compare", "convert"} <= set(_top(made))
+    assert "convert" not in _inside(made)
+    np.testing.assert_allclose(tx.jit(f)(X, W), f(X, W), 1e-5, 1e-6)
+    made = _hoisted(lambda x, w: lax.fori_loop(0, 5, lambda i, c: (c[:, None] * (x[:, None] > x)).sum(0), x), X, W)
+    assert "compare" not in _top(made)
+
+
 def test_of_inner_loops_too() -> None:
     def f(x: Any, w: Any) -> Any:
         inner = lambda i, c: lax.fori_loop(0, 3, lambda j, d: jnp.cos(d) * jnp.exp(w[0]) + jnp.sin(c), c)  # noqa: E731

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, movement
+from tinyxla.ops import calls, contraction, elementwise, movement
 from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import Mask, subgraph
 
@@ -53,7 +53,7 @@ def hoisted(step: Computation, same: Mask) -> Hoisted | None:
         if x not in fixed:
             for o in x.operands:
                 if o in fixed:
-                    found.update((y, None) for y in computed(o) if _is_worth(y))
+                    found.update((y, None) for y in computed(o) if _is_worth(y) or _reads_memory(x))
     if not found:
         return None
     before = subgraph(f"{step.name}_before", step.parameters, list(found))
@@ -100,6 +100,12 @@ def _is_worth(x: Instruction) -> bool:
             size += y.array_shape.size
         waiting.extend(y.operands)
     return 1 < x.array_shape.size <= size
+
+
+def _reads_memory(x: Instruction) -> bool:
+    """Whether there is memory for its operands in any case."""
+    is_product = x.op is contraction.dot and len(x.attributes.lhs_contracting_dims) > 0
+    return is_product and x.array_shape.element_type.name in ("f32", "f64", "c64", "c128")
 
 
 def counting(body: Computation) -> dict[int, int]:
