@@ -60,7 +60,7 @@ def test_what_a_product_reads_is_in_memory_before_the_loop() -> None:
 
     def f(x: Any, w: Any) -> Any:
         def body(i: Any, c: Any) -> Any:
-            return 0.1 * jnp.einsum("nij,n->i", (w[:, :, None] > x).astype(np.float32), c) + c
+            return 0.1 * jnp.einsum("nij,n->ij", (w[:, :, None] > x).astype(np.float32), c)[0] + c
 
         return lax.fori_loop(0, 5, body, x)
 
