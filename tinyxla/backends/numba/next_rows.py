@@ -58,7 +58,7 @@ def asking(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
     """The kernel, whose arguments have so many bytes, with what reads rows early where it gains something."""
     kernel = lowered.kernel
     read = sum(size for size, x in zip(sizes, kernel.arguments, strict=True) if not x.written)
-    if kernel.name != "row" or read < _LEAST:
+    if kernel.name not in ("row", "split") or read < _LEAST:
         return lowered
     is_large = read >= 2 * last_cache()
     body: list[Statement] = []

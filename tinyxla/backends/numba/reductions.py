@@ -335,6 +335,7 @@ def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
     kept = [a for a in space.axes if a.first not in space.reduced]
     inner = math.prod(a.size for a in over[1:])
     pieces = max(1, min(over[0].size, over[0].size * inner // CHUNK)) if space.divisible else 1
+    is_row = len(over) == 1 and over[0].size % pieces == 0  # pieces of one length, whose memory is asked for early
     low = Lowering("split", plan, space.own(users))
     b = low.builder
     with low.loop(b.kernel.first, b.kernel.last) as (index, _):
@@ -342,17 +343,21 @@ def split(fusion: Fusion, plan: Plan, users: Users) -> list[LoweredKernel]:
         outer = low.split_index(row, [a.size for a in kept])
         initial = space.start(low, pieces)
         bounds: list[tuple[Index, Index]] = [(0, a.size) for a in over]
+        start: Index = 0
         if pieces > 1:
             bounds[0] = piece_of(low, piece, pieces, over[0].size)[1:]
+            start = bounds[0][0] if is_row else 0
 
         def body(indices: Coordinates, values: list[Operand]) -> list[Operand]:
-            return space.accumulate(low, values, space.place([*kept, *over], [*outer, *indices]))
+            first, *others = indices
+            return space.accumulate(low, values, space.place([*kept, *over], [*outer, b.sum(start, first), *others]))
 
         found = None
         if len(space.roots) == 1 and not space.along:
             found = argument(
                 low, base(space.roots[0]), bounds, initial, lambda i: space.place([*kept, *over], [*outer, *i])
             )
+        bounds = [(0, over[0].size // pieces)] if is_row else bounds
         found = found or run(low, [base(root) for root in space.roots], bounds, initial, body)
         whole = space.place(kept, outer)
         result = tuple(c for d, c in enumerate(whole) if d not in space.reduced)
