@@ -38,6 +38,7 @@ MOST_COMPUTED = 12  # instructions that an op which writes some elements compute
 DEEPEST = 80  # inlined instructions in a chain
 MOST_VIEWS = 4  # places at which something is computed, before it is moved again
 MOST_EDGES = 36  # places at which it is asked where in something put together an element is
+CHEAP_VIEWS = 6  # places at which what is cheap is computed: the components of a system, which one loop computes
 MOST_AGAIN = 64  # operations that are done again for an element
 COSTLY_VIEWS = 2  # places at which what is costly is computed: both parts of a rotation, say
 WRITING = 2  # readings of an array that take as long as writing one
@@ -170,7 +171,8 @@ def first_stored(computation: Computation) -> set[Instruction]:
         inside: set[Instruction] = set()
         often = {y: n for y, n in Counter(y for y, _ in views[x] if y not in stored).items() if n > COSTLY_VIEWS}
         for y in sorted(often, key=lambda y: len(views[y]), reverse=True):
-            if is_costly(y) or (y not in inside and (often[y] - 1) * len(views[y]) > MOST_AGAIN):
+            again = (often[y] - 1) * len(views[y]) if often[y] > CHEAP_VIEWS and y not in inside else 0
+            if is_costly(y) or again > MOST_AGAIN:
                 store(y)
                 inside.update(z for z, _ in views[y] if not is_costly(z))
         views[x] = {(y, way) for y, way in views[x] if y not in inside}
