@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -447,9 +448,9 @@ def _game(update: Callable[[Any], Any], go_on: Callable[[Any], Any]) -> Callable
 @pytest.mark.parametrize(
     ("name", "go_on", "size", "is_cut"),
     [
-        ("read again on one thread", lambda x: tnp.any(x < 9), 128, False),
-        ("read by one thread in part", lambda x: x[3, 4] < 9, 128, True),
-        ("more work than it costs to move the array", lambda x: tnp.any(x[:4] < 9), 128, True),
+        ("read again on one thread", lambda x: tnp.any(x < 9), 160, False),
+        ("read by one thread in part", lambda x: x[3, 4] < 9, 160, True),
+        ("more work than it costs to move the array", lambda x: tnp.any(x[:4] < 9), 160, True),
         ("more than a cache holds", lambda x: tnp.any(x < 9), 600, True),
     ],
 )
@@ -758,6 +759,18 @@ def test_two_threads_get_as_much(extent: int, work: int) -> None:
     grain = axes.grain(extent, work)
     pieces = -(-extent // grain)
     assert pieces == 1 or (pieces % 2 == 0 and extent - (pieces - 1) * grain > 0.9 * grain)
+
+
+def test_where_something_is_read_is_no_work() -> None:
+    """Slices and broadcasts leave a loop as long as it is: more pieces than its arithmetic is worth take longer."""
+
+    def pieces(f: Callable[..., Any], rows: int, columns: int) -> int:
+        arrays = [np.ones((rows, columns), np.float32)] * 3
+        (loop,) = re.findall(r"over (\d+) by (\d+)", tx.jit(f).lower(*arrays).compile().as_text())
+        return -(-int(loop[0]) // int(loop[1]))
+
+    plain = pieces(lambda x, y, z: x * y + z, 298, 298)
+    assert plain == pieces(lambda x, y, z: x[:-2, 1:-1] * y[1:-1, 2:] + z[2:, :-2], 300, 300) == 4
 
 
 @pytest.mark.parametrize("what", _ENDS)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from tinyxla.backends.numba.loops import Index
 from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
 from tinyxla.compiler.access import Offsets, Place, compared, dims_of, edges, shifted, stretched
-from tinyxla.compiler.fusion import COSTLY_WORK, base, buffer_of, is_costly, is_in_memory, walk
+from tinyxla.compiler.fusion import COSTLY_WORK, MOVEMENT, base, buffer_of, is_costly, is_in_memory, walk
 from tinyxla.hlo import Instruction
 from tinyxla.ops import movement, reduction
 
@@ -100,8 +100,8 @@ def uniform(axis: Axis, roots: Sequence[Instruction], stored: set[Instruction], 
 
 
 def cost(roots: Sequence[Instruction], stored: set[Instruction]) -> int:
-    """Work for one element, in simple operations."""
-    seen = {x for x, _, _ in walk(roots, stored)} | set(roots)
+    """Work for one element, in simple operations: what only says where to read is none."""
+    seen = {x for x, _, from_memory in walk(roots, stored) if from_memory or x.op.name not in MOVEMENT} | set(roots)
     return sum(COSTLY_WORK if is_costly(x) else 1 for x in seen)
 
 
