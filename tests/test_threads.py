@@ -463,6 +463,24 @@ def test_little_work_stays_where_its_arrays_are(
     assert (f"loop over {size} by {size} " not in step) == is_cut
 
 
+@pytest.mark.parametrize(
+    ("name", "f", "is_cut"),
+    [
+        ("between kernels that threads share", lambda x: tnp.sort(tnp.sort(x) * 2 + 1), True),
+        ("in a loop", lambda x: lax.fori_loop(0, 9, lambda _, y: tnp.sort(y) * 2 + 1, x), True),
+        (
+            "before rows are read on one thread",
+            lambda x: lax.scan(lambda c, row: (c + row, c.sum()), tnp.zeros(128), tnp.sort(x) * 2 + 1),
+            False,
+        ),
+    ],
+)
+def test_little_work_joins_what_is_shared_around_it(name: str, f: Callable[[Any], Any], is_cut: bool) -> None:
+    x = np.random.default_rng(zlib.crc32(name.encode())).random((300, 128), np.float32)
+    (loop,) = re.findall(r"loop over 38400 by (\d+) \(add\)", tx.jit(f).lower(x).compile().as_text())
+    assert (int(loop) < 38400) == is_cut
+
+
 def test_work_of_unknown_length_is_cut() -> None:
     """Lanes of a loop that ends when its body says so, between steps on one thread."""
 

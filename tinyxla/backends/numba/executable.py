@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from tinyxla.backends.numba.alone import leave_alone
 from tinyxla.backends.numba.blocks import (
     Block,
     Branches,
@@ -31,6 +30,7 @@ from tinyxla.backends.numba.numbers import general
 from tinyxla.backends.numba.products import product_step
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.backends.numba.runtime import Schedule, call, template
+from tinyxla.backends.numba.sharing import settle_sharing
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers import arena_offsets
 from tinyxla.hlo import Instruction, Module, is_constant
@@ -81,7 +81,7 @@ class CompiledModule:
         self.name = module.name
         self._source = module
         self.block, self.homes = build_program(module.entry, donated)
-        leave_alone(self.block, self.homes)
+        settle_sharing(self.block, self.homes)
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.homes[x] for step in self.block.steps for x in step.writes}
         self._overwritten = [k for k in donated if self.computation.parameters[k] in written]
