@@ -275,6 +275,34 @@ def test_a_loop_reads_what_it_does_not_change_from_memory() -> None:
     np.testing.assert_array_equal(compiled(x, y), jax.jit(lambda x, y: longest_common_subsequence(x, y, jax))(x, y))
 
 
+def _many_places(xp: Any, updates: bool) -> Callable[[Any, Any, Any], Any]:
+    """A loop that makes an array anew of itself at many places, or of what it is after updates there: some places are
+    outside, and some are the same."""
+
+    def step(_: Any, carried: Any) -> Any:
+        x, v, places = carried
+        new = x.at[places].add(v, mode="drop") if updates else xp.numpy.concatenate([x[places - 1], x[:5]])
+        return xp.numpy.maximum(x, new) - x / 2, v, (places * 3 + 1) % 30 - 3
+
+    return lambda *operands: xp.lax.fori_loop(0, 5, step, operands)
+
+
+@pytest.mark.parametrize("updates", [False, True])
+@pytest.mark.parametrize("type", FLOATS)
+def test_a_loop_with_many_computed_places_is_steps(type: str, updates: bool) -> None:
+    random = np.random.default_rng(0)
+    kind = element_type(type).dtype
+    x, v = (random.normal(size=size).astype(kind) for size in (20, 15))
+    places = random.integers(-3, 25, 15).astype(np.int32)
+    compiled = tx.jit(_many_places(tx, updates)).lower(x, v, places).compile()
+    assert sum(kernel.source.count("==") for kernel in compiled.kernels) < 5, "no choices among all elements"
+    found, wanted = compiled(x, v, places), jax.jit(_many_places(jax, updates))(x, v, places)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(
+            np.asarray(a, np.float64), np.asarray(b, np.float64), TOLERANCE.get(type, 1e-5), 0.01
+        )
+
+
 def test_what_only_the_host_can_do_stays_steps() -> None:
     def sorts(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: tuple(lax.sort((c[1], c[0]))), (x, -x))[0]

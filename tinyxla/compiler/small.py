@@ -36,7 +36,8 @@ Homes = dict[Instruction, int]  # of arrays in memory: the parameter whose memor
 class Small(NamedTuple):
     """A small computation: its instructions in an order in which nothing is read too late, the arrays in memory, and
     for each result the number of the parameter whose memory it is (None: it is in registers). `saved` is the work that
-    steps of the schedule would cost besides: each takes long to begin, but not for a wide array."""
+    steps of the schedule would cost besides: each takes long to begin, but not for a wide array, nor to find an element
+    by its index."""
 
     computation: Computation
     order: list[Instruction]
@@ -172,13 +173,13 @@ class _Analysis:
         _require(is_inlined(x) and supported(shape) and shape.size <= MOST_ELEMENTS)
         is_chain = x.op in _INDEXING and x.operands[0] not in self.homes and x.operands[0].op is not movement.constant
         work = shape.size * (x.operands[0].array_shape.size if is_chain else COSTLY_WORK if is_costly(x) else 1)
-        at_once = is_wide_and_costly(x)
-        self._add(work, wide=shape.size >= WIDE and x.op.name in elementwise.NAMES and not at_once)
+        is_wide = shape.size >= WIDE and x.op.name in elementwise.NAMES and not is_wide_and_costly(x)
+        self._add(work, slower=is_wide or is_chain)
         self._read(x, x.operands)
 
-    def _add(self, work: int, wide: bool = False, steps: int = 0) -> None:
+    def _add(self, work: int, slower: bool = False, steps: int = 0) -> None:
         self.work += work
-        self.saved += steps * WORK_OF_A_STEP - wide * work
+        self.saved += steps * WORK_OF_A_STEP - slower * work
         _require(self.work <= MOST_WORK)
 
     def _read(self, x: Instruction, operands: Iterable[Instruction]) -> None:
@@ -218,7 +219,7 @@ class _Analysis:
             self._add(4 * update.size, steps=1)
         else:
             _require(x.array_shape.size <= MOST_ELEMENTS)
-            self._add(x.array_shape.size * (1 + update.size), steps=1)
+            self._add(x.array_shape.size * (1 + update.size), slower=True, steps=1)
 
     def while_(self, x: Instruction) -> None:
         memory = self._memory(x.operands)
