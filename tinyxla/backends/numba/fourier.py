@@ -50,6 +50,7 @@ _MOST = 1000  # elements of a signal that a kernel transforms at once
 _VECTOR = 16  # lanes, about
 _FEW = 4  # signals
 _NEAR = 10_000  # bytes of lanes' real parts: the first cache holds them, imaginary ones, and what these become
+_NEAR_PAIRS = 3000  # the same of pairs of rows: some are read while others are written
 _NEAR_COLUMNS = 20_000  # the same where lanes are columns: the second cache does, and rows are read in longer pieces
 _PARTS = {"c64": "f32", "c128": "f64"}
 
@@ -227,25 +228,27 @@ class _Transform:
         signals = (whole, *found, lanes) if inner > 1 else (whole, *found[1:], found[0])
         self._kernel(place, target, signals[:-1], signals[-1], length, (inner, n // length * inner), scale)
 
-    def _pairs(self, source: Storage, target: Storage, outer: int, n: int, is_real: bool = False) -> None:
-        """Rows, two at a time; real ones of n pairs, of which the first half of the transforms and one element more are
-        written."""
+    def _pairs(self, source: Storage, target: Storage, outer: int, n: int) -> None:
+        """Rows of n elements, two at a time; or real ones of n pairs."""
         part, run = self.part, routines.run(self.part)
-        near = _NEAR // element_type(part).dtype.itemsize // n
+        types = _type(source), _type(target)
+        was_real, gets_real = (type == part for type in types)
+        near = _NEAR_PAIRS // element_type(part).dtype.itemsize // n
         width = min(max(1, near // 2), -(-outer // 2)) * 2
-        radices = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0), *([1] if is_real else [])
-        side, last = elements_of(part), 0 if is_real else radices[-1]
+        radices = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0), *([1] if was_real else [])
+        side, last = elements_of(part), 0 if was_real else radices[-1]
         plan, roots = plan_of(n, radices, width, part, *(k * side for k in range(4)), run=run)
         ends = _ends_of(radices[1:-1], 1)
-        if is_real:
-            halves = -0.5j * np.exp(-1j * np.pi * np.arange(n) / n)
-            factors = np.stack([np.real(halves), np.imag(halves)], 1).ravel()
-        else:
-            factors = np.array([1 / n if self.backward else 1.0])
+        scale, factors = 1 / n if self.backward else 1.0, np.empty(0)
+        if was_real or gets_real:
+            halves = np.exp((1j if gets_real else -1j) * np.pi * np.arange(n) / n) * (1j if gets_real else -0.5j)
+            scale, factors = scale / 2, halves.view(float)
         blocks = -(-outer // width)
         work = width * n * sum(max(2, radix // 4) for radix in radices)
-        numbers = n, n + is_real, outer, width, len(radices) - 1, *ends.values()
-        kernel = driver_of_pairs(Pairs(part, self.kind.name, tuple(ends), last, self.backward))
+        sizes = [2 * n if type == part else n + (was_real or gets_real) for type in types]
+        numbers = *sizes, outer, width, len(radices) - 1, factors.size, *ends.values()
+        factors = np.append(factors, scale)
+        kernel = driver_of_pairs(Pairs(part, types, tuple(ends), last, self.backward))
         self._finish(kernel, [source, target, roots, plan, constant(factors, part)], blocks, work, numbers)
 
     def _kernel(
@@ -332,8 +335,8 @@ class _Transform:
 
     def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
         half = n // 2
-        if n % 2 == 0 and not self.backward and _are_pairs(outer, half, self.part):
-            self._pairs(source, target, outer, half, is_real=True)
+        if n % 2 == 0 and _are_pairs(outer, half, self.part):
+            self._pairs(source, target, outer, half)
             return
         if half < _MOST and _are_lanes(outer, n if n % 2 else half):
             short = in_lanes(n, self.backward)

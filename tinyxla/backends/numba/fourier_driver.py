@@ -47,10 +47,11 @@ class Form(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The same for kernels of pairs of rows; real ones have no radix for the last pass."""
+    """The same for kernels of pairs of rows: types are those of the elements that are read and written. What is to be
+    real takes halves of its transform in the first pass, and what was real gives them instead of a last one."""
 
     part: str
-    kind: str
+    types: tuple[str, str]
     passes: tuple[str, ...]
     last: int
     backward: bool
@@ -59,23 +60,27 @@ class Pairs(NamedTuple):
 @functools.cache
 def driver_of_pairs(form: Pairs) -> Kernel:
     """Reads pairs of rows in its first pass, and writes them in the last one."""
-    b = panels.Numbers("fourier", " ".join(["size written lanes width final", *form.passes]))
+    b = panels.Numbers("fourier", " ".join(["read written lanes width final scale", *form.passes]))
     n, part = b.number, form.part
-    is_real = not form.last
-    source, target = b.argument(part if is_real else form.kind), b.argument(form.kind, True)
-    roots, plan, scale = b.argument(part), b.argument("s64"), b.argument(part)
+    source, target = b.argument(form.types[0]), b.argument(form.types[1], True)
+    was_real, gets_real = (type == part for type in form.types)
+    words = 2 - was_real, 2 - gets_real
+    roots, plan, factors = b.argument(part), b.argument("s64"), b.argument(part)
     lanes, told = b.scratch(part, 4 * elements_of(part)), b.scratch(INDEX, len(routines.PAIRS))
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
         first = b.times(block, n["width"])
-        count, read = b.least(b.minus(n["lanes"], first), n["width"]), b.times(first, n["size"], 1 + is_real)
-        panels.give(b, told, routines.PAIRS, line=b.times(n["size"], 2), count=count, width=n["width"])
-        enter = routines.first_of_pairs(part, form.backward)
-        b.call(enter, (source, read), (lanes, 0), (roots, 0), (plan, 0), (told, 0))
-        _passes(b, form.part, form.passes, 1, lanes, roots, plan)
-        leave = routines.halves_of_pairs(part) if is_real else routines.last_of_pairs(part, form.last, form.backward)
-        end, written = b.times(n["final"], len(routines.PLAN)), b.times(first, n["written"])
-        panels.give(b, told, routines.PAIRS, line=b.times(n["written"], 2))
-        b.call(leave, (target, written), (lanes, 0), (scale, 0), (plan, end), (told, 0))
+        count = b.least(b.minus(n["lanes"], first), n["width"])
+        panels.give(b, told, routines.PAIRS, line=b.times(n["read"], words[0]), count=count, width=n["width"])
+        enter = routines.first_of_pairs(part, form.backward, gets_real)
+        halves = [(factors, 0)] if gets_real else []
+        read = source, b.times(first, n["read"])
+        b.call(enter, read, (lanes, 0), (roots, 0), (plan, 0), (told, 0), *halves)
+        _passes(b, part, form.passes, 1, lanes, roots, plan)
+        leave = routines.halves_of_pairs(part) if was_real else routines.last_of_pairs(part, form.last, form.backward)
+        panels.give(b, told, routines.PAIRS, line=b.times(n["written"], words[1]))
+        factor = factors, 0 if was_real else n["scale"]
+        written, end = (target, b.times(first, n["written"])), b.times(n["final"], len(routines.PLAN))
+        b.call(leave, written, (lanes, 0), factor, (plan, end), (told, 0))
     return b.kernel
 
 

@@ -29,7 +29,7 @@ PAIRS = ("line", "count", "width")  # what `first_of_pairs` and `last_of_pairs` 
 WRITTEN_OUT = 8  # the largest radix whose sums are
 _REACHED = 4  # elements with addresses that are a common one and a few steps
 SUMS = 4  # that are made at once
-_FROM, _TO = ("%re", "%im"), ("%to_re", "%to_im")
+_FROM, _TO, _LINES = ("%re", "%im"), ("%to_re", "%to_im"), ("%line0", "%line1")
 _LOADED_PLAN = "\n".join(  # what a pass is told, and the addresses of what it reads and writes
     [
         loaded_words("plan", PLAN, prefix="at_"),
@@ -146,6 +146,7 @@ def _words(part: str) -> dict[str, str]:
         "$odd": order(range(1, 2 * n, 2)),
         "$mask": f"<{2 * n} x i1>",
         "$one": f"<{n} x i1>",
+        "$first_two": ", ".join(f"i1 {int(k < 2)}" for k in range(n)),
         "$half": f"<{n // 2} x {_SCALARS[part]}>",
         "$h": str(n // 2),
         "$lower": order(range(n // 2)),
@@ -253,12 +254,25 @@ class _Emitter:
         halves = [turned(chosen(wide, [k + more for k in order])) for more in (0, 1)]
         return [self.value(f"bitcast {doubles} {x} to $v") for pair in zip(*halves, strict=True) for x in pair]
 
-    def woven(self, x: str, y: str) -> Complex:
-        """Elements of even numbers of two vectors, taking turns, and those of odd ones: it is its own inverse."""
+    def woven(self, x: str, y: str, mirrored: bool = False) -> Complex:
+        """Elements of even numbers of two vectors, taking turns, and those of odd ones: it is its own inverse. Their
+        pairs may be in the opposite order."""
         n = vector(self.part)
-        orders = (", ".join(f"i32 {k // 2 * 2 + side + n * (k % 2)}" for k in range(n)) for side in (0, 1))
+        pairs = [k // 2 * 2 for k in range(n)]
+        starts = pairs[::-1] if mirrored else pairs
+        orders = (", ".join(f"i32 {start + side + n * (k % 2)}" for k, start in enumerate(starts)) for side in (0, 1))
         even, odd = (self.value(f"shufflevector $v {x}, $v {y}, <$n x i32> <{order}>") for order in orders)
         return even, odd
+
+    def woven_alike(self, array: str, place: str) -> Complex:
+        """Complex numbers of an array, each for both of two rows."""
+        both = self.load(f"{array}[$e {place}]")
+        return self.woven(both, both)
+
+    def with_conjugate(self, x: Complex, y: Complex) -> tuple[Complex, Complex]:
+        """x plus and minus the conjugate of y."""
+        plus, minus = self.add(x, y), self.add(x, y, "fsub")
+        return (plus[0], minus[1]), (minus[0], plus[1])
 
     def add(self, x: Complex, y: Complex, op: str = "fadd") -> Complex:
         return self.value(f"{op} $v {x[0]}, {y[0]}"), self.value(f"{op} $v {x[1]}, {y[1]}")
@@ -266,10 +280,15 @@ class _Emitter:
     def multiply_add(self, x: str, y: str, z: str) -> str:
         return self.value(f"call $v @llvm.fmuladd.v$n$t($v {x}, $v {y}, $v {z})")
 
-    def times(self, x: Complex, y: Complex) -> Complex:
-        negative = self.value(f"fneg $v (fmul $v {x[1]}, {y[1]})")
-        cross = self.value(f"fmul $v {x[1]}, {y[0]}")
-        return self.multiply_add(x[0], y[0], negative), self.multiply_add(x[0], y[1], cross)
+    def times(self, x: Complex, y: Complex, more: Complex | None = None) -> Complex:
+        """x y, and more."""
+        if more:
+            opposite = self.value(f"fneg $v {x[1]}")
+            less, cross = self.multiply_add(opposite, y[1], more[0]), self.multiply_add(x[1], y[0], more[1])
+        else:
+            less = self.value(f"fneg $v (fmul $v {x[1]}, {y[1]})")
+            cross = self.value(f"fmul $v {x[1]}, {y[0]}")
+        return self.multiply_add(x[0], y[0], less), self.multiply_add(x[0], y[1], cross)
 
     def add_scaled(self, x: Complex, y: Complex, factor: str) -> Complex:
         return self.multiply_add(y[0], factor, x[0]), self.multiply_add(y[1], factor, x[1])
@@ -456,29 +475,40 @@ declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
 
 
 @functools.cache
-def first_of_pairs(part: str, backward: bool) -> str:
-    """(from, lanes, roots, plan, numbers): the first pass of rows of complex numbers, `line` words apart, two at a time
-    as lanes that take turns. Vectors hold a run of elements; what is found for one is turned, so that it is a run of
-    the result. Backward, parts are exchanged."""
+def first_of_pairs(part: str, backward: bool, is_real: bool) -> str:
+    """(from, lanes, roots, plan, numbers, halves): the first pass of rows of complex numbers, `line` words apart, two
+    at a time as lanes that take turns. Vectors hold a run of elements; what is found for one is turned, so that it is a
+    run of the result. Backward, parts are exchanged. Where the result is real, a row is half of its transform and one
+    element more, of which twice that of even elements + i odd elements is made: `halves` are the roots for that."""
     e, radix = _Emitter(part), run(part)
     step = e.value("mul i64 %at_part, 2")
     x: list[Complex] = []
     for k in range(radix):
         place = e.value(f"add i64 (mul i64 %p, 2), (mul i64 {step}, {k})")
-        re, im = e.woven(*(e.load(f"%line{side}[$e {place}]") for side in (0, 1)))
-        x.append((im, re) if backward else (re, im))
+        value = e.woven(*e.load_pair(_LINES, place))
+        if is_real:
+            far = e.value(f"sub i64 (mul i64 {step}, {radix}), {e.value(f'add i64 {place}, {vector(part) - 2}')}")
+            mirrored = e.woven(*e.load_pair(_LINES, far), mirrored=True)
+            if k == 0:  # the first element and the last are real, whatever they hold
+                ends = e.value("select i1 (icmp eq i64 %p, 0), $one <$first_two>, $one zeroinitializer")
+                zero = f"select $one {ends}, $v zeroinitializer, $v"
+                value, mirrored = ((re, e.value(f"{zero} {im}")) for re, im in (value, mirrored))
+            sums, odd = e.with_conjugate(value, mirrored)
+            value = e.times(odd, e.woven_alike("%halves", place), sums)
+        x.append(value[::-1] if backward else value)
     turns = e.value(f"mul i64 %p, {2 * (radix - 1)}")
     found = _butterfly(e, x)
     for t in range(1, radix):
-        root = e.load(f"%roots[$e (add i64 {turns}, {(t - 1) * vector(part)})]")
-        found[t] = e.times(found[t], e.woven(root, root))
+        root = e.woven_alike("%roots", e.value(f"add i64 {turns}, {(t - 1) * vector(part)}"))
+        found[t] = e.times(found[t], root)
     row = e.value(f"mul i64 %p, {(after := e.value(f'mul i64 %at_stride, {radix}'))}")
     place = e.value(f"add i64 {row}, (mul i64 %g, {radix})")
     for y, side in zip(map(e.square_turned, map(list, zip(*found, strict=True))), _TO, strict=True):
         for i, value in enumerate(y):
             e.store(value, f"{side}[$e (add i64 {place}, (mul i64 {after}, {i}))]")
     loop = f"for %p from 0 below %at_part by {radix}"
-    return _provided(f"fourier_first_{part}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+    text = _of_pairs(part, loop, e.lines, more=", ptr noalias %halves" if is_real else "")
+    return _provided(f"fourier_first_{part}_{backward}_{is_real}", "pass", text)
 
 
 @functools.cache
@@ -492,9 +522,7 @@ def last_of_pairs(part: str, radix: int, backward: bool) -> str:
         factor = e.spread(e.value("load $e, ptr %roots"))
         found = [(e.value(f"fmul $v {im}, {factor}"), e.value(f"fmul $v {re}, {factor}")) for re, im in found]
     for t, value in enumerate(found):
-        place = e.value(f"mul i64 (add i64 %p, (mul i64 %size, {t})), 2")
-        for side, x in enumerate(e.woven(*value)):
-            e.store(x, f"%line{side}[$e {place}]")
+        e.store_pair(e.woven(*value), _LINES, e.value(f"mul i64 (add i64 %p, (mul i64 %size, {t})), 2"))
     loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
     return _provided(f"fourier_last_{part}_{radix}_{backward}", "pass", _of_pairs(part, loop, e.lines))
 
@@ -502,9 +530,9 @@ def last_of_pairs(part: str, radix: int, backward: bool) -> str:
 @functools.cache
 def halves_of_pairs(part: str) -> str:
     """(to, lanes, roots, plan, numbers): from transforms of even elements + i odd elements of real signals the first
-    halves of theirs, as such rows, of one element more. With what is found for k goes the conjugate of what mirrors it:
-    the end of one run, and the first element of the next, which is the first of all after the last one. Roots are half
-    of those those of the signal, times -i. The plan's is a pass of radix 1."""
+    halves of theirs, as such rows, of one element more. What is found for k gives that for what mirrors it, too: the
+    end of one run, and the first element of the next, which is the first of all after the last one. The element in the
+    middle mirrors itself. Roots are half of those of the signal, times -i. The plan's is a pass of radix 1."""
     e, words = _Emitter(part), vector(part)
     place = e.value(f"add i64 (mul i64 %p, %width), (mul i64 %g, {run(part)})")
     far = e.value("sub i64 %at_stride, (mul i64 %p, %width)")
@@ -518,29 +546,32 @@ def halves_of_pairs(part: str) -> str:
         e.value(f"shufflevector $v {one}, $v {other}, <$n x i32> <{orders}>")
         for one, other in zip(next_run, last_run, strict=True)
     ]
+    sums, odd = e.with_conjugate(x, (mirrored[0], mirrored[1]))
+    odd = e.times(odd, e.woven_alike("%roots", e.value("mul i64 %p, 2")))
     half = e.constant(0.5)
-    sums = e.value(f"fadd $v {x[0]}, {mirrored[0]}"), e.value(f"fsub $v {x[1]}, {mirrored[1]}")
-    odd = e.value(f"fsub $v {x[0]}, {mirrored[0]}"), e.value(f"fadd $v {x[1]}, {mirrored[1]}")
-    root = e.load("%roots[$e (mul i64 %p, 2)]")
-    odd = e.times(odd, e.woven(root, root))
-    found = e.add_scaled(odd, sums, half)
-    for side, y in enumerate(e.woven(*found)):
-        e.store(y, f"%line{side}[$e (mul i64 %p, 2)]")
+    e.store_pair(e.woven(*e.add_scaled(odd, sums, half)), _LINES, "(mul i64 %p, 2)")
+    opposite = e.value(f"fneg $v {odd[0]}"), odd[1]
+    conjugate = e.multiply_add(sums[0], half, opposite[0]), e.multiply_add(sums[1], e.constant(-0.5), opposite[1])
+    e.store_pair(
+        e.woven(*conjugate, mirrored=True), _LINES, f"(mul i64 (sub i64 %size, (add i64 %p, {run(part) - 1})), 2)"
+    )
     end = _Emitter(part, "end")
     for side in (0, 1):
-        start = end.value(f"add i64 (mul i64 %g, {run(part)}), {side}")
-        re, im = (end.value(f"load $e, ptr {array}[$e {start}]") for array in _FROM)
-        both = end.value(f"insertelement <2 x $e> zeroinitializer, $e {end.value(f'fsub $e {re}, {im}')}, i64 0")
-        at = end.at(f"%line{side}", "(mul i64 %size, 2)")
-        end.lines.append(_filled(part, f"  store <2 x $e> {both}, ptr {at}, align $bytes"))
-    loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
+        place = end.value(f"add i64 (lshr i64 %at_stride, 1), (add i64 (mul i64 %g, {run(part)}), {side})")
+        re, im = (end.value(f"load $e, ptr {array}[$e {place}]") for array in _FROM)
+        end.lines.append(_filled(part, f"  store $e {re}, ptr {_LINES[side]}[$e %size]"))
+        conjugate = end.value(f"fneg $e {im}")
+        end.lines.append(_filled(part, f"  store $e {conjugate}, ptr {_LINES[side]}[$e (add i64 %size, 1)]"))
+    sizes = "%size = udiv i64 %at_stride, %width\n  %half = lshr i64 %size, 1"
+    loop = f"{sizes}\n  for %p from 0 below %half by {run(part)}"
     return _provided(f"fourier_halves_{part}", "pass", _of_pairs(part, loop, e.lines, end.lines))
 
 
-def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = ()) -> str:
+def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = (), more: str = "") -> str:
     """A routine with a loop for each pair of rows; the last row is one with itself."""
+    given = "ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots"
     text = f"""
-define void @pass(ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers) nounwind {{
+define void @pass({given}, ptr %plan, ptr %numbers{more}) nounwind {{
 {_LOADED_PLAN}
 {loaded_words("numbers", PAIRS)}
   %last = sub i64 %count, 1
