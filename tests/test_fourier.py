@@ -204,13 +204,16 @@ def test_compiled_rows_of_real_signals(shape: tuple[int, int], double: bool, gen
 def test_rows_of_real_signals_are_apart(generator: np.random.Generator) -> None:
     """What is not finite stays in its row, and a small signal beside large ones keeps its bits."""
     for length in (8, 15, 17, 128):
-        x = generator.normal(size=(30, length)).astype(np.float32)
-        alone = np.asarray(tx.jit(jnp.fft.rfft)(x))
-        x[::2] *= 1e20
-        x[4] = np.nan
-        found = np.asarray(tx.jit(jnp.fft.rfft)(x))
-        np.testing.assert_array_equal(found[1::2], alone[1::2])
-        assert np.isnan(found[4]).all()
+        for name in ("rfft", "irfft"):
+            x = generator.normal(size=(30, length)).astype(np.float32)
+            x = np.fft.rfft(x).astype(np.complex64) if name == "irfft" else x
+            function = tx.jit(partial(getattr(jnp.fft, name), n=length))
+            alone = np.asarray(function(x))
+            x[::2] *= 1e20
+            x[4] = np.nan
+            found = np.asarray(function(x))
+            np.testing.assert_array_equal(found[1::2], alone[1::2])
+            assert np.isnan(found[4]).all()
 
 
 # Each radix; lanes of a batch, and rows of a long signal; larger primes, odd lengths, and primes that are too large.
@@ -251,6 +254,26 @@ def test_long_signals_are_transformed_in_three_steps(double: bool, generator: np
         assert len(compiled.kernels) == kernels
         expected = np.fft.ifftn(x.astype(np.complex128), axes=axes)
         np.testing.assert_allclose(found, expected, 0, (1e-14 if double else 1e-6) * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("name", ["fft", "ifft"])
+def test_rows_with_a_large_prime_are_transformed_in_one_step(
+    name: str, double: bool, generator: np.random.Generator
+) -> None:
+    """And in no other row than its own is what is not finite, or large."""
+    for shape in ((5, 307), (8, 2 * 311)):
+        x, function = signal(name, generator, shape), tx.jit(getattr(jnp.fft, name))
+        expected = getattr(np.fft, name)(x)
+        with tx.enable_x64(double):
+            x = x.astype(np.complex128 if double else np.complex64)
+            assert len(function.lower(x).compile().kernels) == 1
+            found = np.asarray(function(x))
+            x[0], x[3] = np.nan, 1e20 * x[3]
+            beside = np.asarray(function(x))
+        np.testing.assert_allclose(found, expected, 0, (1e-14 if double else 2e-6) * np.abs(expected).max())
+        np.testing.assert_array_equal(np.delete(beside, (0, 3), 0), np.delete(found, (0, 3), 0))
+        assert np.isnan(beside[0]).all()
 
 
 @pytest.mark.parametrize("double", [False, True])

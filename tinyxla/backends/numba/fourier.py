@@ -10,7 +10,8 @@ The rows of a longer one are such matrices again.
 Real signals of even length are complex ones of half the length. Of short ones with an odd factor, nearly half of the
 transforms that this factor leaves are conjugates of others; long ones of odd length are complex ones of the same.
 
-Lengths with a large prime are done as convolutions, and the host does the longest ones.
+Lengths with a large prime are done as convolutions - pairs of rows without leaving the cache -, and the host does the
+longest ones.
 
 Source: C. Van Loan, Computational Frameworks for the Fast Fourier Transform, sections 1.7, 3.2, 4.2 and 4.3.
 """
@@ -131,9 +132,9 @@ def _ends_of(radices: Sequence[int], start: int) -> dict[str, int]:
 
 
 @functools.cache
-def _chirp_length(n: int) -> int | None:
+def _chirp_length(n: int, multiple: int = 1) -> int | None:
     """Of a circular convolution that holds one of two signals of n elements: the quickest that has no primes but 2, 3
-    and 5."""
+    and 5, and is such a multiple."""
     longest = min(4 * n, _MOST**2)
 
     def time(m: int) -> int:
@@ -141,7 +142,9 @@ def _chirp_length(n: int) -> int | None:
 
     powers = [[p**k for k in range(longest.bit_length()) if p**k <= longest] for p in (2, 3, 5)]
     lengths = (math.prod(factors) for factors in itertools.product(*powers))
-    return min((m for m in lengths if 2 * n - 1 <= m <= longest and _split(m)), key=time, default=None)
+    return min(
+        (m for m in lengths if 2 * n - 1 <= m <= longest and m % multiple == 0 and _split(m)), key=time, default=None
+    )
 
 
 @functools.lru_cache(64)
@@ -152,11 +155,6 @@ def _chirps(n: int, long: int) -> tuple[Array, Array]:
     around[:n] = chirp.conj()
     around[long - n + 1 :] = chirp.conj()[:0:-1]
     return chirp, np.fft.fft(around)
-
-
-def _reversed(spectrum: Array) -> Array:
-    """The transform of the conjugates of what has this one."""
-    return np.roll(spectrum[::-1], 1).conj()
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
@@ -199,7 +197,7 @@ class _Transform:
     def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """The middle one of three dimensions."""
         if inner == 1 and source is not target and _are_pairs(outer, n, self.part):
-            self._pairs(source, target, outer, n)
+            self._pairs(source, target, outer, n, ("whole", "whole"))
             return
         factors = _split(n)
         if factors is None:
@@ -228,28 +226,42 @@ class _Transform:
         signals = (whole, *found, lanes) if inner > 1 else (whole, *found[1:], found[0])
         self._kernel(place, target, signals[:-1], signals[-1], length, (inner, n // length * inner), scale)
 
-    def _pairs(self, source: Storage, target: Storage, outer: int, n: int) -> None:
-        """Rows of n elements, two at a time; or real ones of n pairs."""
-        part, run = self.part, routines.run(self.part)
-        types = _type(source), _type(target)
-        was_real, gets_real = (type == part for type in types)
-        near = _NEAR_PAIRS // element_type(part).dtype.itemsize // n
+    def _pairs(
+        self, source: Storage, target: Storage, outer: int, n: int, rows: tuple[routines.Rows, ...], size: int = 0
+    ) -> None:
+        """Rows of n elements, or real ones of n pairs, two at a time, by ones of as many elements, or of `size`."""
+        part, run, size = self.part, routines.run(self.part), size or n
+        types, is_real = (_type(source), _type(target)), "halves" in rows
+        near = _NEAR_PAIRS // element_type(part).dtype.itemsize // size
         width = min(max(1, near // 2), -(-outer // 2)) * 2
-        radices = run, *sorted(radices_of(n // run) or (), key=lambda radix: radix % 2 == 0), *([1] if was_real else [])
-        side, last = elements_of(part), 0 if was_real else radices[-1]
-        plan, roots = plan_of(n, radices, width, part, *(k * side for k in range(4)), run=run)
+        radices = run, *sorted(radices_of(size // run) or (), key=lambda radix: radix % 2 == 0)
+        radices = (*radices, 1) if rows[-1] == "halves" else radices
+        sides = [k * elements_of(part) for k in range(4)]
+        after = sides[2:] + sides[:2] if len(radices) % 2 else sides
+        tables = [plan_of(size, radices, width, part, *places, run=run) for places in (sides, after)[: len(rows) - 1]]
+        first, second = self._factors(n, size, rows)
+        factors = constant(np.concatenate([first, second]).astype(complex).view(float), part)
         ends = _ends_of(radices[1:-1], 1)
-        scale, factors = 1 / n if self.backward else 1.0, np.empty(0)
-        if was_real or gets_real:
-            halves = np.exp((1j if gets_real else -1j) * np.pi * np.arange(n) / n) * (1j if gets_real else -0.5j)
-            scale, factors = scale / 2, halves.view(float)
         blocks = -(-outer // width)
-        work = width * n * sum(max(2, radix // 4) for radix in radices)
-        sizes = [2 * n if type == part else n + (was_real or gets_real) for type in types]
-        numbers = *sizes, outer, width, len(radices) - 1, factors.size, *ends.values()
-        factors = np.append(factors, scale)
-        kernel = driver_of_pairs(Pairs(part, types, tuple(ends), last, self.backward))
-        self._finish(kernel, [source, target, roots, plan, constant(factors, part)], blocks, work, numbers)
+        work = width * size * sum(max(2, radix // 4) for radix in radices) * len(tables)
+        sizes = [2 * n if type == part else n + is_real for type in types]
+        numbers = *sizes, outer, width, len(radices) - 1, 2 * len(first), *ends.values()
+        kernel = driver_of_pairs(
+            Pairs(part, types, rows, tuple(ends), radices[-1], self.backward and "lanes" not in rows)
+        )
+        arguments = [source, target, tables[0][1], factors, *(plan for plan, _ in tables)]
+        self._finish(kernel, arguments, blocks, work, numbers)
+
+    def _factors(self, n: int, size: int, rows: tuple[routines.Rows, ...]) -> tuple[Array, Array]:
+        """For pairs of rows, factors of elements where they are read, and the other ones."""
+        scale, sign = (1 / n, 1j) if self.backward else (1.0, -1j)
+        if "lanes" in rows:
+            chirp, spectrum = self._chirps(n, size)
+            return np.pad(chirp, (0, size - n)), spectrum * scale / size
+        halves = sign * np.exp(sign * np.pi * np.arange(n) / n)
+        if rows[0] == "halves":
+            return halves, np.array([scale / 2])
+        return np.empty(0), halves / 2 if rows[1] == "halves" else np.array([scale])
 
     def _kernel(
         self,
@@ -336,19 +348,16 @@ class _Transform:
     def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
         half = n // 2
         if n % 2 == 0 and _are_pairs(outer, half, self.part):
-            self._pairs(source, target, outer, half)
+            self._pairs(source, target, outer, half, ("halves", "whole") if self.backward else ("whole", "halves"))
             return
         if half < _MOST and _are_lanes(outer, n if n % 2 else half):
             short = in_lanes(n, self.backward)
             lanes, scale = _Axis(outer, short.read, short.written), 1 / half if self.backward and n % 2 == 0 else 1.0
             self._kernel(source, target, (), lanes, short.n, (1, 1), scale, real=short)
             return
-        if n % 2 and _split(n) is None:
-            self._chirp(source, target, outer, n, 1, is_real=True)
-            return
         if n % 2:
             given, found = (Partial(Shape(self.kind, (outer, n))) for _ in range(2))
-            read, written = self._ends(n)
+            read, written = (half + 1, n) if self.backward else (n, half + 1)
             self._rows(source, given, (outer, read, n, 1), n)
             self._along(given, found, outer, n, 1)
             self._rows(found, target, (outer, n, written, 1), written)
@@ -368,17 +377,16 @@ class _Transform:
         sizes: tuple[int, int, int, int],
         n: int,
         factors: Array | None = None,
-        pairs: bool = False,
     ) -> None:
-        """The first n elements of the middle one of three dimensions - (outer, size, wanted, inner) - times factors,
-        and zeros; of fewer, those that mirror them too. Real numbers may be pairs that stand for complex ones."""
+        """The first n elements of the middle one of three dimensions - (outer, size, wanted, inner) - and zeros; of
+        fewer, those that mirror them too. Or times factors: then real numbers are pairs that stand for complex ones."""
         outer, size, wanted, inner = sizes
         b = panels.Numbers("rows", "size wanted pieces n inner")
         number, lanes = b.number, b.number["inner"] if inner > 1 else 1
         given, taken = b.argument(_type(source)), b.argument(_type(target), True)
         parts = [] if factors is None else [np.real(factors), np.imag(factors)]
         tables = [b.argument(self.part) for _ in parts]
-        given_pairs, taken_pairs = (pairs and x.type == self.part for x in (given, taken))
+        given_pairs, taken_pairs = (bool(tables) and x.type == self.part for x in (given, taken))
         with b.loop(b.kernel.first, b.kernel.last) as (index, _):
             row, piece = b.split(index, number["pieces"])
             start, stop = b.piece(piece, _PIECE, number["wanted"])
@@ -427,32 +435,29 @@ class _Transform:
         im = b.choose(behind, b.compute("negate", self.part, im), im)
         return re, b.choose(alone, _literal(self.part, 0.0), im)
 
-    def _chirp(self, source: Storage, target: Storage, outer: int, n: int, inner: int, is_real: bool = False) -> None:
-        """A length with a large prime, as a convolution by one without, after Bluestein; real signals are of odd
-        length."""
-        long, backward = _chirp_length(n), self.backward
+    def _chirp(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
+        """A length with a large prime, as a convolution by one without, after Bluestein."""
+        long, backward = _chirp_length(n, routines.run(self.part) ** 2), self.backward
+        if long and inner == 1 and source is not target and _are_pairs(outer, long, self.part):
+            self._pairs(source, target, outer, n, ("parts", "lanes", "parts"), long)
+            return
+        long = _chirp_length(n)
         assert long is not None
         one, other = (Partial(Shape(self.kind, (outer, long, inner))) for _ in range(2))
-        chirp, spectrum = _chirps(n, long)
-        read, written = self._ends(n) if is_real else (n, n)
-
-        def times(source: Storage, target: Storage, sizes: tuple[int, int], factors: Array) -> None:
-            self._rows(source, target, (outer, *sizes, inner), len(factors), factors, not is_real)
-
-        if backward:
-            chirp, spectrum = chirp.conj(), _reversed(spectrum)
-        times(source, one, (read, long), chirp)
+        chirp, spectrum = self._chirps(n, long)
+        self._rows(source, one, (outer, n, long, inner), n, chirp)
         self.backward = False
         self._along(one, other, outer, long, inner)
-        times(other, one, (long, long), spectrum)
+        self._rows(other, one, (outer, long, long, inner), long, spectrum)
         self.backward = True
         self._along(one, other, outer, long, inner)
         self.backward = backward
-        times(other, target, (long, written), chirp[:written] / (n if backward else 1))
+        self._rows(other, target, (outer, long, n, inner), n, chirp / (n if backward else 1))
 
-    def _ends(self, n: int) -> tuple[int, int]:
-        """How many numbers of a real signal of n elements are read, and written."""
-        return (n // 2 + 1, n) if self.backward else (n, n // 2 + 1)
+    def _chirps(self, n: int, long: int) -> tuple[Array, Array]:
+        """Those of this direction: backward, conjugates, and their transform."""
+        chirp, spectrum = _chirps(n, long)
+        return (chirp.conj(), np.roll(spectrum[::-1], 1).conj()) if self.backward else (chirp, spectrum)
 
     def _halved(self, source: Storage, target: Storage, outer: int, half: int) -> None:
         """From the transform of even elements + i odd elements to that of all, or back."""

@@ -47,11 +47,12 @@ class Form(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The same for kernels of pairs of rows: types are those of the elements that are read and written. What is to be
-    real takes halves of its transform in the first pass, and what was real gives them instead of a last one."""
+    """The same for kernels of pairs of rows: `rows` says what the first pass of each transform reads, and what the last
+    one of all writes; `types` are those of the elements of both."""
 
     part: str
     types: tuple[str, str]
+    rows: tuple[routines.Rows, ...]
     passes: tuple[str, ...]
     last: int
     backward: bool
@@ -59,28 +60,33 @@ class Pairs(NamedTuple):
 
 @functools.cache
 def driver_of_pairs(form: Pairs) -> Kernel:
-    """Reads pairs of rows in its first pass, and writes them in the last one."""
-    b = panels.Numbers("fourier", " ".join(["read written lanes width final scale", *form.passes]))
+    """Reads pairs of rows in its first pass, and writes them in the last one. The transform back of a convolution finds
+    them in the lanes."""
+    b = panels.Numbers("fourier", " ".join(["read written lanes width final more", *form.passes]))
     n, part = b.number, form.part
     source, target = b.argument(form.types[0]), b.argument(form.types[1], True)
-    was_real, gets_real = (type == part for type in form.types)
-    words = 2 - was_real, 2 - gets_real
-    roots, plan, factors = b.argument(part), b.argument("s64"), b.argument(part)
+    words = [1 if type == part else 2 for type in form.types]
+    roots, factors, plans = b.argument(part), b.argument(part), [b.argument("s64") for _ in form.rows[1:]]
     lanes, told = b.scratch(part, 4 * elements_of(part)), b.scratch(INDEX, len(routines.PAIRS))
+    end = b.times(n["final"], len(routines.PLAN))
     with b.loop(b.kernel.first, b.kernel.last) as (block, _):
         first = b.times(block, n["width"])
         count = b.least(b.minus(n["lanes"], first), n["width"])
         panels.give(b, told, routines.PAIRS, line=b.times(n["read"], words[0]), count=count, width=n["width"])
-        enter = routines.first_of_pairs(part, form.backward, gets_real)
-        halves = [(factors, 0)] if gets_real else []
-        read = source, b.times(first, n["read"])
-        b.call(enter, read, (lanes, 0), (roots, 0), (plan, 0), (told, 0), *halves)
-        _passes(b, part, form.passes, 1, lanes, roots, plan)
-        leave = routines.halves_of_pairs(part) if was_real else routines.last_of_pairs(part, form.last, form.backward)
+        for k, plan in enumerate(plans):
+            if k:
+                b.call(routines.passed(part, form.last), (lanes, 0), (roots, 0), (plans[0], end))
+            enter = routines.first_of_pairs(part, form.rows[k], form.backward or k > 0)
+            read, factor = b.times(first, n["read"]), b.times(n["more"], k)
+            b.call(enter, (source, read), (lanes, 0), (roots, 0), (plan, 0), (told, 0), (factors, factor))
+            _passes(b, part, form.passes, 1, lanes, roots, plan)
         panels.give(b, told, routines.PAIRS, line=b.times(n["written"], words[1]))
-        factor = factors, 0 if was_real else n["scale"]
-        written, end = (target, b.times(first, n["written"])), b.times(n["final"], len(routines.PLAN))
-        b.call(leave, written, (lanes, 0), factor, (plan, end), (told, 0))
+        if form.rows[-1] == "halves":
+            leave = routines.halves_of_pairs(part)
+        else:
+            leave = routines.last_of_pairs(part, form.last, form.rows[-1], form.backward or len(plans) > 1)
+        written, factor = b.times(first, n["written"]), b.times(n["more"], len(plans) % 2)
+        b.call(leave, (target, written), (lanes, 0), (roots, 0), (plans[-1], end), (told, 0), (factors, factor))
     return b.kernel
 
 

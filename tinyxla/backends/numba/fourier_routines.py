@@ -13,7 +13,7 @@ import functools
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,6 +36,7 @@ _LOADED_PLAN = "\n".join(  # what a pass is told, and the addresses of what it r
         *(f"  {side} = getelementptr $e, ptr %lanes, i64 %at_{side[1:]}" for side in (*_FROM, *_TO)),
     ]
 )
+Rows = Literal["whole", "halves", "parts", "lanes"]  # what pairs of rows hold
 _SCALARS = {"f32": "float", "f64": "double"}
 _BYTES = {"f32": 4, "f64": 8}
 
@@ -55,11 +56,7 @@ def turned_in(part: str) -> str:
     """(even, odd, from, numbers): lines of words, `line` apart, as lanes: the words of even number at one address, the
     others at the other, each in rows `pitch` apart, and up to a vector of words more."""
     e = _Emitter(part)
-    none = "$v zeroinitializer"
-    x = [
-        e.value(f"call $v @llvm.masked.load.v$n$t.p0(ptr {e.at(f'%line{i}', '%s')}, i32 $bytes, $one %mask, {none})")
-        for i in range(vector(part) // 2)
-    ]
+    x = [e.load(e.at(f"%line{i}", "%s"), "%mask") for i in range(vector(part) // 2)]
     for (even, odd), value in zip(_turned_places(e), e.square_turned(x), strict=True):
         apart = e.value(f"shufflevector $v {value}, $v poison, <$n x i32> <$parted>")
         for at, order in ((even, "$lower"), (odd, "$upper")):
@@ -79,9 +76,7 @@ def turned_out(part: str) -> str:
         pairs = e.value(f"shufflevector $half {even}, $half {odd}, <$n x i32> <$paired>")
         x.append(e.value(f"fmul $v {pairs}, {factor}"))
     for i, value in reversed([*enumerate(e.square_turned(x))]):  # the last line comes after those beyond it
-        at = e.at(f"%line{i}", "%s")
-        store = f"  call void @llvm.masked.store.v$n$t.p0($v {value}, ptr {at}, i32 $bytes, $one %mask)"
-        e.lines.append(_filled(part, store))
+        e.store(value, e.at(f"%line{i}", "%s"), "%mask")
     return _provided(f"fourier_out_{part}", "turn", _turning(part, e.lines, "ptr %scale, "))
 
 
@@ -116,11 +111,8 @@ define void @turn(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {give
   ret void
 }}
 declare i64 @llvm.smin.i64(i64, i64)
-declare $one @llvm.get.active.lane.mask.v$ni1.i64(i64, i64)
-declare $v @llvm.masked.load.v$n$t.p0(ptr, i32, $one, $v)
-declare void @llvm.masked.store.v$n$t.p0($v, ptr, i32, $one)
 """
-    return _filled(part, text)
+    return _filled(part, text + _MASKED)
 
 
 def _filled(part: str, text: str) -> str:
@@ -160,6 +152,13 @@ def _words(part: str) -> dict[str, str]:
         "$e": _SCALARS[part],
         "$t": part,
     }
+
+
+_MASKED = """
+declare $one @llvm.get.active.lane.mask.v$ni1.i64(i64, i64)
+declare $v @llvm.masked.load.v$n$t.p0(ptr, i32, $one, $v)
+declare void @llvm.masked.store.v$n$t.p0($v, ptr, i32, $one)
+"""
 
 
 def _declarations(part: str) -> str:
@@ -317,20 +316,35 @@ class _Emitter:
     def at(self, array: str, place: str) -> str:
         return self.value(f"getelementptr $e, ptr {array}, i64 {place}")
 
-    def load(self, at: str) -> str:
-        return self.value(f"load $v, ptr {at}, align $bytes")
+    def mask(self, place: str, size: str) -> str:
+        """Which elements of a vector at a place are those of an array of some size."""
+        return self.value(f"call $one @llvm.get.active.lane.mask.v$ni1.i64(i64 {place}, i64 {size})")
 
-    def store(self, x: str, at: str) -> None:
-        self.lines.append(_filled(self.part, f"  store $v {x}, ptr {at}, align $bytes"))
+    def load(self, at: str, mask: str = "") -> str:
+        """A vector; zeros where a mask is not set."""
+        if not mask:
+            return self.value(f"load $v, ptr {at}, align $bytes")
+        arguments = f"ptr {at}, i32 $bytes, $one {mask}, $v zeroinitializer"
+        return self.value(f"call $v @llvm.masked.load.v$n$t.p0({arguments})")
 
-    def load_pair(self, sides: Complex, place: str) -> Complex:
+    def store(self, x: str, at: str, mask: str = "") -> None:
+        text = f"store $v {x}, ptr {at}, align $bytes"
+        if mask:
+            text = f"call void @llvm.masked.store.v$n$t.p0($v {x}, ptr {at}, i32 $bytes, $one {mask})"
+        self.lines.append(_filled(self.part, f"  {text}"))
+
+    def load_pair(self, sides: Complex, place: str, mask: str = "") -> Complex:
         """Vectors of real and of imaginary parts, at the same place of two arrays."""
-        re, im = (self.load(f"{side}[$e {place}]") for side in sides)
+        re, im = (self.load(f"{side}[$e {place}]", mask) for side in sides)
         return re, im
 
-    def store_pair(self, x: Complex, sides: Complex, place: str) -> None:
+    def store_pair(self, x: Complex, sides: Complex, place: str, mask: str = "") -> None:
         for part, side in zip(x, sides, strict=True):
-            self.store(part, f"{side}[$e {place}]")
+            self.store(part, f"{side}[$e {place}]", mask)
+
+    def place_of_pairs(self, element: str) -> str:
+        """Of a run of elements of a pair of rows."""
+        return self.value(f"add i64 (mul i64 {element}, %width), (mul i64 %g, {run(self.part)})")
 
     def places(self, entry: _Emitter, count: int, start: str, step: str) -> list[tuple[str, str]]:
         """Of elements that are steps apart, the places of a few, and how far the others are from these."""
@@ -475,29 +489,14 @@ declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
 
 
 @functools.cache
-def first_of_pairs(part: str, backward: bool, is_real: bool) -> str:
-    """(from, lanes, roots, plan, numbers, halves): the first pass of rows of complex numbers, `line` words apart, two
+def first_of_pairs(part: str, rows: Rows, backward: bool) -> str:
+    """(from, lanes, roots, plan, numbers, factors): the first pass of rows of complex numbers, `line` words apart, two
     at a time as lanes that take turns. Vectors hold a run of elements; what is found for one is turned, so that it is a
-    run of the result. Backward, parts are exchanged. Where the result is real, a row is half of its transform and one
-    element more, of which twice that of even elements + i odd elements is made: `halves` are the roots for that."""
+    run of the result. Backward, parts are exchanged."""
     e, radix = _Emitter(part), run(part)
-    step = e.value("mul i64 %at_part, 2")
-    x: list[Complex] = []
-    for k in range(radix):
-        place = e.value(f"add i64 (mul i64 %p, 2), (mul i64 {step}, {k})")
-        value = e.woven(*e.load_pair(_LINES, place))
-        if is_real:
-            far = e.value(f"sub i64 (mul i64 {step}, {radix}), {e.value(f'add i64 {place}, {vector(part) - 2}')}")
-            mirrored = e.woven(*e.load_pair(_LINES, far), mirrored=True)
-            if k == 0:  # the first element and the last are real, whatever they hold
-                ends = e.value("select i1 (icmp eq i64 %p, 0), $one <$first_two>, $one zeroinitializer")
-                zero = f"select $one {ends}, $v zeroinitializer, $v"
-                value, mirrored = ((re, e.value(f"{zero} {im}")) for re, im in (value, mirrored))
-            sums, odd = e.with_conjugate(value, mirrored)
-            value = e.times(odd, e.woven_alike("%halves", place), sums)
-        x.append(value[::-1] if backward else value)
+    x = [_element_of_pairs(e, rows, k) for k in range(radix)]
+    found = _butterfly(e, [(im, re) for re, im in x] if backward else x)
     turns = e.value(f"mul i64 %p, {2 * (radix - 1)}")
-    found = _butterfly(e, x)
     for t in range(1, radix):
         root = e.woven_alike("%roots", e.value(f"add i64 {turns}, {(t - 1) * vector(part)}"))
         found[t] = e.times(found[t], root)
@@ -507,34 +506,64 @@ def first_of_pairs(part: str, backward: bool, is_real: bool) -> str:
         for i, value in enumerate(y):
             e.store(value, f"{side}[$e (add i64 {place}, (mul i64 {after}, {i}))]")
     loop = f"for %p from 0 below %at_part by {radix}"
-    text = _of_pairs(part, loop, e.lines, more=", ptr noalias %halves" if is_real else "")
-    return _provided(f"fourier_first_{part}_{backward}_{is_real}", "pass", text)
+    return _provided(f"fourier_first_{part}_{rows}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+
+
+def _element_of_pairs(e: _Emitter, rows: Rows, k: int) -> Complex:
+    """The first pass's element k of a few, for a run of turns.
+
+    Of the first half of the transform of real numbers, and one element more, twice that of even numbers + i odd numbers
+    is made; the factors are roots for that. Parts of rows, and lanes, are multiplied by a factor for each element."""
+    steps, size = (e.value(f"mul i64 %at_part, {count}") for count in (k, run(e.part)))
+    element = e.value(f"add i64 %p, {steps}")
+    place = e.value(f"mul i64 {element}, 2")
+    if rows == "lanes":
+        return e.times(e.load_pair(_FROM, e.place_of_pairs(element)), e.woven_alike("%factors", place))
+    if rows == "parts":
+        value = e.woven(*e.load_pair(_LINES, place, e.mask(place, "%line")))
+        return e.times(value, e.woven_alike("%factors", place))
+    value = e.woven(*e.load_pair(_LINES, place))
+    if rows == "whole":
+        return value
+    far = e.value(f"sub i64 {size}, (add i64 {element}, {run(e.part) - 1})")
+    mirrored = e.woven(*e.load_pair(_LINES, f"(mul i64 {far}, 2)"), mirrored=True)
+    if k == 0:  # the first element and the last are real, whatever they hold
+        ends = e.value("select i1 (icmp eq i64 %p, 0), $one <$first_two>, $one zeroinitializer")
+        zero = f"select $one {ends}, $v zeroinitializer, $v"
+        value, mirrored = ((re, e.value(f"{zero} {im}")) for re, im in (value, mirrored))
+    sums, odd = e.with_conjugate(value, mirrored)
+    return e.times(odd, e.woven_alike("%factors", place), sums)
 
 
 @functools.cache
-def last_of_pairs(part: str, radix: int, backward: bool) -> str:
-    """(to, lanes, scale, plan, numbers): the last pass, to such rows; backward, times a number."""
+def last_of_pairs(part: str, radix: int, rows: Rows, backward: bool) -> str:
+    """(to, lanes, roots, plan, numbers, factors): the last pass, to such rows; parts of them are multiplied by a factor
+    for each element, and others, backward, by one."""
     e = _Emitter(part)
-    place = e.value(f"add i64 (mul i64 %p, %width), (mul i64 %g, {run(part)})")
+    place = e.place_of_pairs("%p")
     places = [e.value(f"add i64 {place}, (mul i64 %at_stride, {k})") for k in range(radix)]
     found = _butterfly(e, [e.load_pair(_FROM, place) for place in places])
-    if backward:
-        factor = e.spread(e.value("load $e, ptr %roots"))
-        found = [(e.value(f"fmul $v {im}, {factor}"), e.value(f"fmul $v {re}, {factor}")) for re, im in found]
-    for t, value in enumerate(found):
-        e.store_pair(e.woven(*value), _LINES, e.value(f"mul i64 (add i64 %p, (mul i64 %size, {t})), 2"))
+    factor = e.spread(e.value("load $e, ptr %factors"))
+    for t, (re, im) in enumerate(found):
+        place, mask = e.value(f"mul i64 (add i64 %p, (mul i64 %size, {t})), 2"), ""
+        re, im = (im, re) if backward else (re, im)
+        if rows == "parts":
+            (re, im), mask = e.times((re, im), e.woven_alike("%factors", place)), e.mask(place, "%line")
+        elif backward:
+            re, im = (e.value(f"fmul $v {x}, {factor}") for x in (re, im))
+        e.store_pair(e.woven(re, im), _LINES, place, mask)
     loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
-    return _provided(f"fourier_last_{part}_{radix}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+    return _provided(f"fourier_last_{part}_{radix}_{rows}_{backward}", "pass", _of_pairs(part, loop, e.lines))
 
 
 @functools.cache
 def halves_of_pairs(part: str) -> str:
-    """(to, lanes, roots, plan, numbers): from transforms of even elements + i odd elements of real signals the first
-    halves of theirs, as such rows, of one element more. What is found for k gives that for what mirrors it, too: the
-    end of one run, and the first element of the next, which is the first of all after the last one. The element in the
-    middle mirrors itself. Roots are half of those of the signal, times -i. The plan's is a pass of radix 1."""
+    """(to, lanes, roots, plan, numbers, factors): from transforms of even elements + i odd elements of real signals the
+    first halves of theirs, as such rows, of one element more. What is found for k gives that for what mirrors it, too:
+    the end of one run, and the first element of the next, which is the first of all after the last one. The element in
+    the middle mirrors itself. Factors are half of the signal's roots, times -i. The plan's is a pass of radix 1."""
     e, words = _Emitter(part), vector(part)
-    place = e.value(f"add i64 (mul i64 %p, %width), (mul i64 %g, {run(part)})")
+    place = e.place_of_pairs("%p")
     far = e.value("sub i64 %at_stride, (mul i64 %p, %width)")
     is_first = e.value("icmp eq i64 %p, 0")
     behind = e.value(f"add i64 (select i1 {is_first}, i64 0, i64 {far}), (mul i64 %g, {run(part)})")
@@ -547,7 +576,7 @@ def halves_of_pairs(part: str) -> str:
         for one, other in zip(next_run, last_run, strict=True)
     ]
     sums, odd = e.with_conjugate(x, (mirrored[0], mirrored[1]))
-    odd = e.times(odd, e.woven_alike("%roots", e.value("mul i64 %p, 2")))
+    odd = e.times(odd, e.woven_alike("%factors", e.value("mul i64 %p, 2")))
     half = e.constant(0.5)
     e.store_pair(e.woven(*e.add_scaled(odd, sums, half)), _LINES, "(mul i64 %p, 2)")
     opposite = e.value(f"fneg $v {odd[0]}"), odd[1]
@@ -567,11 +596,11 @@ def halves_of_pairs(part: str) -> str:
     return _provided(f"fourier_halves_{part}", "pass", _of_pairs(part, loop, e.lines, end.lines))
 
 
-def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = (), more: str = "") -> str:
+def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = ()) -> str:
     """A routine with a loop for each pair of rows; the last row is one with itself."""
     given = "ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots"
     text = f"""
-define void @pass({given}, ptr %plan, ptr %numbers{more}) nounwind {{
+define void @pass({given}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwind {{
 {_LOADED_PLAN}
 {loaded_words("numbers", PAIRS)}
   %last = sub i64 %count, 1
@@ -588,7 +617,7 @@ define void @pass({given}, ptr %plan, ptr %numbers{more}) nounwind {{
 }}
 declare i64 @llvm.smin.i64(i64, i64)
 """
-    return _filled(part, text) + _declarations(part)
+    return _filled(part, text + _MASKED) + _declarations(part)
 
 
 def sums_of(radix: int) -> np.ndarray[Any, Any]:
