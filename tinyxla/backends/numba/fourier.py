@@ -49,7 +49,6 @@ from tinyxla.shapes import Shape, element_type
 _TIMES = {2: 8, 3: 11, 4: 11, 5: 17, 8: 17}  # that passes take for an element, about
 _MOST = 1000  # elements of a signal that a kernel transforms at once
 _VECTOR = 16  # lanes, about
-_FEW = 4  # signals
 _NEAR = 10_000  # bytes of lanes' real parts: the first cache holds them, imaginary ones, and what these become
 _NEAR_PAIRS = 3000  # the same of pairs of rows: some are read while others are written
 _NEAR_COLUMNS = 20_000  # the same where lanes are columns: the second cache does, and rows are read in longer pieces
@@ -104,11 +103,16 @@ def _root(n: int) -> int:
     return max(k for k in range(1, math.isqrt(n) + 1) if n % k == 0)
 
 
-def _are_pairs(outer: int, n: int, part: str) -> bool:
+def _are_pairs(n: int, part: str) -> bool:
     """Whether signals are transformed two at a time, with runs of their elements in vectors."""
     run = routines.run(part)
-    fits = 2 * n <= elements_of(part)
-    return run >= 4 and n % run**2 == 0 and fits and outer >= _FEW and radices_of(n) is not None
+    return run >= 4 and n % run**2 == 0 and 2 * n <= elements_of(part) and radices_of(n) is not None
+
+
+def _ordered(radices: Sequence[int]) -> list[int]:
+    """Of pairs: odd ones are not the last, and what there are few of is, as there is a routine for passes of a radix in
+    the middle, and another one for the last one."""
+    return sorted(radices, key=lambda radix: (radix % 2 == 0, -radices.count(radix), -radix))
 
 
 def _are_lanes(outer: int, n: int) -> bool:
@@ -196,7 +200,7 @@ class _Transform:
 
     def _along(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """The middle one of three dimensions."""
-        if inner == 1 and source is not target and _are_pairs(outer, n, self.part):
+        if inner == 1 and source is not target and _are_pairs(n, self.part):
             self._pairs(source, target, outer, n, ("whole", "whole"))
             return
         factors = _split(n)
@@ -234,8 +238,7 @@ class _Transform:
         types, is_real = (_type(source), _type(target)), "halves" in rows
         near = _NEAR_PAIRS // element_type(part).dtype.itemsize // size
         width = min(max(1, near // 2), -(-outer // 2)) * 2
-        radices = run, *sorted(radices_of(size // run) or (), key=lambda radix: radix % 2 == 0)
-        radices = (*radices, 1) if rows[-1] == "halves" else radices
+        radices = run, *_ordered(radices_of(size // run) or ()), *([1] if rows[-1] == "halves" else [])
         sides = [k * elements_of(part) for k in range(4)]
         after = sides[2:] + sides[:2] if len(radices) % 2 else sides
         tables = [plan_of(size, radices, width, part, *places, run=run) for places in (sides, after)[: len(rows) - 1]]
@@ -347,7 +350,7 @@ class _Transform:
 
     def _real(self, source: Storage, target: Storage, outer: int, n: int) -> None:
         half = n // 2
-        if n % 2 == 0 and _are_pairs(outer, half, self.part):
+        if n % 2 == 0 and _are_pairs(half, self.part):
             self._pairs(source, target, outer, half, ("halves", "whole") if self.backward else ("whole", "halves"))
             return
         if half < _MOST and _are_lanes(outer, n if n % 2 else half):
@@ -438,7 +441,7 @@ class _Transform:
     def _chirp(self, source: Storage, target: Storage, outer: int, n: int, inner: int) -> None:
         """A length with a large prime, as a convolution by one without, after Bluestein."""
         long, backward = _chirp_length(n, routines.run(self.part) ** 2), self.backward
-        if long and inner == 1 and source is not target and _are_pairs(outer, long, self.part):
+        if long and inner == 1 and source is not target and _are_pairs(long, self.part):
             self._pairs(source, target, outer, n, ("parts", "lanes", "parts"), long)
             return
         long = _chirp_length(n)
