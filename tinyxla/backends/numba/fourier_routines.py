@@ -61,8 +61,8 @@ def turned_in(part: str) -> str:
         apart = e.value(f"shufflevector $v {value}, $v poison, <$n x i32> <$parted>")
         for at, order in ((even, "$lower"), (odd, "$upper")):
             half = e.value(f"shufflevector $v {apart}, $v poison, <$h x i32> <{order}>")
-            e.lines.append(_filled(part, f"  store $half {half}, ptr {at}, align $bytes"))
-    return _provided(f"fourier_in_{part}", "turn", _turning(part, e.lines, ""))
+            e.lines.append(f"  store $half {half}, ptr {at}, align $bytes")
+    return _provided(f"fourier_in_{part}", part, _turning(part, e.lines, ""))
 
 
 @functools.cache
@@ -77,7 +77,7 @@ def turned_out(part: str) -> str:
         x.append(e.value(f"fmul $v {pairs}, {factor}"))
     for i, value in reversed([*enumerate(e.square_turned(x))]):  # the last line comes after those beyond it
         e.store(value, e.at(f"%line{i}", "%s"), "%mask")
-    return _provided(f"fourier_out_{part}", "turn", _turning(part, e.lines, "ptr %scale, "))
+    return _provided(f"fourier_out_{part}", part, _turning(part, e.lines, "ptr %scale, "))
 
 
 def _turned_places(e: _Emitter) -> list[Complex]:
@@ -97,8 +97,8 @@ def _turning(part: str, body: list[str], given: str) -> str:
   %line{i} = getelementptr $e, ptr %lines, i64 (mul i64 %i{i}, %line)"""
         for i in range(vector(part) // 2)
     )
-    text = f"""
-define void @turn(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {given}ptr %numbers) nounwind {{
+    return f"""
+define void @routine(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {given}ptr %numbers) nounwind {{
 {loaded_words("numbers", LINES)}
   %last = sub i64 %count, 1
   for %g from 0 below %count by $h
@@ -110,16 +110,16 @@ define void @turn(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {give
   end %g
   ret void
 }}
-declare i64 @llvm.smin.i64(i64, i64)
 """
-    return _filled(part, text + _MASKED)
 
 
-def _filled(part: str, text: str) -> str:
-    if "$" in text:
-        for name, value in _words(part).items():
-            text = text.replace(name, value)
-    return text
+def _provided(name: str, part: str, text: str) -> str:
+    """The name by which kernels may call a routine for a type of real parts."""
+    text += _DECLARATIONS
+    for word, meaning in _words(part).items():
+        text = text.replace(word, meaning)
+    provide_llvm(routine_name(name), text, "routine", is_final=True)
+    return name
 
 
 @functools.cache
@@ -132,7 +132,6 @@ def _words(part: str) -> dict[str, str]:
 
     return {
         "$pairs": f"<{2 * n} x {_SCALARS[part]}>",
-        "${both}": str(2 * n),
         "$both": str(2 * n),
         "$even": order(range(0, 2 * n, 2)),
         "$odd": order(range(1, 2 * n, 2)),
@@ -154,20 +153,16 @@ def _words(part: str) -> dict[str, str]:
     }
 
 
-_MASKED = """
+_DECLARATIONS = """
+declare i64 @llvm.smin.i64(i64, i64)
+declare $v @llvm.fmuladd.v$n$t($v, $v, $v)
 declare $one @llvm.get.active.lane.mask.v$ni1.i64(i64, i64)
 declare $v @llvm.masked.load.v$n$t.p0(ptr, i32, $one, $v)
 declare void @llvm.masked.store.v$n$t.p0($v, ptr, i32, $one)
+declare $mask @llvm.get.active.lane.mask.v$bothi1.i32(i32, i32)
+declare $pairs @llvm.masked.load.v$both$t.p0(ptr, i32, $mask, $pairs)
+declare void @llvm.masked.store.v$both$t.p0($pairs, ptr, i32, $mask)
 """
-
-
-def _declarations(part: str) -> str:
-    return _filled(part, "declare $v @llvm.fmuladd.v$n$t($v, $v, $v)\n")
-
-
-def _provided(name: str, function: str, text: str) -> str:
-    provide_llvm(routine_name(name), text, function, is_final=True)
-    return name
 
 
 @functools.cache
@@ -184,7 +179,8 @@ def combine(part: str) -> str:
         sums.append(term.multiply_add(x, term.spread(factor), f"%sum{j}"))
         end.store(sums[j], f"%lanes[$e (add i64 (load i64, ptr %group_places[{j}]), %q)]")
     phis = [f"  %sum{j} = phi $v [ zeroinitializer, %i.begin ], [ {x}, %i.end ]" for j, x in enumerate(sums)]
-    text = f"""define void @combine(ptr %lanes, ptr noalias %places, ptr noalias %factors) nounwind {{
+    text = f"""
+define void @routine(ptr %lanes, ptr noalias %places, ptr noalias %factors) nounwind {{
 {loaded_words("places", SUMMED)}
   %first_places = getelementptr i64, ptr %places, i64 {len(SUMMED)}
   %many_factors = mul i64 %rows, {SUMS}
@@ -208,7 +204,7 @@ def combine(part: str) -> str:
   ret void
 }}
 """
-    return _provided(f"fourier_combine_{part}", "combine", _filled(part, text) + _declarations(part))
+    return _provided(f"fourier_combine_{part}", part, text)
 
 
 # --- a pass -----------------------------------------------------------------------------------------------------------
@@ -225,7 +221,7 @@ class _Emitter:
 
     def value(self, text: str) -> str:
         name = f"%{self.prefix}{len(self.lines)}"
-        self.lines.append(_filled(self.part, f"  {name} = {text}"))
+        self.lines.append(f"  {name} = {text}")
         return name
 
     def square_turned(self, vectors: list[str]) -> list[str]:
@@ -331,7 +327,7 @@ class _Emitter:
         text = f"store $v {x}, ptr {at}, align $bytes"
         if mask:
             text = f"call void @llvm.masked.store.v$n$t.p0($v {x}, ptr {at}, i32 $bytes, $one {mask})"
-        self.lines.append(_filled(self.part, f"  {text}"))
+        self.lines.append(f"  {text}")
 
     def load_pair(self, sides: Complex, place: str, mask: str = "") -> Complex:
         """Vectors of real and of imaginary parts, at the same place of two arrays."""
@@ -385,7 +381,7 @@ def passed(part: str, radix: int) -> str:
 def _provided_pass(name: str, part: str, entry: list[str], turn: list[str], lane: list[str]) -> str:
     """A routine with what a pass does at first, for each turn, and for each vector of lanes; its name."""
     text = f"""
-define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
+define void @routine(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
 {_LOADED_PLAN}
   %roots = getelementptr $e, ptr %all_roots, i64 %at_roots
 {chr(10).join(entry)}
@@ -397,9 +393,8 @@ define void @pass(ptr %lanes, ptr %all_roots, ptr %plan) nounwind {{
   end %p
   ret void
 }}
-declare i64 @llvm.smin.i64(i64, i64)
 """
-    return _provided(name, "pass", _filled(part, text) + _declarations(part))
+    return _provided(name, part, text)
 
 
 @functools.cache
@@ -414,15 +409,15 @@ def first_of_lanes(part: str, radix: int, backward: bool) -> str:
     for place in e.places(entry, radix, start, apart):
         at = e.reached("%complex", place)
         pairs = e.value(
-            f"call $pairs @llvm.masked.load.v${{both}}$t.p0(ptr {at}, i32 $bytes, $mask %mask, $pairs zeroinitializer)"
+            f"call $pairs @llvm.masked.load.v$both$t.p0(ptr {at}, i32 $bytes, $mask %mask, $pairs zeroinitializer)"
         )
         orders = ("$odd", "$even") if backward else ("$even", "$odd")
         re, im = (e.value(f"shufflevector $pairs {pairs}, $pairs poison, <$n x i32> <{order}>") for order in orders)
         x.append((re, im))
     out = e.value(f"add i64 (mul i64 (mul i64 %p, %width), {radix}), %j")
     e.put_turned(_butterfly(e, x), e.places(entry, radix, out, "%width"), turns)
-    text = _of_lanes(part, entry, turn, e, "%at_part")
-    return _provided(f"fourier_enter_{part}_{radix}_{backward}", "pass", text)
+    text = _of_lanes(entry, turn, e, "%at_part")
+    return _provided(f"fourier_enter_{part}_{radix}_{backward}", part, text)
 
 
 @functools.cache
@@ -451,20 +446,15 @@ def last_of_lanes(part: str, radix: int, backward: bool, turned: bool) -> str:
     for (re, im), place in zip(found, e.places(entry, radix, out, apart), strict=True):
         pairs = e.value(f"shufflevector $v {re}, $v {im}, <$both x i32> <$woven>")
         at = e.reached("%complex", place)
-        e.lines.append(
-            _filled(
-                part,
-                f"  call void @llvm.masked.store.v${{both}}$t.p0($pairs {pairs}, ptr {at}, i32 $bytes, $mask %mask)",
-            )
-        )
-    text = _of_lanes(part, entry, turn, e, size, ", ptr noalias %cells" if turned else "")
-    return _provided(f"fourier_leave_{part}_{radix}_{backward}_{turned}", "pass", text)
+        e.lines.append(f"  call void @llvm.masked.store.v$both$t.p0($pairs {pairs}, ptr {at}, i32 $bytes, $mask %mask)")
+    text = _of_lanes(entry, turn, e, size, ", ptr noalias %cells" if turned else "")
+    return _provided(f"fourier_leave_{part}_{radix}_{backward}_{turned}", part, text)
 
 
-def _of_lanes(part: str, entry: _Emitter, turn: _Emitter, lane: _Emitter, size: str, more: str = "") -> str:
+def _of_lanes(entry: _Emitter, turn: _Emitter, lane: _Emitter, size: str, more: str = "") -> str:
     """Loops over rows, and in these over vectors of lanes, with the mask of those that count."""
-    text = f"""
-define void @pass(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{more}) nounwind {{
+    return f"""
+define void @routine(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{more}) nounwind {{
 {_LOADED_PLAN}
 {loaded_words("numbers", LANES)}
   %words = trunc i64 (mul i64 %count, 2) to i32
@@ -475,17 +465,13 @@ define void @pass(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %pla
   for %j from 0 below %count by $n
   %twice = mul i64 %j, 2
   %first_word = trunc i64 %twice to i32
-  %mask = call $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32 %first_word, i32 %words)
+  %mask = call $mask @llvm.get.active.lane.mask.v$bothi1.i32(i32 %first_word, i32 %words)
 {chr(10).join(lane.lines)}
   end %j
   end %p
   ret void
 }}
-declare $mask @llvm.get.active.lane.mask.v${{both}}i1.i32(i32, i32)
-declare $pairs @llvm.masked.load.v${{both}}$t.p0(ptr, i32, $mask, $pairs)
-declare void @llvm.masked.store.v${{both}}$t.p0($pairs, ptr, i32, $mask)
 """
-    return _filled(part, text) + _declarations(part)
 
 
 @functools.cache
@@ -506,7 +492,7 @@ def first_of_pairs(part: str, rows: Rows, backward: bool) -> str:
         for i, value in enumerate(y):
             e.store(value, f"{side}[$e (add i64 {place}, (mul i64 {after}, {i}))]")
     loop = f"for %p from 0 below %at_part by {radix}"
-    return _provided(f"fourier_first_{part}_{rows}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+    return _provided(f"fourier_first_{part}_{rows}_{backward}", part, _of_pairs(loop, e.lines))
 
 
 def _element_of_pairs(e: _Emitter, rows: Rows, k: int) -> Complex:
@@ -553,7 +539,7 @@ def last_of_pairs(part: str, radix: int, rows: Rows, backward: bool) -> str:
             re, im = (e.value(f"fmul $v {x}, {factor}") for x in (re, im))
         e.store_pair(e.woven(re, im), _LINES, place, mask)
     loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
-    return _provided(f"fourier_last_{part}_{radix}_{rows}_{backward}", "pass", _of_pairs(part, loop, e.lines))
+    return _provided(f"fourier_last_{part}_{radix}_{rows}_{backward}", part, _of_pairs(loop, e.lines))
 
 
 @functools.cache
@@ -588,19 +574,19 @@ def halves_of_pairs(part: str) -> str:
     for side in (0, 1):
         place = end.value(f"add i64 (lshr i64 %at_stride, 1), (add i64 (mul i64 %g, {run(part)}), {side})")
         re, im = (end.value(f"load $e, ptr {array}[$e {place}]") for array in _FROM)
-        end.lines.append(_filled(part, f"  store $e {re}, ptr {_LINES[side]}[$e %size]"))
+        end.lines.append(f"  store $e {re}, ptr {_LINES[side]}[$e %size]")
         conjugate = end.value(f"fneg $e {im}")
-        end.lines.append(_filled(part, f"  store $e {conjugate}, ptr {_LINES[side]}[$e (add i64 %size, 1)]"))
+        end.lines.append(f"  store $e {conjugate}, ptr {_LINES[side]}[$e (add i64 %size, 1)]")
     sizes = "%size = udiv i64 %at_stride, %width\n  %half = lshr i64 %size, 1"
     loop = f"{sizes}\n  for %p from 0 below %half by {run(part)}"
-    return _provided(f"fourier_halves_{part}", "pass", _of_pairs(part, loop, e.lines, end.lines))
+    return _provided(f"fourier_halves_{part}", part, _of_pairs(loop, e.lines, end.lines))
 
 
-def _of_pairs(part: str, loop: str, body: list[str], after: Sequence[str] = ()) -> str:
+def _of_pairs(loop: str, body: list[str], after: Sequence[str] = ()) -> str:
     """A routine with a loop for each pair of rows; the last row is one with itself."""
     given = "ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots"
-    text = f"""
-define void @pass({given}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwind {{
+    return f"""
+define void @routine({given}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwind {{
 {_LOADED_PLAN}
 {loaded_words("numbers", PAIRS)}
   %last = sub i64 %count, 1
@@ -615,9 +601,7 @@ define void @pass({given}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwi
   end %g
   ret void
 }}
-declare i64 @llvm.smin.i64(i64, i64)
 """
-    return _filled(part, text + _MASKED) + _declarations(part)
 
 
 def sums_of(radix: int) -> np.ndarray[Any, Any]:
