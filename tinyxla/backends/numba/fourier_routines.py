@@ -104,7 +104,7 @@ define void @routine(ptr noalias %even, ptr noalias %odd, ptr noalias %lines, {g
   for %g from 0 below %count by $h
 {lines}
   for %s from 0 below %words by $n
-  %mask = call $one @llvm.get.active.lane.mask.v$ni1.i64(i64 %s, i64 %words)
+  %mask = call $mask @llvm.get.active.lane.mask.v$ni1.i64(i64 %s, i64 %words)
 {chr(10).join(body)}
   end %s
   end %g
@@ -131,12 +131,9 @@ def _words(part: str) -> dict[str, str]:
         return ", ".join(f"i32 {k}" for k in indices)
 
     return {
-        "$pairs": f"<{2 * n} x {_SCALARS[part]}>",
-        "$both": str(2 * n),
         "$even": order(range(0, 2 * n, 2)),
         "$odd": order(range(1, 2 * n, 2)),
-        "$mask": f"<{2 * n} x i1>",
-        "$one": f"<{n} x i1>",
+        "$mask": f"<{n} x i1>",
         "$first_two": ", ".join(f"i1 {int(k < 2)}" for k in range(n)),
         "$half": f"<{n // 2} x {_SCALARS[part]}>",
         "$h": str(n // 2),
@@ -144,7 +141,8 @@ def _words(part: str) -> dict[str, str]:
         "$upper": order(range(n // 2, n)),
         "$parted": order([*range(0, n, 2), *range(1, n, 2)]),
         "$paired": order([k // 2 + n // 2 * (k % 2) for k in range(n)]),
-        "$woven": order([k // 2 + n * (k % 2) for k in range(2 * n)]),
+        "$near": order([k // 2 + n * (k % 2) for k in range(n)]),
+        "$far": order([n // 2 + k // 2 + n * (k % 2) for k in range(n)]),
         "$bytes": str(_BYTES[part]),
         "$v": f"<{n} x {_SCALARS[part]}>",
         "$n": str(n),
@@ -156,12 +154,9 @@ def _words(part: str) -> dict[str, str]:
 _DECLARATIONS = """
 declare i64 @llvm.smin.i64(i64, i64)
 declare $v @llvm.fmuladd.v$n$t($v, $v, $v)
-declare $one @llvm.get.active.lane.mask.v$ni1.i64(i64, i64)
-declare $v @llvm.masked.load.v$n$t.p0(ptr, i32, $one, $v)
-declare void @llvm.masked.store.v$n$t.p0($v, ptr, i32, $one)
-declare $mask @llvm.get.active.lane.mask.v$bothi1.i32(i32, i32)
-declare $pairs @llvm.masked.load.v$both$t.p0(ptr, i32, $mask, $pairs)
-declare void @llvm.masked.store.v$both$t.p0($pairs, ptr, i32, $mask)
+declare $mask @llvm.get.active.lane.mask.v$ni1.i64(i64, i64)
+declare $v @llvm.masked.load.v$n$t.p0(ptr, i32, $mask, $v)
+declare void @llvm.masked.store.v$n$t.p0($v, ptr, i32, $mask)
 """
 
 
@@ -314,19 +309,19 @@ class _Emitter:
 
     def mask(self, place: str, size: str) -> str:
         """Which elements of a vector at a place are those of an array of some size."""
-        return self.value(f"call $one @llvm.get.active.lane.mask.v$ni1.i64(i64 {place}, i64 {size})")
+        return self.value(f"call $mask @llvm.get.active.lane.mask.v$ni1.i64(i64 {place}, i64 {size})")
 
     def load(self, at: str, mask: str = "") -> str:
         """A vector; zeros where a mask is not set."""
         if not mask:
             return self.value(f"load $v, ptr {at}, align $bytes")
-        arguments = f"ptr {at}, i32 $bytes, $one {mask}, $v zeroinitializer"
+        arguments = f"ptr {at}, i32 $bytes, $mask {mask}, $v zeroinitializer"
         return self.value(f"call $v @llvm.masked.load.v$n$t.p0({arguments})")
 
     def store(self, x: str, at: str, mask: str = "") -> None:
         text = f"store $v {x}, ptr {at}, align $bytes"
         if mask:
-            text = f"call void @llvm.masked.store.v$n$t.p0($v {x}, ptr {at}, i32 $bytes, $one {mask})"
+            text = f"call void @llvm.masked.store.v$n$t.p0($v {x}, ptr {at}, i32 $bytes, $mask {mask})"
         self.lines.append(f"  {text}")
 
     def load_pair(self, sides: Complex, place: str, mask: str = "") -> Complex:
@@ -350,6 +345,11 @@ class _Emitter:
 
     def reached(self, array: str, place: tuple[str, str]) -> str:
         return self.at(self.at(array, place[0]), place[1])
+
+    def masked(self, array: str, place: tuple[str, str]) -> list[tuple[str, str]]:
+        """The addresses of two vectors, one after the other, and their masks."""
+        at = self.reached(array, place)
+        return [(at, "%near_mask"), (self.at(at, "$n"), "%far_mask")]
 
     def lanes(self, sides: Complex, places: list[tuple[str, str]]) -> list[Complex]:
         ends = [[self.reached(side, place) for side in sides] for place in places]
@@ -407,12 +407,9 @@ def first_of_lanes(part: str, radix: int, backward: bool) -> str:
     start = e.value("add i64 (mul i64 %p, %step_words), %twice")
     x: list[Complex] = []
     for place in e.places(entry, radix, start, apart):
-        at = e.reached("%complex", place)
-        pairs = e.value(
-            f"call $pairs @llvm.masked.load.v$both$t.p0(ptr {at}, i32 $bytes, $mask %mask, $pairs zeroinitializer)"
-        )
+        near, far = (e.load(at, mask) for at, mask in e.masked("%complex", place))
         orders = ("$odd", "$even") if backward else ("$even", "$odd")
-        re, im = (e.value(f"shufflevector $pairs {pairs}, $pairs poison, <$n x i32> <{order}>") for order in orders)
+        re, im = (e.value(f"shufflevector $v {near}, $v {far}, <$n x i32> <{order}>") for order in orders)
         x.append((re, im))
     out = e.value(f"add i64 (mul i64 (mul i64 %p, %width), {radix}), %j")
     e.put_turned(_butterfly(e, x), e.places(entry, radix, out, "%width"), turns)
@@ -444,9 +441,8 @@ def last_of_lanes(part: str, radix: int, backward: bool, turned: bool) -> str:
         found = [(e.value(f"fmul $v {re}, {factor}"), e.value(f"fmul $v {im}, {factor}")) for re, im in found]
     out = e.value("add i64 (mul i64 %p, %step_words), %twice")
     for (re, im), place in zip(found, e.places(entry, radix, out, apart), strict=True):
-        pairs = e.value(f"shufflevector $v {re}, $v {im}, <$both x i32> <$woven>")
-        at = e.reached("%complex", place)
-        e.lines.append(f"  call void @llvm.masked.store.v$both$t.p0($pairs {pairs}, ptr {at}, i32 $bytes, $mask %mask)")
+        for order, (at, mask) in zip(("$near", "$far"), e.masked("%complex", place), strict=True):
+            e.store(e.value(f"shufflevector $v {re}, $v {im}, <$n x i32> <{order}>"), at, mask)
     text = _of_lanes(entry, turn, e, size, ", ptr noalias %cells" if turned else "")
     return _provided(f"fourier_leave_{part}_{radix}_{backward}_{turned}", part, text)
 
@@ -457,15 +453,15 @@ def _of_lanes(entry: _Emitter, turn: _Emitter, lane: _Emitter, size: str, more: 
 define void @routine(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %plan, ptr %numbers{more}) nounwind {{
 {_LOADED_PLAN}
 {loaded_words("numbers", LANES)}
-  %words = trunc i64 (mul i64 %count, 2) to i32
+  %words = mul i64 %count, 2
   %step_words = mul i64 %step, 2
 {chr(10).join(entry.lines)}
   for %p from 0 below {size} by 1
 {chr(10).join(turn.lines)}
   for %j from 0 below %count by $n
   %twice = mul i64 %j, 2
-  %first_word = trunc i64 %twice to i32
-  %mask = call $mask @llvm.get.active.lane.mask.v$bothi1.i32(i32 %first_word, i32 %words)
+  %near_mask = call $mask @llvm.get.active.lane.mask.v$ni1.i64(i64 %twice, i64 %words)
+  %far_mask = call $mask @llvm.get.active.lane.mask.v$ni1.i64(i64 (add i64 %twice, $n), i64 %words)
 {chr(10).join(lane.lines)}
   end %j
   end %p
@@ -514,8 +510,8 @@ def _element_of_pairs(e: _Emitter, rows: Rows, k: int) -> Complex:
     far = e.value(f"sub i64 {size}, (add i64 {element}, {run(e.part) - 1})")
     mirrored = e.woven(*e.load_pair(_LINES, f"(mul i64 {far}, 2)"), mirrored=True)
     if k == 0:  # the first element and the last are real, whatever they hold
-        ends = e.value("select i1 (icmp eq i64 %p, 0), $one <$first_two>, $one zeroinitializer")
-        zero = f"select $one {ends}, $v zeroinitializer, $v"
+        ends = e.value("select i1 (icmp eq i64 %p, 0), $mask <$first_two>, $mask zeroinitializer")
+        zero = f"select $mask {ends}, $v zeroinitializer, $v"
         value, mirrored = ((re, e.value(f"{zero} {im}")) for re, im in (value, mirrored))
     sums, odd = e.with_conjugate(value, mirrored)
     return e.times(odd, e.woven_alike("%factors", place), sums)
