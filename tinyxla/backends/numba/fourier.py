@@ -282,69 +282,62 @@ class _Transform:
         Of a signal of `whole` elements these are columns: the last outer axis, or else the lanes, count them, and each
         is multiplied by roots of unity."""
         far, outside, middle = (*[_ONE] * (3 - len(outer)), *outer)
-        part, vector = self.part, routines.vector(self.part)
-        elements = elements_of(part)
-        reads, writes = not real and lanes.source == 1, not real and lanes.target == 1
-        rows, written = (real.read, real.written) if real else (n, n)
-        more = vector if real and real.is_odd else vector // 2  # rows: lines are turned by whole vectors
-        most = elements // (max(rows, written) + more)
-        near = (_NEAR_COLUMNS if reads else _NEAR) // element_type(part).dtype.itemsize // max(rows, written)
-        width = min(-(-lanes.size // vector), max(1, min(most, near) // vector)) * vector
+        signal = real or Real(n, 1, n, n, False, (), ())
+        reads, writes = (not real and step == 1 for step in (lanes.source, lanes.target))
+        width = self._width(signal, lanes.size, reads)
         blocks = -(-lanes.size // width)
         first, between, last = _passes_of(n, reads, writes)
         radices = tuple(radix for radix in (first, *between, last) if radix)
-        here, there = [0, elements], [2 * elements, 3 * elements]  # real and imaginary parts
-        order = -1 if self.backward else 1  # an inverse transform is one of what has its parts exchanged
-        columns, before, after = (real.columns, real.before, real.after) if real else (1, (), ())
-        given = here if before else here[::order]
-        sums: list[Storage] = []
-        for k, stage in enumerate(before, 1):
-            sums += tables_of_sums(stage, here, there[::order] if k == len(before) else there, width, part)
-            here, there = there, here
-        plan, roots = plan_of(n, radices, width * columns, part, *here, *there)
         ends = _ends_of(between, min(first, 1))
-        if len(radices) % 2:
-            here, there = there, here
-        taken = here[::order]
-        for stage in after:
-            sums += tables_of_sums(stage, taken, there, width, part)
-            taken, there, here = there, here, there
+        (plan, roots), sums, taken = self._stages(signal, radices, width)
         by_middle = int(middle.size > 1)
         numbers = (
-            *(rows, written, lanes.size, width, blocks, outside.size, middle.size, *steps),
+            *(signal.read, signal.written, lanes.size, width, blocks, outside.size, middle.size, *steps),
             *(far.source, outside.source, middle.source, lanes.source),
             *(far.target, outside.target, middle.target, lanes.target),
-            *(*given, *taken, by_middle, 1 - by_middle, len(radices) - 1, *ends.values()),
+            *(taken, by_middle, 1 - by_middle, len(radices) - 1, *ends.values()),
         )
-        in_place = source is target
-        arguments: list[Storage] = [] if in_place else [source]
-        arguments += [target, roots, plan, constant(np.array([scale]), part)]
+        arguments = [target, roots, plan, constant(np.array([scale]), self.part)]
+        if source is not target:
+            arguments.insert(0, source)
         if whole:
-            arguments += turns_of(
-                whole, n, middle.size if by_middle else blocks, width, bool(by_middle), part, self.backward
-            )
-        kinds = (_type(source), _type(target))
-        is_odd = bool(real and real.is_odd)
-        backward = self.backward and (reads or writes)
+            count = middle.size if by_middle else blocks
+            arguments += turns_of(whole, n, count, width, bool(by_middle), self.part, self.backward)
+        exchanged, stages = self.backward and (reads or writes), (len(signal.before), len(signal.after))
+        types, in_place = (_type(source), _type(target)), source is target
         form = Form(
-            part,
-            self.kind.name,
-            kinds,
-            first,
-            tuple(ends),
-            last,
-            backward,
-            bool(whole),
-            in_place,
-            len(before),
-            len(after),
-            is_odd,
+            self.part, types, in_place, first, tuple(ends), last, exchanged, bool(whole), *stages, signal.is_odd
         )
-        passed = n * columns * sum(max(2, radix // 4) for radix in radices)
-        summed = sum(stage.factors.size for stage in (*before, *after)) // 4
-        work = width * (4 * max(rows, written) + passed + summed)
-        extent = math.prod(x.size for x in outer) * blocks
-        self._finish(driver(form), [*arguments, *sums], extent, work, numbers)
+        passed = n * signal.columns * sum(max(2, radix // 4) for radix in radices)
+        summed = sum(stage.factors.size for stage in (*signal.before, *signal.after)) // 4
+        work = width * (4 * max(signal.read, signal.written) + passed + summed)
+        self._finish(driver(form), [*arguments, *sums], math.prod(x.size for x in outer) * blocks, work, numbers)
+
+    def _width(self, signal: Real, lanes: int, are_columns: bool) -> int:
+        """How many lanes are transformed at once."""
+        vector, rows = routines.vector(self.part), max(signal.read, signal.written)
+        more = vector if signal.is_odd else vector // 2  # rows: lines are turned by whole vectors
+        near = (_NEAR_COLUMNS if are_columns else _NEAR) // element_type(self.part).dtype.itemsize // rows
+        most = min(near, elements_of(self.part) // (rows + more))
+        return min(-(-lanes // vector), max(1, most // vector)) * vector
+
+    def _stages(
+        self, signal: Real, radices: tuple[int, ...], width: int
+    ) -> tuple[tuple[Instruction, Instruction], list[Storage], int]:
+        """The tables of the passes and of the sums before and after them, and where these leave the lanes."""
+        size, sums = elements_of(self.part), list[Storage]()
+        here, there = [0, size], [2 * size, 3 * size]  # real and imaginary parts
+        for stage in signal.before:
+            sums += tables_of_sums(stage, here, there, width, self.part)
+            here, there = there, here
+        order = -1 if self.backward else 1  # an inverse transform is one of what has its parts exchanged
+        passes = plan_of(signal.n, radices, width * signal.columns, self.part, *here[::order], *there[::order])
+        if len(radices) % 2:
+            here, there = there, here
+        for stage in signal.after:
+            sums += tables_of_sums(stage, here, there, width, self.part)
+            here, there = there, here
+        return passes, sums, here[0]
 
     # --- real signals
 

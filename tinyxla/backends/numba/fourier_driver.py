@@ -23,7 +23,7 @@ def elements_of(part: str) -> int:
 _NUMBERS = (
     "rows written lanes width blocks outer middle from_step to_step "
     "source0 source1 source2 source_lane target0 target1 target2 target_lane "
-    "in_re in_im out_re out_im by_middle by_block final"
+    "taken by_middle by_block final"
 )
 
 
@@ -33,14 +33,13 @@ class Form(NamedTuple):
     length is odd."""
 
     part: str
-    kind: str
     types: tuple[str, str]
+    in_place: bool
     first: int
     passes: tuple[str, ...]
     last: int
     backward: bool
     is_column: bool
-    in_place: bool
     before: int
     after: int
     is_odd: bool
@@ -136,7 +135,7 @@ class _Driver:
             )
             source, target = (self.source, b.times(begin, self.words[0])), (self.target, b.times(end, self.words[1]))
             if not form.first:
-                self._turned(0, routines.turned_in(self.part), ("in_re", "in_im"), source)
+                self._turned(0, routines.turned_in(self.part), 0, source)
             else:
                 self._ended(routines.first_of_lanes(self.part, form.first, form.backward), "from_step", source)
             for _ in range(form.before):
@@ -145,7 +144,7 @@ class _Driver:
             for _ in range(form.after):
                 self._combine()
             if not form.last:
-                self._turned(1, routines.turned_out(self.part), ("out_re", "out_im"), target, ((self.scale, 0),))
+                self._turned(1, routines.turned_out(self.part), n["taken"], target, ((self.scale, 0),))
             else:
                 column = b.sum(b.times(outer[-1], n["by_middle"]), b.times(block, n["by_block"]))
                 turns = (self.more[0], b.times(column, n["rows"], 2)) if form.is_column else (self.scale, 0)
@@ -157,24 +156,17 @@ class _Driver:
         places, factors = self.b.argument("s64"), self.b.argument(self.part)
         self.b.call(routines.combine(self.part), (self.lanes, 0), (places, 0), (factors, 0))
 
-    def _turned(
-        self, side: int, routine: str, sides: tuple[str, str], lines: Place, more: tuple[Place, ...] = ()
-    ) -> None:
+    def _turned(self, side: int, routine: str, start: Index, lines: Place, more: tuple[Place, ...] = ()) -> None:
         """Lines of the source become lanes, or lanes lines of the target. In a line, real and imaginary parts take
         turns, and so do even and odd elements where all are real."""
         b, n = self.b, self.b.number
         size, line, pitch = n[("rows", "written")[side]], n[("source_lane", "target_lane")[side]], n["width"]
-        even, odd = map(self._at, sides)
         if self.are_real[side]:
-            odd, pitch = self._at(sides[0], 1), b.times(pitch, 2)
+            apart, pitch = pitch, b.times(pitch, 2)
         else:
-            size, line = b.times(size, 2), b.times(line, 2)
+            size, line, apart = b.times(size, 2), b.times(line, 2), elements_of(self.part)
         panels.give(b, self.moved, routines.LINES, words=size, line=line, count=self.count, pitch=pitch)
-        b.call(routine, even, odd, lines, *more, (self.moved, 0))
-
-    def _at(self, name: str, row: Index = 0) -> Place:
-        b, n = self.b, self.b.number
-        return self.lanes, b.sum(n[name], b.times(row, n["width"]))
+        b.call(routine, (self.lanes, start), (self.lanes, b.sum(start, apart)), lines, *more, (self.moved, 0))
 
     def _ended(
         self,
