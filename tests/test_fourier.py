@@ -180,8 +180,8 @@ def test_errors(error: type[Exception], message: str, call: Callable[[], Any]) -
 
 # Rows side by side, more than a block and not whole squares of them, of real signals: with and without pairs of even
 # and odd elements, of one factor, of several, and of primes; and two at a time.
-ROWS = [(3, 1), (9, 2), (5, 3), (7, 4), (130, 6), (67, 8), (150, 15), (70, 26), (20, 45), (75, 49), (11, 51), (90, 97)]
-ROWS += [(9, 128), (50, 640)]
+LANES = [(3, 1), (9, 2), (5, 3), (7, 4), (130, 6), (67, 8), (150, 15), (70, 26), (20, 45), (75, 49), (11, 51), (90, 97)]
+ROWS = [*LANES, (9, 128), (50, 640), (11, 144), (3, 1200)]
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -238,6 +238,9 @@ COMPILED = (
     (7, 64),
     (9, 64 * 15),
     (5, 64 * 34),
+    (7, 72),
+    (5, 1000),
+    (3, 8 * 33),
 )
 
 

@@ -2,8 +2,8 @@
 in order.
 
 A kernel transforms several *lanes* side by side, which are the innermost loop of every pass and become vectors: a batch
-of signals, or, for a dimension that is not the last, what comes after it in memory. Rows with enough factors of two are
-transformed in pairs: a vector holds runs of elements of two rows. A long signal of n1 n2 elements is a matrix: its
+of signals, or, for a dimension that is not the last, what comes after it in memory. Rows of a multiple of half a vector
+are transformed in pairs: a vector holds runs of elements of two rows. A long signal of n1 n2 elements is a matrix: its
 columns are transformed, multiplied by roots of unity, and then its rows, whose transforms are columns of the result.
 The rows of a longer one are such matrices again.
 
@@ -106,13 +106,16 @@ def _root(n: int) -> int:
 def _are_pairs(n: int, part: str) -> bool:
     """Whether signals are transformed two at a time, with runs of their elements in vectors."""
     run = routines.run(part)
-    return run >= 4 and n % run**2 == 0 and 2 * n <= elements_of(part) and radices_of(n) is not None
+    if run < 4 or n % run or not run**2 <= n <= elements_of(part) // 2:
+        return False
+    return min(radices_of(n // run) or (n,)) <= routines.WRITTEN_OUT
 
 
 def _ordered(radices: Sequence[int]) -> list[int]:
-    """Of pairs: odd ones are not the last, and what there are few of is, as there is a routine for passes of a radix in
-    the middle, and another one for the last one."""
-    return sorted(radices, key=lambda radix: (radix % 2 == 0, -radices.count(radix), -radix))
+    """Of pairs: large ones come first, which have no routine for a last pass, then odd ones, and what there are few of
+    comes last, as there is a routine for passes of a radix in the middle, and another one for the last one."""
+    large = routines.WRITTEN_OUT
+    return sorted(radices, key=lambda radix: (radix <= large, radix % 2 == 0, -radices.count(radix), -radix))
 
 
 def _are_lanes(outer: int, n: int) -> bool:

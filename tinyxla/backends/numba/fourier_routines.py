@@ -474,30 +474,30 @@ define void @routine(ptr %complex, ptr noalias %lanes, ptr noalias %roots, ptr %
 def first_of_pairs(part: str, rows: Rows, backward: bool) -> str:
     """(from, lanes, roots, plan, numbers, factors): the first pass of rows of complex numbers, `line` words apart, two
     at a time as lanes that take turns. Vectors hold a run of elements; what is found for one is turned, so that it is a
-    run of the result. Backward, parts are exchanged."""
+    run of the result. The last run may begin in the one before. Backward, parts are exchanged."""
     e, radix = _Emitter(part), run(part)
-    x = [_element_of_pairs(e, rows, k) for k in range(radix)]
+    start = e.value(f"call i64 @llvm.smin.i64(i64 %p, i64 (sub i64 %at_part, {radix}))")
+    x = [_element_of_pairs(e, rows, start, k) for k in range(radix)]
     found = _butterfly(e, [(im, re) for re, im in x] if backward else x)
     turns = e.value(f"mul i64 %p, {2 * (radix - 1)}")
     for t in range(1, radix):
         root = e.woven_alike("%roots", e.value(f"add i64 {turns}, {(t - 1) * vector(part)}"))
         found[t] = e.times(found[t], root)
-    row = e.value(f"mul i64 %p, {(after := e.value(f'mul i64 %at_stride, {radix}'))}")
+    row = e.value(f"mul i64 {start}, {(after := e.value(f'mul i64 %at_stride, {radix}'))}")
     place = e.value(f"add i64 {row}, (mul i64 %g, {radix})")
     for y, side in zip(map(e.square_turned, map(list, zip(*found, strict=True))), _TO, strict=True):
         for i, value in enumerate(y):
             e.store(value, f"{side}[$e (add i64 {place}, (mul i64 {after}, {i}))]")
-    loop = f"for %p from 0 below %at_part by {radix}"
-    return _provided(f"fourier_first_{part}_{rows}_{backward}", part, _of_pairs(loop, e.lines))
+    return _provided(f"fourier_first_{part}_{rows}_{backward}", part, _of_pairs("%at_part", e))
 
 
-def _element_of_pairs(e: _Emitter, rows: Rows, k: int) -> Complex:
-    """The first pass's element k of a few, for a run of turns.
+def _element_of_pairs(e: _Emitter, rows: Rows, start: str, k: int) -> Complex:
+    """The first pass's element k of a few, for a run.
 
     Of the first half of the transform of real numbers, and one element more, twice that of even numbers + i odd numbers
     is made; the factors are roots for that. Parts of rows, and lanes, are multiplied by a factor for each element."""
     steps, size = (e.value(f"mul i64 %at_part, {count}") for count in (k, run(e.part)))
-    element = e.value(f"add i64 %p, {steps}")
+    element = e.value(f"add i64 {start}, {steps}")
     place = e.value(f"mul i64 {element}, 2")
     if rows == "lanes":
         return e.times(e.load_pair(_FROM, e.place_of_pairs(element)), e.woven_alike("%factors", place))
@@ -510,7 +510,7 @@ def _element_of_pairs(e: _Emitter, rows: Rows, k: int) -> Complex:
     far = e.value(f"sub i64 {size}, (add i64 {element}, {run(e.part) - 1})")
     mirrored = e.woven(*e.load_pair(_LINES, f"(mul i64 {far}, 2)"), mirrored=True)
     if k == 0:  # the first element and the last are real, whatever they hold
-        ends = e.value("select i1 (icmp eq i64 %p, 0), $mask <$first_two>, $mask zeroinitializer")
+        ends = e.value(f"select i1 (icmp eq i64 {start}, 0), $mask <$first_two>, $mask zeroinitializer")
         zero = f"select $mask {ends}, $v zeroinitializer, $v"
         value, mirrored = ((re, e.value(f"{zero} {im}")) for re, im in (value, mirrored))
     sums, odd = e.with_conjugate(value, mirrored)
@@ -534,16 +534,15 @@ def last_of_pairs(part: str, radix: int, rows: Rows, backward: bool) -> str:
         elif backward:
             re, im = (e.value(f"fmul $v {x}, {factor}") for x in (re, im))
         e.store_pair(e.woven(re, im), _LINES, place, mask)
-    loop = f"%size = udiv i64 %at_stride, %width\n  for %p from 0 below %size by {run(part)}"
-    return _provided(f"fourier_last_{part}_{radix}_{rows}_{backward}", part, _of_pairs(loop, e.lines))
+    return _provided(f"fourier_last_{part}_{radix}_{rows}_{backward}", part, _of_pairs("%size", e))
 
 
 @functools.cache
 def halves_of_pairs(part: str) -> str:
     """(to, lanes, roots, plan, numbers, factors): from transforms of even elements + i odd elements of real signals the
     first halves of theirs, as such rows, of one element more. What is found for k gives that for what mirrors it, too:
-    the end of one run, and the first element of the next, which is the first of all after the last one. The element in
-    the middle mirrors itself. Factors are half of the signal's roots, times -i. The plan's is a pass of radix 1."""
+    the end of one run, and the first element of the next, which is the first of all after the last one. Factors are
+    half of the signal's roots, times -i. The plan's is a pass of radix 1."""
     e, words = _Emitter(part), vector(part)
     place = e.place_of_pairs("%p")
     far = e.value("sub i64 %at_stride, (mul i64 %p, %width)")
@@ -563,37 +562,28 @@ def halves_of_pairs(part: str) -> str:
     e.store_pair(e.woven(*e.add_scaled(odd, sums, half)), _LINES, "(mul i64 %p, 2)")
     opposite = e.value(f"fneg $v {odd[0]}"), odd[1]
     conjugate = e.multiply_add(sums[0], half, opposite[0]), e.multiply_add(sums[1], e.constant(-0.5), opposite[1])
-    e.store_pair(
-        e.woven(*conjugate, mirrored=True), _LINES, f"(mul i64 (sub i64 %size, (add i64 %p, {run(part) - 1})), 2)"
-    )
-    end = _Emitter(part, "end")
-    for side in (0, 1):
-        place = end.value(f"add i64 (lshr i64 %at_stride, 1), (add i64 (mul i64 %g, {run(part)}), {side})")
-        re, im = (end.value(f"load $e, ptr {array}[$e {place}]") for array in _FROM)
-        end.lines.append(f"  store $e {re}, ptr {_LINES[side]}[$e %size]")
-        conjugate = end.value(f"fneg $e {im}")
-        end.lines.append(f"  store $e {conjugate}, ptr {_LINES[side]}[$e (add i64 %size, 1)]")
-    sizes = "%size = udiv i64 %at_stride, %width\n  %half = lshr i64 %size, 1"
-    loop = f"{sizes}\n  for %p from 0 below %half by {run(part)}"
-    return _provided(f"fourier_halves_{part}", part, _of_pairs(loop, e.lines, end.lines))
+    place = e.value(f"sub i64 %size, (add i64 %p, {run(part) - 1})")
+    e.store_pair(e.woven(*conjugate, mirrored=True), _LINES, f"(mul i64 {place}, 2)")
+    return _provided(f"fourier_halves_{part}", part, _of_pairs("%to_middle", e))
 
 
-def _of_pairs(loop: str, body: list[str], after: Sequence[str] = ()) -> str:
-    """A routine with a loop for each pair of rows; the last row is one with itself."""
+def _of_pairs(size: str, body: _Emitter) -> str:
+    """A routine with a loop for each pair of rows, over runs of elements; the last row is one with itself."""
     given = "ptr noalias %complex, ptr noalias %lanes, ptr noalias %roots"
     return f"""
 define void @routine({given}, ptr %plan, ptr %numbers, ptr noalias %factors) nounwind {{
 {_LOADED_PLAN}
 {loaded_words("numbers", PAIRS)}
+  %size = udiv i64 %at_stride, %width
+  %to_middle = add i64 (lshr i64 %size, 1), 1
   %last = sub i64 %count, 1
   for %g from 0 below %count by 2
   %other = call i64 @llvm.smin.i64(i64 (add i64 %g, 1), i64 %last)
   %line0 = getelementptr $e, ptr %complex, i64 (mul i64 %line, %g)
   %line1 = getelementptr $e, ptr %complex, i64 (mul i64 %line, %other)
-  {loop}
-{chr(10).join(body)}
+  for %p from 0 below {size} by {run(body.part)}
+{chr(10).join(body.lines)}
   end %p
-{chr(10).join(after)}
   end %g
   ret void
 }}

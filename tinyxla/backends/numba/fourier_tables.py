@@ -50,7 +50,7 @@ def plan_of(
     n: int, radices: tuple[int, ...], width: int, part: str, *sides: int, run: int = 1
 ) -> tuple[Instruction, Instruction]:
     """What the passes do, from one of two sides to the other and back, and their roots of unity: those of the first
-    pass for runs of elements."""
+    pass for runs of elements, of which the last one may begin in the one before."""
     passes: list[tuple[int, ...]] = []
     roots: list[Array] = []
     length, stride, place = n, width, 0
@@ -59,8 +59,10 @@ def plan_of(
         passes.append((radix, rest, stride, place, *sides))
         sides = sides[2:] + sides[:2]
         here = _roots(np.arange(rest)[:, None] * np.arange(1, radix) / length)
-        together = 1 if passes[1:] else run
-        roots.append(here.reshape(rest // together, together, radix - 1, 2).swapaxes(1, 2).ravel())
+        if not passes[1:] and run > 1:
+            starts = np.minimum(np.arange(0, rest, run), rest - run)
+            here = here[starts[:, None] + np.arange(run)].swapaxes(1, 2)
+        roots.append(here.ravel())
         if radix > routines.WRITTEN_OUT:
             turns = routines.sums_of(radix)[:, None] * np.arange(1, radix // 2 + 1)[:, None] % radix / radix
             roots[-1] = np.concatenate([roots[-1], (_roots(turns) * [1, -1]).ravel()])
