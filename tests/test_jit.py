@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -1158,3 +1159,20 @@ def test_calls_are_told_apart() -> None:
 
 def assert_equal(got: Any, wanted: Any) -> None:
     np.testing.assert_array_equal(np.asarray(got), wanted)
+
+
+def test_arrays_that_were_pickled_in_another_process_find_their_own_programs() -> None:
+    first = "import pickle, sys, tinyxla.numpy as jnp; a, b = jnp.ones((2, 3)), jnp.ones((3, 2)); "
+    first += "a.signature(), b.signature(); sys.stdout.buffer.write(pickle.dumps((a, b)))"
+    sent = subprocess.run([sys.executable, "-c", first], capture_output=True, check=True).stdout
+    second = "import pickle, sys, tinyxla as tx, tinyxla.numpy as jnp; f = tx.jit(lambda x: x * 2); "
+    second += "f(jnp.ones((3, 2))), f(jnp.ones((2, 3))); "
+    second += "print([f(x).shape for x in pickle.loads(sys.stdin.buffer.read())])"
+    found = subprocess.run([sys.executable, "-c", second], input=sent, capture_output=True, check=True).stdout
+    assert found.decode().strip() == "[(2, 3), (3, 2)]"
+
+
+def test_pickled_arrays_are_arrays() -> None:
+    for x in (tx.numpy.arange(3.0), tx.numpy.asarray(2), tx.numpy.asarray(np.arange(4, dtype=np.int8).reshape(2, 2))):
+        twin = pickle.loads(pickle.dumps(x))
+        assert (twin.tolist(), twin.dtype, twin.weak_type) == (x.tolist(), x.dtype, x.weak_type)

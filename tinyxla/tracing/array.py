@@ -521,6 +521,9 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._value)
 
+    def __reduce__(self) -> Any:
+        return type(self), (self._value, self.weak_type)  # a signature is a number of this process alone
+
     def signature(self) -> int:
         """A number that stands for element type, shape and weakness: what compiled functions are looked up by.
 
