@@ -102,3 +102,13 @@ def test_refusals() -> None:
         random.key(0, impl="rbg")
     assert random.key_impl(random.key(0, impl="threefry2x32")) == "threefry2x32"
     assert random.gamma(KEY, np.ones(0, np.float32)).shape == (0,)
+
+
+@pytest.mark.parametrize("parameter", [-1.0, np.nan, -np.inf])
+def test_parameters_of_no_distribution_end_in_nan(parameter: float) -> None:
+    """And not in candidates that are rejected for ever."""
+    for draw in (random.gamma, random.loggamma, lambda *args: random.beta(*args[:2], 2.0, *args[2:])):
+        assert np.isnan(draw(KEY, parameter, (3,))).all()
+    assert np.isnan(random.dirichlet(KEY, np.array([parameter, 1.0], np.float32))).all()
+    assert np.isnan(random.binomial(KEY, parameter, 0.3, (3,))).all()
+    assert np.isnan(random.binomial(KEY, 10.0, parameter, (3,))).all()

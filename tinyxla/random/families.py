@@ -21,7 +21,7 @@ from tinyxla.api import vmap
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
-from tinyxla.numpy.arguments import array_of, cast, listed, python_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, cast, listed, operand, python_dtype, shape_of
 from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
@@ -96,8 +96,10 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
         x = normal(own, (), dtype)
         root = 1 + x * c
         square, v, u = x * x, (root * root) * root, uniform(for_u, (), dtype)
-        slowly = tnp.log(u) < square * 0.5 + d * ((1 - v) + tnp.log(v))
-        return key, following, for_u, v, root > 0, (root > 0) & ((u < 1 - 0.0331 * (square * square)) | slowly)
+        # Asked in the negative, so that NaN, which parameters give that are no positive numbers, is accepted at once.
+        slowly = tnp.log(u) >= square * 0.5 + d * ((1 - v) + tnp.log(v))
+        rejected = (root <= 0) | ((u >= 1 - 0.0331 * (square * square)) & slowly)
+        return key, following, for_u, v, root > 0, ~rejected
 
     def again(state: Any) -> Any:
         key, *same, _, positive, _ = state
@@ -194,6 +196,9 @@ def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DT
     """
     what = "tinyxla.random.generalized_normal"
     size, sign = split(checked_key(what, key))
+    p = operand(p, what)
+    if not isinstance(p, Array) and not p > 0:
+        raise AttributeValueError(f"{what}: p must be positive, but got {p}.")
     sizes, kind = shape_of(what, shape), float_type(what, dtype)
     return rademacher(sign, sizes, kind) * gamma(size, 1 / p, sizes, kind) ** (1 / p)
 
@@ -457,7 +462,7 @@ def binomial(key: KeyArray, n: Any, p: Any, shape: MaybeShape = None, dtype: DTy
     trials, chance = (spread(what, x, kind, sizes) for x in (n, p))
     valid = (chance >= 0) & (chance <= 1) & (trials >= 0) & tnp.isfinite(trials)
     rare = tnp.where(valid, tnp.where(chance < 0.5, chance, 1 - chance), 0)  # the rarer of success and failure
-    few = trials * rare <= 10
+    few = ~valid | (trials * rare <= 10)
     trials = tnp.floor(trials)
     by_gaps = _binomial_by_gaps(source, tnp.where(valid & few, trials, -1), rare)
     other = _binomial_by_rejection(source, tnp.where(few, 1e4, trials), tnp.where(few, 0.5, rare), few)
