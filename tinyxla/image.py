@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, shape_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, several_of, shape_of, shown
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
@@ -31,9 +31,9 @@ class ResizeMethod(enum.Enum):
         others = {"bilinear": "linear", "trilinear": "linear", "triangle": "linear", "bicubic": "cubic"}
         try:
             return ResizeMethod(others.get(s, s))
-        except ValueError:
+        except (TypeError, ValueError):
             known = ", ".join(repr(m.value) for m in ResizeMethod)
-            raise AttributeValueError(f"image.resize: method must be one of {known}, but got {s!r}.") from None
+            raise AttributeValueError(f"image.resize: method must be one of {known}, but got {shown(s)}.") from None
 
 
 def _triangle(x: Any) -> Any:
@@ -62,6 +62,10 @@ _KERNELS = {
 }
 
 
+def _method(method: Any) -> ResizeMethod:
+    return method if isinstance(method, ResizeMethod) else ResizeMethod.from_string(method)
+
+
 def resize(
     image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True, precision: Any = None
 ) -> Array:
@@ -85,8 +89,10 @@ def resize(
     sizes = shape_of("image.resize", shape)
     if len(sizes) != x.ndim:
         raise ShapeError(f"image.resize: shape must have {x.ndim} sizes, as {Shape.of(x)} has, but got {sizes}.")
-    how = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    how = _method(method)
     changed = [d for d in range(x.ndim) if x.shape[d] != sizes[d]]
+    if any(x.shape[d] == 0 for d in changed):
+        raise ShapeError(f"image.resize: {Shape.of(x)} has no elements, so it cannot get the shape {sizes}.")
     if how is ResizeMethod.NEAREST:
         for d in changed:
             places = np.floor((np.arange(sizes[d]) + 0.5) * x.shape[d] / sizes[d]).astype(np.int32)
@@ -127,11 +133,11 @@ def scale_and_translate(
     sizes = shape_of(what, shape)
     if len(sizes) != x.ndim:
         raise ShapeError(f"{what}: shape must have {x.ndim} sizes, as {Shape.of(x)} has, but got {sizes}.")
-    how = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    how = _method(method)
     if how is ResizeMethod.NEAREST:
         raise AttributeValueError(f"{what}: method must not be 'nearest'; 'linear' is closest to it.")
     factors, distances = inexact_array(scale, what), inexact_array(translation, what)
-    for k, dimension in enumerate(spatial_dims):
+    for k, dimension in enumerate(several_of(what, "spatial_dims", spatial_dims)):
         d = canonical_axis(dimension, x.ndim, what)
         x = _weighted(x, d, _weights(x.shape[d], sizes[d], factors[k], distances[k], how, antialias, x.dtype))
     return x

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
-from tinyxla.numpy.arguments import array_of, integer_of, preferred_type, promoted, summable
+from tinyxla.numpy.arguments import array_of, integers_of, preferred_type, promoted, several_of, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import contraction, ragged, scaled
 from tinyxla.shapes import element_type
@@ -60,8 +60,8 @@ def _dimensions(what: str, pairs: Any, ranks: tuple[int, int]) -> tuple[tuple[in
     except (TypeError, ValueError):
         raise ArgumentError(f"{what}: a pair of sequences of dimensions is wanted, but got {pairs!r}.") from None
     return (
-        tuple(canonical_axis(integer_of(what, "a dimension", d), ranks[0], what) for d in left),
-        tuple(canonical_axis(integer_of(what, "a dimension", d), ranks[1], what) for d in right),
+        tuple(canonical_axis(d, ranks[0], what) for d in integers_of(what, "dimensions", left)),
+        tuple(canonical_axis(d, ranks[1], what) for d in integers_of(what, "dimensions", right)),
     )
 
 
@@ -193,7 +193,9 @@ def ragged_dot_general(
     """
     what = "lax.ragged_dot_general"
     x, y = of_one_type(what, lhs, rhs)
-    numbers = RaggedDotDimensionNumbers(*ragged_dot_dimension_numbers)
+    numbers = RaggedDotDimensionNumbers(
+        *several_of(what, "ragged_dot_dimension_numbers", ragged_dot_dimension_numbers, 3)
+    )
     return ragged.ragged_dot(
         x,
         y,

@@ -15,7 +15,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.contraction import PrecisionLike, dot_general, operand_precision
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.lax.padding import pads_of
-from tinyxla.numpy.arguments import array_of, constant, integer_of, preferred_type, summable
+from tinyxla.numpy.arguments import array_of, constant, integer_of, integers_of, preferred_type, shape_of, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import convolution
 from tinyxla.ops.convolution import ConvDimensionNumbers
@@ -46,6 +46,7 @@ def conv_dimension_numbers(
     >>> conv_dimension_numbers((8, 32, 32, 3), (5, 5, 3, 16), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
+    lhs_shape, rhs_shape = (shape_of("convolution", s) for s in (lhs_shape, rhs_shape))
     rank = len(lhs_shape)
     if rank != len(rhs_shape) or rank < 2:
         raise ShapeError(
@@ -80,7 +81,7 @@ def conv_dimension_numbers(
 
 def _counts(what: str, name: str, values: Sequence[int] | None, count: int) -> tuple[int, ...]:
     """An integer for each spatial dimension; None means 1."""
-    found = (1,) * count if values is None else tuple(integer_of(what, name, v) for v in values)
+    found = (1,) * count if values is None else integers_of(what, name, values)
     if len(found) != count:
         raise ArgumentError(f"{what}: {name} must have {count} entries, one a spatial dimension, but got {values!r}.")
     if any(v < 1 for v in found):
@@ -296,7 +297,7 @@ def conv_general_dilated_patches(
     """
     what = "lax.conv_general_dilated_patches"
     x = array_of(lhs, what)
-    shape = tuple(integer_of(what, "filter_shape", n) for n in filter_shape)
+    shape = integers_of(what, "filter_shape", filter_shape)
     labels = conv_dimension_numbers(x.shape, (1, 1, *shape), dimension_numbers)
     features, size = x.shape[labels.lhs_spec[1]], math.prod(shape)
     one_of = constant(np.eye(size).reshape(1, size, 1, *shape), x.dtype)

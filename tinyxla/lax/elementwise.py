@@ -77,7 +77,7 @@ class Accurate(Protocol):
 def _accurate(name: str, op: Callable[..., Any], text: str) -> Accurate:
     def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
         value = array_of(x, f"lax.{name}")
-        if accuracy in (None, AccuracyMode.DEFAULT):
+        if accuracy is None or accuracy is AccuracyMode.DEFAULT:
             return op(value)
         return op(value, result_accuracy=_result_accuracy(f"lax.{name}", accuracy))
 
@@ -218,13 +218,13 @@ class RoundingMethod(enum.IntEnum):
     TO_NEAREST_EVEN = 1
 
 
-def round_(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+def round_(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest whole number.
 
     >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """
-    if rounding_method not in tuple(RoundingMethod):
+    if not isinstance(rounding_method, RoundingMethod | int) or rounding_method not in tuple(RoundingMethod):
         raise AttributeValueError(f"lax.round: rounding_method is one of RoundingMethod, but got {rounding_method!r}.")
     away = rounding_method == RoundingMethod.AWAY_FROM_ZERO
     op = elementwise.round_nearest_afz if away else elementwise.round_nearest_even
@@ -259,7 +259,11 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     Array(1.25, dtype=float32, weak_type=True)
     """
     x = array_of(operand, "lax.reduce_precision")
-    return bits.reduce_precision(x, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits))
+    exponent, mantissa = (
+        integer_of("lax.reduce_precision", name, value)
+        for name, value in (("exponent_bits", exponent_bits), ("mantissa_bits", mantissa_bits))
+    )
+    return bits.reduce_precision(x, exponent_bits=exponent, mantissa_bits=mantissa)
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tinyxla.errors import AttributeValueError
 from tinyxla.lax.operands import ArrayLike
-from tinyxla.numpy.arguments import integer_of
+from tinyxla.numpy.arguments import integers_of, shown
 from tinyxla.numpy.fft import as_signal
 from tinyxla.numpy.operations import fourier
 from tinyxla.tracing.array import Array
@@ -38,12 +38,12 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     >>> fft(np.array([1.0, 2.0, 3.0, 4.0]), FftType.RFFT, (4,))
     Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
     """
-    name = fft_type.upper() if isinstance(fft_type, str) else FftType(fft_type).name
+    name = fft_type.upper() if isinstance(fft_type, str) else getattr(fft_type, "name", None)
     if name not in FftType.__members__:
         names = ", ".join(FftType.__members__)
-        raise AttributeValueError(f"lax.fft: fft_type must be one of {names}, but got {fft_type!r}.")
+        raise AttributeValueError(f"lax.fft: fft_type must be one of {names}, but got {shown(fft_type)}.")
     value = as_signal("lax.fft", x, real=name == "RFFT")
-    lengths = tuple(integer_of("lax.fft", "a length", n) for n in fft_lengths)
+    lengths = integers_of("lax.fft", "fft_lengths", fft_lengths)
     if not lengths:
         return value
     return fourier.fft(value, fft_type=name, fft_length=lengths)

@@ -18,7 +18,18 @@ from tinyxla.lax.elementwise import clamp
 from tinyxla.lax.movement import reshape, squeeze
 from tinyxla.lax.operands import ArrayLike, described, of_one_type
 from tinyxla.lax.reductions import scalar_function
-from tinyxla.numpy.arguments import array_of, cast, constant, integer_of, named, shape_of
+from tinyxla.numpy.arguments import (
+    array_of,
+    cast,
+    constant,
+    function_of,
+    integer_of,
+    integers_of,
+    named,
+    several_of,
+    shape_of,
+    shown,
+)
 from tinyxla.ops import elementwise, indexing as ops, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -38,10 +49,12 @@ def _starts(what: str, x: Array, start_indices: Any, allow_negative: bool | Sequ
             raise ShapeError(f"{what}: start indices are scalars or one vector, but got {described([vector])}.")
         given: list[Any] = list(vector)
     else:
-        given = list(start_indices)
+        given = several_of(what, "start_indices", start_indices)
     if len(given) != x.ndim:
         raise ShapeError(f"{what}: {described([x])} takes {x.ndim} start indices, but got {len(given)}.")
-    negative = [allow_negative] * x.ndim if isinstance(allow_negative, bool) else list(allow_negative)
+    negative: list[Any] = [allow_negative] * x.ndim
+    if not isinstance(allow_negative, bool):
+        negative = several_of(what, "allow_negative_indices", allow_negative, x.ndim)
     scalars = [_start(what, s, n, wraps) for s, n, wraps in zip(given, x.shape, negative, strict=True)]
     if len({s.dtype for s in scalars}) > 1:  # XLA takes start indices of one type
         scalars = [cast(s, np.dtype(np.int64)) for s in scalars]
@@ -278,7 +291,7 @@ def gather(
     sizes = shape_of(what, slice_sizes)
     if len(sizes) != x.ndim:
         raise ShapeError(f"{what}: slice_sizes {sizes} has {len(sizes)} entries, but the operand is {described([x])}.")
-    numbers = GatherDimensionNumbers(*(tuple(v) for v in dimension_numbers))
+    numbers = _numbers(what, GatherDimensionNumbers, dimension_numbers)
     result = ops.gather(
         x,
         indices,
@@ -296,6 +309,15 @@ def gather(
     return elementwise.select(spread, result, filling)
 
 
+def _numbers(what: str, kind: Any, given: Any) -> Any:
+    """Which dimensions are which: each entry a sequence of integers."""
+    name = "dimension_numbers"
+    entries = several_of(what, name, given)
+    if not 3 <= len(entries) <= 5:
+        raise ArgumentError(f"{what}: {name} must be {kind.__name__}(...), but got {shown(given)}.")
+    return kind(*(integers_of(what, f"each of {name}", value) for value in entries))
+
+
 def _scatter(
     what: str,
     to_apply: Callable[[Any], Any],
@@ -309,7 +331,7 @@ def _scatter(
 ) -> Array:
     x, new = of_one_type(what, operand, updates)
     indices = _index_vectors(what, scatter_indices)
-    numbers = ScatterDimensionNumbers(*(tuple(v) for v in dimension_numbers))
+    numbers = _numbers(what, ScatterDimensionNumbers, dimension_numbers)
     if GatherScatterMode.from_any(mode or "drop") is GatherScatterMode.CLIP:
         left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         window = [d for d in range(x.ndim) if d not in left_out]
@@ -393,6 +415,7 @@ def scatter_apply(
     """
     what = "lax.scatter_apply"
     x = array_of(operand, what)
+    function_of(what, "func", func)
 
     def ignoring_updates(element: Any, update: Any) -> Any:
         return func(element)
@@ -415,8 +438,8 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
     """
     what = "lax.index_take"
     x = array_of(src, what)
-    columns = [array_of(i, what) for i in idxs]
-    order = tuple(canonical_axis(a, x.ndim, what) for a in axes)
+    columns = [array_of(i, what) for i in several_of(what, "idxs", idxs)]
+    order = tuple(canonical_axis(a, x.ndim, what) for a in several_of(what, "axes", axes))
     if len(columns) != len(order) or any(c.shape != columns[0].shape or c.ndim != 1 for c in columns):
         raise ArgumentError(f"{what}: takes one vector of indices for each of the axes {order}, all of one length.")
     vectors = movement.concatenate(*(reshape(c, (c.shape[0], 1)) for c in columns), dimension=1)

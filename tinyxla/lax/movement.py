@@ -11,7 +11,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
 from tinyxla.numpy import arguments
-from tinyxla.numpy.arguments import array_of, cast, integer_of, python_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, cast, integer_of, integers_of, python_dtype, several_of, shape_of
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -20,12 +20,8 @@ from tinyxla.tracing.array import Array
 Sizes = Sequence[int]
 
 
-def _integers(what: str, name: str, values: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(integer_of(what, name, v) for v in values)
-
-
 def _axes(what: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    found = tuple(canonical_axis(a, rank, what) for a in axes)
+    found = tuple(canonical_axis(a, rank, what) for a in several_of(what, "dimensions", axes))
     if len(set(found)) != len(found):
         raise ShapeError(f"{what}: the dimensions {tuple(axes)} name one twice.")
     return found
@@ -109,7 +105,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sizes, broadcast_dimensions: Siz
     """
     what = "lax.broadcast_in_dim"
     x = array_of(operand, what)
-    dimensions = _integers(what, "a dimension", broadcast_dimensions)
+    dimensions = integers_of(what, "a dimension", broadcast_dimensions)
     return movement.broadcast_in_dim(x, shape_of(what, shape), dimensions)  # type: ignore[return-value]
 
 
@@ -119,15 +115,17 @@ def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
-    return arguments.broadcast_shapes("lax.broadcast_shapes", *map(tuple, shapes))
+    what = "lax.broadcast_shapes"
+    return arguments.broadcast_shapes(what, *(shape_of(what, s) for s in shapes))
 
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """The array with dimensions of size 1 in front, as many as it takes."""
     value = array_of(x, "lax.broadcast_to_rank")
+    rank = integer_of("lax.broadcast_to_rank", "rank", rank)
     if rank < value.ndim:
         raise ShapeError(f"lax.broadcast_to_rank: {described([value])} has more dimensions than {rank}.")
-    return reshape(value, (1,) * (rank - value.ndim) + value.shape)
+    return reshape(value, (1,) * (min(rank, 65) - value.ndim) + value.shape)  # no array has so many
 
 
 # --- reshaping --------------------------------------------------------------------------------------------------------
@@ -153,7 +151,8 @@ def expand_dims(array: ArrayLike, dimensions: Sizes) -> Array:
     (1, 2, 3, 1)
     """
     x = array_of(array, "lax.expand_dims")
-    axes = _axes("lax.expand_dims", dimensions, x.ndim + len(tuple(dimensions)))
+    wanted = several_of("lax.expand_dims", "dimensions", dimensions)
+    axes = _axes("lax.expand_dims", wanted, x.ndim + len(wanted))
     sizes = list(x.shape)
     for axis in sorted(axes):
         sizes.insert(axis, 1)
@@ -181,7 +180,11 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     (6, 4)
     """
     x = array_of(operand, "lax.collapse")
-    start, stop, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
+    start, stop = (
+        bound if bound is None else integer_of("lax.collapse", "a dimension", bound)
+        for bound in (start_dimension, stop_dimension)
+    )
+    start, stop, _ = slice(start, stop).indices(x.ndim)
     if not start < stop:
         raise ShapeError(
             f"lax.collapse: of {described([x])} no dimensions lie from {start_dimension} up to {stop_dimension}."
@@ -196,7 +199,7 @@ def transpose(operand: ArrayLike, permutation: Sizes) -> Array:
     (4, 2, 3)
     """
     x = array_of(operand, "lax.transpose")
-    order = _integers("lax.transpose", "a dimension", permutation)
+    order = integers_of("lax.transpose", "a dimension", permutation)
     return movement.transpose(x, permutation=order)
 
 
@@ -207,7 +210,7 @@ def rev(operand: ArrayLike, dimensions: Sizes) -> Array:
     Array([2, 1, 0], dtype=int32)
     """
     x = array_of(operand, "lax.rev")
-    return movement.reverse(x, dimensions=_integers("lax.rev", "a dimension", dimensions))
+    return movement.reverse(x, dimensions=integers_of("lax.rev", "a dimension", dimensions))
 
 
 # --- slices, padding, concatenation -----------------------------------------------------------------------------------
@@ -223,9 +226,9 @@ def slice_(operand: ArrayLike, start_indices: Sizes, limit_indices: Sizes, strid
     x = array_of(operand, what)
     return movement.slice_(
         x,
-        start_indices=_integers(what, "a start index", start_indices),
-        limit_indices=_integers(what, "a limit index", limit_indices),
-        strides=(1,) * x.ndim if strides is None else _integers(what, "a stride", strides),
+        start_indices=integers_of(what, "a start index", start_indices),
+        limit_indices=integers_of(what, "a limit index", limit_indices),
+        strides=(1,) * x.ndim if strides is None else integers_of(what, "a stride", strides),
     )
 
 
@@ -290,9 +293,10 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
     """
     what = "lax.pad"
     x, value = of_one_type(what, operand, padding_value)
-    if any(len(tuple(entry)) != 3 for entry in padding_config):
-        raise ArgumentError(f"{what}: padding_config holds (low, high, interior) triples, but is {padding_config}.")
-    low_high_interior = tuple(_integers(what, "a padding", entry) for entry in padding_config)
+    low_high_interior = tuple(
+        integers_of(what, "(low, high, interior) of padding_config", entry, 3)
+        for entry in several_of(what, "padding_config", padding_config)
+    )
     return movement.pad(x, value, padding_config=low_high_interior)
 
 
@@ -302,6 +306,7 @@ def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     >>> concatenate([np.array([1, 2]), np.array([3])], 0)
     Array([1, 2, 3], dtype=int32)
     """
+    operands = several_of("lax.concatenate", "operands", operands)
     if not operands:
         raise ArgumentError("lax.concatenate takes at least one array, but got none.")
     arrays = of_one_type("lax.concatenate", *operands)

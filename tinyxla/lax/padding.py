@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyxla.errors import ArgumentError, AttributeValueError
-from tinyxla.numpy.arguments import integer_of
+from tinyxla.numpy.arguments import integer_of, integers_of, shape_of, shown
 
 Pads = tuple[tuple[int, int], ...]
 
@@ -32,8 +32,18 @@ def padtype_to_pads(
     """
     name = str(padding).upper()
     if name not in ("VALID", "SAME", "SAME_LOWER"):
-        raise AttributeValueError(f"padding must be VALID, SAME, SAME_LOWER or pairs of integers, but got {padding!r}.")
+        raise AttributeValueError(
+            f"padding must be VALID, SAME, SAME_LOWER or pairs of integers, but got {shown(padding)}."
+        )
     found: list[tuple[int, int]] = []
+    what = "lax.padtype_to_pads"
+    in_shape, window_shape = shape_of(what, in_shape), shape_of(what, window_shape)
+    window_strides = integers_of(what, "window_strides", window_strides)
+    if not len(in_shape) == len(window_shape) == len(window_strides) or min(window_strides, default=1) < 1:
+        raise ArgumentError(
+            f"{what}: in_shape, window_shape and window_strides must be of one length, and strides positive, but got "
+            f"{in_shape}, {window_shape} and {window_strides}."
+        )
     for size, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
         total = 0 if name == "VALID" else max(0, (-(-size // stride) - 1) * stride + window - size)
         half = total // 2
@@ -52,7 +62,7 @@ def pads_of(
     except (TypeError, ValueError):
         raise ArgumentError(
             f"{what}: padding must be VALID, SAME, SAME_LOWER or a (low, high) pair for each dimension, but got "
-            f"{padding!r}."
+            f"{shown(padding)}."
         ) from None
     if len(pairs) != len(in_shape):
         raise ArgumentError(f"{what}: padding must have {len(in_shape)} pairs, one a dimension, but got {padding!r}.")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import DTypeError, ShapeError
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
-from tinyxla.numpy.arguments import array_of, python_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, python_dtype, shape_of, shown
 from tinyxla.ops import bits, movement
 from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
 from tinyxla.shapes import Shape, element_type
@@ -61,7 +61,10 @@ def rng_bit_generator(
     if given.ndim != 1 or (words and given.size % 2):
         raise ShapeError(f"{what}: the key must be u64[2], u64[3], u32[4] or u32[6], but got {Shape.of(given)}.")
     wanted = Shape(element_type(python_dtype(dtype)), shape_of(what, shape))
-    name = RandomAlgorithm(algorithm).name.lower()
+    try:
+        name = RandomAlgorithm(algorithm).name.lower()
+    except (TypeError, ValueError):
+        raise AttributeValueError(f"{what}: algorithm must be a RandomAlgorithm, but got {shown(algorithm)}.") from None
     state = given
     if words:
         pairs = movement.reshape_to(given, (given.size // 2, 2))

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TracerError
 from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described
-from tinyxla.numpy.arguments import array_of, cast, constant, named, operand, python_dtype
+from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named, operand, python_dtype, several_of
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -23,7 +23,7 @@ Axes = Sequence[int]
 
 
 def _axes(what: str, axes: Axes, rank: int) -> tuple[int, ...]:
-    return tuple(sorted(canonical_axis(a, rank, what) for a in axes))
+    return tuple(sorted(canonical_axis(a, rank, what) for a in several_of(what, "axes", axes)))
 
 
 # --- by any computation -----------------------------------------------------------------------------------------------
@@ -78,6 +78,7 @@ def scalar_function(
     what: str, function: Callable[[Any, Any], Any], scalars: list[Shape], treedef: pytrees.TreeDef
 ) -> Computation:
     """The computation of a function of two trees of scalars; of one result, not a tuple, if the tree has one leaf."""
+    function_of(what, "the computation", function)
     graph = GraphTrace(f"the computation of {what}")
     with graph.run():
         parameters = [graph.parameter(shape) for shape in (*scalars, *scalars)]

@@ -13,7 +13,7 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
-from tinyxla.numpy.arguments import array_of, python_dtype
+from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array, default_dtype
@@ -36,7 +36,7 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
     >>> stack([np.zeros(2), np.ones(2)]).shape
     (2, 2)
     """
-    return tnp.stack(of_one_type("lax.stack", *operands), axis)
+    return tnp.stack(of_one_type("lax.stack", *several_of("lax.stack", "operands", operands)), axis)
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
@@ -51,9 +51,10 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     Array([0, 1, 0, 1], dtype=int32)
     """
     x = array_of(operand, "lax.tile")
-    if len(reps) != x.ndim:
-        raise ShapeError(f"lax.tile: reps must have one number for each of {x.ndim} dimensions, but is {tuple(reps)}.")
-    return tnp.tile(x, tuple(reps))
+    counts = integers_of("lax.tile", "reps", reps)
+    if len(counts) != x.ndim:
+        raise ShapeError(f"lax.tile: reps must have one number for each of {x.ndim} dimensions, but is {counts}.")
+    return tnp.tile(x, counts)
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
@@ -127,7 +128,9 @@ def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def _shape_of(function: Callable[..., Array], *shapes: Sizes) -> tuple[int, ...]:
-    return eval_shape(function, *(ShapeDtypeStruct(tuple(s), np.float32) for s in shapes)).shape
+    return eval_shape(
+        function, *(ShapeDtypeStruct(shape_of("a shape of a convolution", s), np.float32) for s in shapes)
+    ).shape
 
 
 def conv_general_shape_tuple(
@@ -173,6 +176,10 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[i
     >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
+    what = "lax.conv_general_permutations"
+    dimension_numbers = several_of(what, "dimension_numbers", dimension_numbers, 3)
+    if not all(isinstance(names, str) for names in dimension_numbers):
+        raise ArgumentError(f"{what}: dimension_numbers must be three words of letters, but got {dimension_numbers}.")
     spatial = [letter for letter in dimension_numbers[1] if letter not in "OI"]
     orders = [("N", "C", *spatial), ("O", "I", *spatial), ("N", "C", *spatial)]
     for order, names in zip(orders, dimension_numbers, strict=True):

@@ -12,7 +12,7 @@ from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.lax.padding import pads_of
 from tinyxla.lax.reductions import fold_operands
-from tinyxla.numpy.arguments import array_of, cast, integer_of, named
+from tinyxla.numpy.arguments import array_of, cast, integers_of, named
 from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -33,7 +33,7 @@ def _window(
     window_dilation: Ints | None,
 ) -> Window:
     def given(name: str, values: Ints | None) -> list[int]:
-        entries = [1] * len(sizes) if values is None else [integer_of(what, name, v) for v in values]
+        entries = [1] * len(sizes) if values is None else list(integers_of(what, name, values))
         if len(entries) != len(sizes):
             raise ArgumentError(f"{what}: {name} must have {len(sizes)} entries, one a dimension, but got {values}.")
         return entries

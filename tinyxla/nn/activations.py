@@ -11,7 +11,7 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp
-from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array
+from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, operand
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
@@ -56,7 +56,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     Array([-0.5,  2. ], dtype=float32)
     """
     value = inexact_array(x, "nn.leaky_relu")
-    return tnp.where(value >= 0, value, negative_slope * value)
+    return tnp.where(value >= 0, value, operand(negative_slope, "nn.leaky_relu") * value)
 
 
 @replayed
@@ -105,7 +105,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """
     value = inexact_array(x, "nn.elu")
     below = tnp.where(value > 0, tnp.zeros_like(value), value)  # expm1 of large x would overflow, and so its derivative
-    return tnp.where(value > 0, value, alpha * tnp.expm1(below))
+    return tnp.where(value > 0, value, operand(alpha, "nn.elu") * tnp.expm1(below))
 
 
 @replayed
@@ -117,7 +117,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(np.array([0.0, 2.0]), 2.0)
     Array([0., 2.], dtype=float32)
     """
-    value = inexact_array(x, "nn.celu")
+    value, alpha = inexact_array(x, "nn.celu"), operand(alpha, "nn.celu")
     below = tnp.where(value > 0, tnp.zeros_like(value), value)
     return tnp.where(value > 0, value, alpha * tnp.expm1(below / alpha))
 
@@ -217,7 +217,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     Array([1.], dtype=float32)
     """
     value = inexact_array(x, "nn.squareplus")
-    return (value + tnp.sqrt(tnp.square(value) + b)) / 2.0
+    return (value + tnp.sqrt(tnp.square(value) + operand(b, "nn.squareplus"))) / 2.0
 
 
 @replayed

@@ -11,7 +11,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.nn.normalization import logsumexp
-from tinyxla.numpy.arguments import array_of
+from tinyxla.numpy.arguments import array_of, integers_of, operand
 
 
 def dot_product_attention(
@@ -65,7 +65,7 @@ def dot_product_attention(
         )
     k, v = (tnp.repeat(x, heads // shared, axis=2) if heads != shared else x for x in (k, v))
     logits: Any = tnp.einsum("btnh,bsnh->bnts", q, k, preferred_element_type=np.float32)
-    logits = logits * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    logits = logits * (1 / math.sqrt(q.shape[-1]) if scale is None else operand(scale, what))
     if bias is not None:
         logits = logits + array_of(bias, what)
     seen = _seen(mask, logits.shape, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
@@ -88,7 +88,8 @@ def _seen(mask: Any, shape: Any, causal: bool, queries: Any, keys: Any, window: 
     if causal:
         parts.append(column <= row)
     if window is not None:
-        before, after = (window, window) if isinstance(window, int) else window
+        given = (window, window) if isinstance(window, int) else window
+        before, after = integers_of("nn.dot_product_attention", "local_window_size", given, 2)
         parts.append((column >= row - before) & (column <= row + after))
     if queries is not None:
         parts.append(row < array_of(queries, "nn.dot_product_attention")[:, None, None, None])

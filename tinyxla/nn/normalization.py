@@ -6,7 +6,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.lax.elementwise import stop_gradient
-from tinyxla.numpy.arguments import ArrayLike, Axis, inexact_array
+from tinyxla.numpy.arguments import ArrayLike, Axis, inexact_array, operand
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
@@ -125,7 +125,7 @@ def standardize(
     value = inexact_array(x, "nn.standardize")
     if mean is None:
         mean = tnp.mean(value, axis=axis, keepdims=True, where=where)
-    centred = value - mean
+    centred = value - operand(mean, "nn.standardize")
     if variance is None:
         variance = tnp.mean(tnp.square(centred), axis=axis, keepdims=True, where=where)
-    return centred / tnp.sqrt(variance + epsilon)
+    return centred / tnp.sqrt(operand(variance, "nn.standardize") + operand(epsilon, "nn.standardize"))

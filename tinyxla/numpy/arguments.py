@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError, TinyxlaError
+from tinyxla.errors import ArgumentError, ShapeError, SizeError, TinyxlaError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -194,7 +195,22 @@ def named(function: Any, name: str, text: str) -> Any:
 
 def listed(value: Any, what: str) -> Array:
     """An array, also of a list."""
-    return array_of(np.asarray(value) if isinstance(value, (list, tuple)) else value, what)
+    return array_of(nested(what, value) if isinstance(value, (list, tuple)) else value, what)
+
+
+def nested(what: str, value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of nested lists."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{what}: rows of nested lists must be of one length, but got {shown(value)}.") from None
+
+
+def vector_of(what: str, name: str, x: Array) -> Array:
+    """The array, which has one dimension."""
+    if x.ndim != 1:
+        raise ShapeError(f"{what}: {name} must be a vector, but has the shape {x.shape}; reshape it.")
+    return x
 
 
 def along_axis(what: str, x: Array, axis: int | None) -> tuple[Any, int]:
@@ -269,6 +285,15 @@ def is_several(x: Any) -> TypeGuard[Iterable[Any]]:
     return isinstance(x, Iterable) and getattr(x, "ndim", 1) != 0  # pyright: ignore[reportUnknownArgumentType]
 
 
+def shown(value: Any) -> str:
+    """An argument in an error: in one line, whatever it is."""
+    return " ".join(reprlib.repr(value).split())
+
+
+def _refuse(what: str, name: str, kind: str, value: Any) -> NoReturn:
+    raise ArgumentError(f"{what}: {name} must be {kind}, but got {shown(value)} of type {type(value).__name__}.")
+
+
 def integer_of(what: str, name: str, value: Any) -> int:
     """A static integer argument."""
     try:
@@ -276,7 +301,75 @@ def integer_of(what: str, name: str, value: Any) -> int:
     except TinyxlaError:
         raise
     except (AttributeError, TypeError):  # of an array of several
-        raise ArgumentError(f"{what}: {name} is an integer, but got {value!r}.") from None
+        raise ArgumentError(f"{what}: {name} is an integer, but got {shown(value)}.") from None
+
+
+def integers_of(what: str, name: str, value: Any, count: int | None = None) -> tuple[int, ...]:
+    """Static integers, of which there are `count`."""
+    return tuple(integer_of(what, name, n) for n in several_of(what, name, value, count))
+
+
+def count_of(what: str, name: str, value: Any) -> int:
+    """A static integer that is not negative."""
+    count = integer_of(what, name, value)
+    if count < 0:
+        raise ShapeError(f"{what}: {name} must not be negative, but got {count}.")
+    if count >> 57:
+        raise SizeError(f"{what}: no memory can hold {count} elements; give a smaller {name}.")
+    return count
+
+
+def number_of(what: str, name: str, value: Any) -> float:
+    """A static real number."""
+    try:
+        if not isinstance(value, str):
+            return float(value)
+    except TinyxlaError:
+        raise
+    except (TypeError, ValueError, OverflowError):
+        pass
+    _refuse(what, name, "a real number", value)
+
+
+def choice_of(what: str, name: str, value: Any, choices: Iterable[str]) -> Any:
+    """An argument that is one of several words."""
+    if not isinstance(value, str) or value not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ArgumentError(f"{what}: {name} must be one of {known}, but got {shown(value)}.")
+    return value
+
+
+def several_of(what: str, name: str, value: Any, count: int | None = None) -> list[Any]:
+    """The elements of a sequence, of which there are `count`."""
+    if not is_several(value) or isinstance(value, (str, bytes)):
+        _refuse(what, name, "a sequence", value)
+    found = list(value)
+    if count is not None and len(found) != count:
+        raise ArgumentError(f"{what}: {name} must have {count} elements, but got {shown(value)}.")
+    return found
+
+
+def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:
+    """An argument that is called."""
+    if not callable(value):
+        _refuse(what, name, "a function", value)
+    return value
+
+
+def check_memory(what: str, sizes: tuple[int, ...]) -> None:
+    """An error if no memory can hold an array of these sizes, before it is worked on part by part."""
+    try:
+        np.empty(sizes)
+    except (MemoryError, ValueError):
+        raise SizeError(f"{what}: no memory can hold the shape {sizes}; give it smaller sizes.") from None
+
+
+def counted(what: str, length: int) -> np.ndarray[Any, Any]:
+    """The integers from 0 on, if memory can hold so many."""
+    try:
+        return np.arange(length)
+    except (MemoryError, ValueError):
+        raise SizeError(f"{what}: no memory can hold {length} elements; give it smaller sizes.") from None
 
 
 def shape_of(what: str, shape: Any) -> tuple[int, ...]:

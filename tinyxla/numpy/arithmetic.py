@@ -278,6 +278,8 @@ def sign(x: Any) -> Any:
 @as_unary()
 def signbit(x: Any) -> Any:
     """Whether the sign is negative, also that of -0.0."""
+    if _kind(x) == "complex":
+        raise DTypeError("signbit: complex numbers have no sign; take that of their real or imaginary part.")
     if not _is_inexact(x):
         return ops.lt(x, _zero(x))
     # Of zeros and NaNs the sign shows in the total order of floats only.
@@ -339,7 +341,7 @@ around = round
 
 @lru_cache(64)
 def _rounded_to(decimals: int) -> Unary:
-    factor = 10.0 ** builtins.abs(decimals)
+    factor = 10.0 ** builtins.min(builtins.abs(decimals), 308)
     up, down = (ops.mul, ops.div) if decimals > 0 else (ops.div, ops.mul)
 
     def of_array(x: Any) -> Any:
@@ -351,7 +353,8 @@ def _rounded_to(decimals: int) -> Unary:
         if decimals == 0:
             return ops.round_nearest_even(x)
         wide = cast(x, np.dtype(np.float64 if kind.bits == 64 else np.float32))
-        scale = like(factor, wide)
+        with np.errstate(over="ignore"):
+            scale = like(factor, wide)
         return cast(down(ops.round_nearest_even(up(wide, scale)), scale), x.dtype)
 
     return unary("round", of_array, "")

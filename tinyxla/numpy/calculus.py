@@ -15,13 +15,22 @@ from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
     array_of,
+    broadcast_to_shape,
     canonical_axes,
     cast,
+    check_memory,
+    choice_of,
+    count_of,
+    function_of,
     inexact_array,
+    is_several,
     like,
+    listed,
     operand,
     promoted,
     python_dtype,
+    shape_of,
+    vector_of,
 )
 from tinyxla.numpy.contractions import dot
 from tinyxla.numpy.creation import zeros
@@ -177,6 +186,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule."""
     (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
+    vector_of("polyval", "p", coefficients)
     result: Any = like(0, at)
     for k in range(coefficients.shape[0]):
         result = arith.add(arith.multiply(result, at), coefficients[k])
@@ -189,7 +199,8 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     values = array_of(x, "vander")
     if values.ndim != 1:
         raise ShapeError(f"vander: takes a vector, but got shape {values.shape}.")
-    count = values.shape[0] if N is None else N
+    count = values.shape[0] if N is None else count_of("vander", "N", N)
+    check_memory("vander", (values.shape[0], count))
     columns = [arith.power(values, k) for k in range(count)]
     if not columns:
         return zeros((values.shape[0], 0), values.dtype)
@@ -199,16 +210,13 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 @replayed
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of polynomials given by their coefficients, highest power first."""
-    (x, y), _ = promoted("polyadd", array_of(a1, "polyadd"), array_of(a2, "polyadd"))
-    length = max(x.shape[0], y.shape[0])
-    x, y = (_led(v, length) for v in (x, y))
-    return arith.add(x, y)
+    return _polynomial_sum("polyadd", a1, a2)
 
 
 @replayed
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of polynomials given by their coefficients, highest power first."""
-    return polyadd(a1, arith.negative(a2))
+    return _polynomial_sum("polysub", a1, arith.negative(array_of(a2, "polysub")))
 
 
 @replayed
@@ -217,14 +225,20 @@ def polymul(a1: ArrayLike, a2: ArrayLike) -> Array:
     return convolve(a1, a2)
 
 
+def _polynomial_sum(what: str, a1: ArrayLike, a2: ArrayLike) -> Array:
+    (x, y), _ = promoted(what, array_of(a1, what), array_of(a2, what))
+    length = max(vector_of(what, "a1", x).shape[0], vector_of(what, "a2", y).shape[0])
+    return arith.add(*(_led(v, length) for v in (x, y)))
+
+
 def _led(x: Any, length: int) -> Any:
     return movement.pad(x, movement.full(0, x.dtype), padding_config=((length - x.shape[0], 0, 0),))
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial given by its coefficients, highest power first."""
-    x = array_of(p, "polyder")
-    for _ in range(m):
+    x = vector_of("polyder", "p", array_of(p, "polyder"))
+    for _ in range(min(count_of("polyder", "m", m), x.shape[0])):
         powers = np.arange(x.shape[0] - 1, 0, -1)
         x = arith.multiply(_part(x, 0, 0, x.shape[0] - 1), cast(operand(powers, "polyder"), x.dtype))
     return x
@@ -233,11 +247,13 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 @replayed
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The m-th antiderivative of a polynomial, with the constants k (zero if not given)."""
-    x = inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False)
-    constants = np.broadcast_to(np.asarray(0 if k is None else k), (m,))
-    for c in constants:
+    x = vector_of("polyint", "p", inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False))
+    order = count_of("polyint", "m", m)
+    check_memory("polyint", (x.shape[0] + order,))
+    constants = broadcast_to_shape("polyint", listed(0 if k is None else k, "polyint"), (order,))
+    for d in range(order):
         powers = cast(operand(np.arange(x.shape[0], 0, -1), "polyint"), x.dtype)
-        x = concatenate([arith.true_divide(x, powers), cast(operand(np.atleast_1d(c), "polyint"), x.dtype)])
+        x = concatenate([arith.true_divide(x, powers), cast(_part(constants, 0, d, d + 1), x.dtype)])
     return x
 
 
@@ -275,8 +291,7 @@ def _correlated(what: str, x: Any, y: Any, mode: str) -> Any:
 def slid(what: str, x: Any, y: Any, mode: str) -> Any:
     """Sums of the products of x and a y that slides over it along every dimension; of the shifts, those of a `mode` of
     `scipy.signal`: all ("full"), as many as x has elements ("same"), or those where y is inside x ("valid")."""
-    if mode not in ("full", "same", "valid"):
-        raise ArgumentError(f"{what}: mode must be 'full', 'same' or 'valid', but got {mode!r}.")
+    choice_of(what, "mode", mode, ("full", "same", "valid"))
     window: list[WindowDimension] = []
     for k in y.shape:
         before, after = {"full": (k - 1, k - 1), "same": (k // 2, (k - 1) // 2), "valid": (0, 0)}[mode]
@@ -299,6 +314,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     """A function of vectors, applied to all along an axis at once: it is called with a traced vector."""
     x = array_of(arr, "apply_along_axis")
     along = canonical_axis(axis, x.ndim, "apply_along_axis")
+    function_of("apply_along_axis", "func1d", func1d)
     behind = moveaxis(x, along, -1)
     outer = behind.shape[:-1]
     rows = movement.reshape_to(behind, (math.prod(outer), behind.shape[-1]))
@@ -311,9 +327,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
     """A reduction over several axes, one after the other; axes that it removes come back with size 1."""
     x = array_of(a, "apply_over_axes")
-    for axis in (axes,) if isinstance(axes, int) else axes:
+    for axis in axes if is_several(axes) else (axes,):
         along = canonical_axis(axis, x.ndim, "apply_over_axes")
-        found = func(x, along)
+        found = array_of(function_of("apply_over_axes", "func", func)(x, along), "apply_over_axes")
         x = expand_dims(found, along) if found.ndim == x.ndim - 1 else found
     return x
 
@@ -321,7 +337,7 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements in another shape, repeated from the start as often as needed."""
     flat = ravel(a)
-    shape = tuple(new_shape) if hasattr(new_shape, "__iter__") else (new_shape,)
+    shape = shape_of("resize", new_shape)
     count = math.prod(shape)
     if flat.size == 0 or count == 0:
         return zeros(shape, flat.dtype)

@@ -16,10 +16,12 @@ from tinyxla.numpy.arguments import (
     broadcast_to_shape,
     cast,
     eager,
+    integer_of,
     is_several,
     preferred_type,
     promoted,
     python_dtype,
+    several_of,
     summable,
     value_of,
 )
@@ -166,10 +168,10 @@ def tensordot(
     """The sum over axes: the last `axes` of a and first of b, or a list of axes of each."""
     x, y, weak = _pair("tensordot", a, b)
     if is_several(axes):
-        first, second = axes
+        first, second = several_of("tensordot", "axes", axes, 2)
         left, right = (tuple(d) if is_several(d) else (d,) for d in (first, second))
     else:
-        count = int(axes)
+        count = integer_of("tensordot", "axes", axes)
         if not 0 <= count <= min(x.ndim, y.ndim):
             raise ShapeError(f"tensordot: {count} axes are more than shapes {x.shape} and {y.shape} both have.")
         left, right = tuple(range(x.ndim - count, x.ndim)), tuple(range(count))

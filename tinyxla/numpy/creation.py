@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
     array_of,
+    broadcast_shapes,
     broadcast_to_shape,
     cast,
+    choice_of,
+    counted,
+    function_of,
     integer_of,
     operand,
     promoted,
@@ -29,6 +33,7 @@ from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size, state
 from tinyxla.tracing.promotion import (
@@ -63,9 +68,15 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
     """
     wanted = None if dtype is None else python_dtype(dtype)
     found = _from_data(object, wanted)
-    if ndmin > found.ndim:
-        found = movement.reshape_to(found, (1,) * (ndmin - found.ndim) + found.shape)
+    if ndmin:
+        found = _led_by_ones(found, integer_of("array", "ndmin", ndmin))
     return found
+
+
+def _led_by_ones(x: Array, rank: int) -> Array:
+    """With axes of size 1 in front, so that there are that many."""
+    missing = min(rank, 65) - x.ndim  # no array has so many
+    return movement.reshape_to(x, (1,) * missing + x.shape) if missing > 0 else x
 
 
 @with_device
@@ -152,13 +163,21 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
     """
     if copy is False:
         raise AttributeValueError("from_dlpack: copy must be None or True, but got False; arrays do not share memory.")
+    if not hasattr(x, "__dlpack__"):
+        raise ArgumentError(f"from_dlpack: takes an array with __dlpack__, but got a {type(x).__name__}; use asarray.")
     value = np.from_dlpack(x)
     return array(value, value.dtype)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer."""
-    return ConcreteArray(np.frombuffer(buffer, python_dtype(dtype), count, offset).copy())
+    kind, number, start = python_dtype(dtype), integer_of("frombuffer", "count", count), offset
+    try:
+        return ConcreteArray(np.frombuffer(buffer, kind, number, integer_of("frombuffer", "offset", start)).copy())
+    except (TypeError, BufferError, OverflowError):
+        raise ArgumentError(f"frombuffer: takes bytes or another buffer, but got a {type(buffer).__name__}.") from None
+    except ValueError as error:
+        raise ShapeError(f"frombuffer: {number} elements {kind} from byte {start} on do not fit: {error}.") from None
 
 
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: Any) -> Array:
@@ -168,7 +187,7 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
         movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=d)
         for d in range(len(sizes))
     ]
-    return function(*grids, **options)
+    return function_of("fromfunction", "function", function)(*grids, **options)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -263,13 +282,16 @@ def _static(what: str, value: Any) -> Any:
 @with_device
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: Any = None) -> Array:
     """start, start + step, ... below stop; `arange(stop)` counts from 0."""
-    given = [x for x in (start, stop, step) if x is not None]
-    kinds = [_kind(x) for x in given]
+    if start is None:
+        raise ArgumentError("arange: start must be a number, but got None; arange(n) counts from 0.")
+    kinds = [_kind(x) for x in (start, stop, step) if x is not None]
     found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
     first, last, by = (_static("arange", x) for x in (start, stop, step))
     if last is None:
         first, last = 0, first
     by = 1 if by is None else by
+    if any(isinstance(x, complex) for x in (first, last, by)):
+        raise DTypeError("arange: start, stop and step must be real, but one of them is complex; take its real part.")
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")
     count = (last - first) / by
@@ -280,8 +302,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     length = max(0, math.ceil(count))
     if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
         return _iota(length, found)
-    checked_size("arange", Shape(element_type(np.int64), (length,)))  # in which it is counted
-    return ConcreteArray(np.asarray(np.arange(length) * by + first).astype(found))
+    return ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found))
 
 
 def _kind(x: Any) -> tuple[np.dtype[Any], bool]:
@@ -307,7 +328,8 @@ def linspace(
         raise ShapeError(f"linspace: num is not negative, but got {count}.")
     (first, last), (found, _) = promoted("linspace", start, stop, to_inexact=True)
     wanted = found if dtype is None else python_dtype(dtype)
-    shape = np.broadcast_shapes(first.shape, last.shape)
+    shape = broadcast_shapes("linspace", first.shape, last.shape)
+    at = canonical_axis(axis, 1 + len(shape), "linspace")
     first, last = (broadcast_to_shape("linspace", x, shape) for x in (first, last))
     steps = count - 1 if endpoint else count
     distance = ops.div(ops.sub(last, first), movement.full(max(steps, 1), found, shape))
@@ -327,7 +349,7 @@ def linspace(
         points = ops.select(at_end, along(last), points)
     if element_type(wanted).is_integer:
         points = ops.floor(points)
-    result = cast(movement.move_axis(points, 0, axis % len(whole)), wanted, False)
+    result = cast(movement.move_axis(points, 0, at), wanted, False)
     return (result, distance) if retstep else result
 
 
@@ -364,10 +386,14 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     columns = rows if M is None else integer_of("eye", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
     sizes = shape_of("eye", (rows, columns))
-    if state.staging is None:
-        checked_size("eye", Shape(element_type(found), sizes))
-        return ConcreteArray(np.eye(rows, columns, k, found))
-    return cast(_diagonal_mask((rows, columns), k, "EQ"), found)
+    offset = integer_of("eye", "k", k)
+    if state.staging is not None:
+        return cast(_diagonal_mask(sizes, offset, "EQ"), found)
+    checked_size("eye", Shape(element_type(found), sizes))
+    try:
+        return ConcreteArray(np.eye(rows, columns, max(-rows, min(offset, columns)), found))
+    except MemoryError:
+        raise SizeError(f"eye: no memory can hold {rows} by {columns} elements; give it smaller sizes.") from None
 
 
 @with_device
@@ -391,14 +417,14 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     rows = integer_of("tri", "N", N)
     columns = rows if M is None else integer_of("tri", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
-    return cast(_diagonal_mask(shape_of("tri", (rows, columns)), k, "LE"), found)
+    return cast(_diagonal_mask(shape_of("tri", (rows, columns)), integer_of("tri", "k", k), "LE"), found)
 
 
 def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
     x = array_of(m, name)
     if x.ndim < 2:
         raise ShapeError(f"{name}: takes matrices, but got an array of shape {x.shape}.")
-    mask = _diagonal_mask((x.shape[-2], x.shape[-1]), k, direction)
+    mask = _diagonal_mask((x.shape[-2], x.shape[-1]), integer_of(name, "k", k), direction)
     spread = broadcast_to_shape(name, mask, x.shape)
     return ops.select(spread, x, movement.full(0, x.dtype, x.shape)).with_weak_type(x.weak_type)
 
@@ -417,8 +443,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of a grid, of its axes' coordinates."""
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', but got {indexing!r}.")
+    choice_of("meshgrid", "indexing", indexing, ("xy", "ij"))
     arrays = [array_of(x, "meshgrid") for x in xi]
     arrays = [movement.reshape_to(x, (1,)) if x.ndim == 0 else x for x in arrays]
     for x in arrays:

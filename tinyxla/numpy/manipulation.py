@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -20,7 +20,9 @@ from tinyxla.numpy.arguments import (
     broadcasted,
     canonical_axes,
     cast,
+    choice_of,
     constant,
+    count_of,
     integer_of,
     is_several,
     listed,
@@ -28,6 +30,7 @@ from tinyxla.numpy.arguments import (
     operand,
     promoted,
     python_dtype,
+    several_of,
     shape_of,
 )
 from tinyxla.numpy.indexing import Update, read
@@ -37,6 +40,7 @@ from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import checked_size
 
 # --- shape ------------------------------------------------------------------------------------------------------------
 
@@ -61,21 +65,17 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         raise ShapeError(
             f"reshape: an array of shape {x.shape} has {x.size} elements, but {tuple(sizes)} takes {math.prod(sizes)}."
         )
+    choice_of("reshape", "order", order, ("C", "F", "A", "K"))
     if order == "F":
         turned = movement.reshape_to(transpose(x), tuple(reversed(sizes)))
         return transpose(turned)
-    if order not in ("C", "A", "K"):
-        raise ArgumentError(f"reshape: order is 'C' or 'F', but got {order!r}.")
     return movement.reshape_to(x, tuple(sizes))
 
 
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """The elements in one dimension."""
-    return reshape(a, (-1,) if np.size(_shape(a)) == 0 or 0 not in _shape(a) else (0,), order)
-
-
-def _shape(a: Any) -> tuple[int, ...]:
-    return a.shape if hasattr(a, "shape") else np.shape(a)
+    x = array_of(a, "ravel")
+    return reshape(x, (x.size,), order)
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
@@ -145,6 +145,9 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved before another; `moveaxis` says it more clearly."""
     x = array_of(a, "rollaxis")
     axis = canonical_axis(axis, x.ndim, "rollaxis")
+    start = integer_of("rollaxis", "start", start)
+    if not -x.ndim <= start <= x.ndim:
+        raise ShapeError(f"rollaxis: start must be from {-x.ndim} to {x.ndim}, but got {start}.")
     start = start + x.ndim if start < 0 else start
     return moveaxis(x, axis, start - (start > axis))
 
@@ -234,7 +237,7 @@ concat = concatenate
 
 def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
     """The arrays of a sequence, of one type."""
-    sequence = list(arrays) if is_several(arrays) else None
+    sequence = list(arrays) if is_several(arrays) and not isinstance(arrays, (str, bytes)) else None
     if not sequence:
         raise ArgumentError(f"{what}: takes a sequence of at least one array, but got {arrays!r}.")
     if dtype is not None:
@@ -303,6 +306,9 @@ def block(arrays: Any) -> Array:
     return join(arrays, levels, max(levels, rank_of(arrays)))
 
 
+_MOST_SECTIONS = 1 << 24  # each is an array of its own
+
+
 def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -> list[Array]:
     x = array_of(ary, what)
     along = canonical_axis(axis, x.ndim, what)
@@ -314,6 +320,8 @@ def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -
         count = integer_of(what, "the number of sections", sections)
         if count < 1 or (equal and length % count):
             raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
+        if count > _MOST_SECTIONS:
+            raise SizeError(f"{what}: the number of sections must be at most {_MOST_SECTIONS}, but got {count}.")
         small, rest = divmod(length, count)
         bounds = [k * small + min(k, rest) for k in range(count + 1)]
     return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairwise(bounds)]
@@ -396,6 +404,8 @@ def repeat(
     x = array_of(a, "repeat")
     x, along = along_axis("repeat", x, axis)
     given = listed(repeats, "repeat")
+    if given.size and element_type(given.dtype).is_inexact:
+        raise DTypeError(f"repeat: counts must be integers, but are of {given.dtype.name}; convert them.")
     if given.ndim > 1 or given.size not in (1, x.shape[along]):
         raise ShapeError(f"repeat: {given.size} counts do not fit axis {along} of size {x.shape[along]}.")
     if total_repeat_length is not None:
@@ -489,10 +499,10 @@ def fliplr(m: ArrayLike) -> Array:
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turned k times by 90 degrees, from the first axis towards the second."""
     x = array_of(m, "rot90")
-    first, second = (canonical_axis(d, x.ndim, "rot90") for d in axes)
+    first, second = (canonical_axis(d, x.ndim, "rot90") for d in several_of("rot90", "axes", axes, 2))
     if first == second:
         raise ShapeError(f"rot90: takes two different axes, but got {axes}.")
-    turns = k % 4
+    turns = integer_of("rot90", "k", k) % 4
     if turns == 0:
         return x
     if turns == 2:
@@ -552,6 +562,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     i, j = (canonical_axis(d, x.ndim, "diagonal") for d in (axis1, axis2))
     if i == j:
         raise ShapeError(f"diagonal: takes two different axes, but got {axis1} and {axis2}.")
+    offset = integer_of("diagonal", "offset", offset)
     x = moveaxis(x, (i, j), (-2, -1))
     *outer, rows, columns = x.shape
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -571,7 +582,9 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ShapeError(f"diag: takes a vector or a matrix, but got an array of shape {x.shape}.")
+    k = integer_of("diag", "k", k)
     n = x.shape[0] + abs(k)
+    checked_size("diag", Shape(element_type(x.dtype), (n, n)))
     column = movement.pad(x, constant(0, x.dtype), padding_config=((max(k, 0), max(-k, 0), 0),))
     grid = Shape(element_type(np.int32), (n, n))
     row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, (n, n)))
@@ -598,15 +611,14 @@ def diff(
 ) -> Array:
     """The differences of neighbours along an axis, taken n times."""
     x = array_of(a, "diff")
-    if n < 0:
-        raise ArgumentError(f"diff: n is not negative, but got {n}.")
+    times = count_of("diff", "n", n)
     along = canonical_axis(axis, x.ndim, "diff")
     edge = (*x.shape[:along], 1, *x.shape[along + 1 :])
     ends = [None if end is None else array_of(end, "diff") for end in (prepend, append)]
     ends = [broadcast_to_shape("diff", e, edge) if e is not None and e.ndim == 0 else e for e in ends]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]
     x = concatenate(parts, along)
-    for _ in range(n):
+    for _ in range(min(times, x.shape[along])):
         length = x.shape[along]
         later = movement.slice_axis(x, along, min(1, length), length)
         earlier = movement.slice_axis(x, along, 0, max(length - 1, 0))

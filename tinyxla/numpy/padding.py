@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, operand
+from tinyxla.errors import ShapeError
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, choice_of, integer_of, operand
 from tinyxla.numpy.manipulation import concatenate, concrete_value, expand_dims, flip, rows_at
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import sum as total
@@ -58,6 +58,8 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     ]
     if any(a < 0 or b < 0 for a, b in widths):
         raise ShapeError(f"pad: widths are not negative, but got {widths}.")
+    names = ("constant", "empty", "linear_ramp", *_PAD_INDEX, *_PAD_VALUE)
+    choice_of("pad", "mode", mode, names)
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, options.get("constant_values", 0))
     if mode in _PAD_INDEX:
@@ -74,10 +76,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
             end = _PAD_VALUE[mode](x, d)
             x = concatenate([_spread(end, d, before), x, _spread(end, d, after)], d)
         return x
-    if mode == "linear_ramp":
-        return _pad_ramp(x, widths, _pairs("pad", options.get("end_values", 0), x.ndim))
-    names = ", ".join(("constant", "empty", "linear_ramp", *_PAD_INDEX, *_PAD_VALUE))
-    raise ArgumentError(f"pad: mode is one of {names}, but got {mode!r}.")
+    return _pad_ramp(x, widths, _pairs("pad", options.get("end_values", 0), x.ndim))
 
 
 def _spread(x: Any, axis: int, count: int) -> Any:

@@ -8,15 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
+from tinyxla.errors import OutOfBoundsError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, flat_array, listed, shape_of, type_of
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    cast,
+    check_memory,
+    choice_of,
+    count_of,
+    counted,
+    flat_array,
+    function_of,
+    integer_of,
+    listed,
+    several_of,
+    shape_of,
+    type_of,
+)
 from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import cumsum
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import checked_size
+from tinyxla.tracing.promotion import checked_scalar
 
 
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
@@ -31,7 +48,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     if size is None:
         known = np.asarray(mask.concrete("nonzero, whose result's shape depends on values (or give `size`),").numpy())
         return tuple(ConcreteArray(found.astype(_index_type())) for found in np.nonzero(known))
-    return _nonzero_of_size(mask, size, fill_value)
+    return _nonzero_of_size(mask, count_of("nonzero", "size", size), fill_value)
 
 
 def _index_type() -> np.dtype[Any]:
@@ -46,7 +63,8 @@ def _nonzero_of_size(mask: Any, size: int, fill_value: Any) -> tuple[Array, ...]
     slot = ops.select(flat, number, movement.full(size, dtype, flat.shape))
     count = reduction.reduce_sum(cast(flat, dtype), (0,))
     results: list[Any] = []
-    fills: Sequence[Any] = fill_value if isinstance(fill_value, Sequence) else (fill_value,) * mask.ndim
+    several = isinstance(fill_value, Sequence) and not isinstance(fill_value, str)
+    fills = several_of("nonzero", "fill_value", fill_value if several else (fill_value,) * mask.ndim, mask.ndim)
     filled = ops.lt(
         movement.iota(shape=Shape(element_type(dtype), (size,)), iota_dimension=0),
         movement.broadcast(count, sizes=(size,), dimensions=()),
@@ -57,8 +75,13 @@ def _nonzero_of_size(mask: Any, size: int, fill_value: Any) -> tuple[Array, ...]
         found = Update(zeros, slot).set(
             movement.reshape_to(places, (mask.size,)), mode="drop", wrap_negative_indices=False
         )
-        results.append(ops.select(filled, found, movement.full(0 if fill is None else int(fill), dtype, (size,))))
+        results.append(ops.select(filled, found, movement.full(_fill(fill), dtype, (size,))))
     return tuple(results)
+
+
+def _fill(value: Any) -> int:
+    """What stands for a missing index."""
+    return int(checked_scalar(0 if value is None else integer_of("nonzero", "fill_value", value), _index_type()))
 
 
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
@@ -95,11 +118,12 @@ def ravel_multi_index(
     multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C"
 ) -> Array:
     """Indices for each axis as row-major places (column-major for `order="F"`)."""
-    if mode not in ("raise", "wrap", "clip"):
-        raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip', but got {mode!r}.")
-    arrays = [listed(i, "ravel_multi_index") for i in multi_index]
+    choice_of("ravel_multi_index", "mode", mode, ("raise", "wrap", "clip"))
+    choice_of("ravel_multi_index", "order", order, ("C", "F"))
+    arrays = [listed(i, "ravel_multi_index") for i in several_of("ravel_multi_index", "multi_index", multi_index)]
+    dims = shape_of("ravel_multi_index", dims)
     if len(arrays) != len(dims):
-        raise ShapeError(f"ravel_multi_index: {len(arrays)} indices do not fit the shape {tuple(dims)}.")
+        raise ShapeError(f"ravel_multi_index: {len(arrays)} indices do not fit the shape {dims}.")
     pairs = list(zip(arrays, dims, strict=True))
     total: Any = 0
     for d, (i, n) in enumerate(pairs if order == "C" else reversed(pairs)):
@@ -131,7 +155,9 @@ def _known(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[Array, ...]:
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array whose axes have size n."""
-    return _known(np.diag_indices(n, ndim))
+    size, axes = count_of("diag_indices", "n", n), count_of("diag_indices", "ndim", ndim)
+    checked_size("diag_indices", Shape(element_type(np.int64), (1,) * min(axes, 65)))
+    return _known([counted("diag_indices", size)] * axes)
 
 
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
@@ -142,27 +168,45 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     return diag_indices(x.shape[0], x.ndim)
 
 
+def _of_triangle(what: str, find: Callable[..., Any], n: Any, k: Any, m: Any) -> tuple[Array, ...]:
+    """The indices that NumPy finds in a triangle of an n by m matrix."""
+    rows = count_of(what, "n", n)
+    columns = rows if m is None else count_of(what, "m", m)
+    checked_size(what, Shape(element_type(np.int64), (rows, columns)))
+    try:
+        return _known(find(rows, max(-rows, min(integer_of(what, "k", k), columns)), columns))
+    except MemoryError:
+        raise SizeError(f"{what}: no memory can hold the indices of {rows} by {columns} elements.") from None
+
+
 @replayed
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices on and below the k-th diagonal of an n by m matrix."""
-    return _known(np.tril_indices(n, k, m))
+    return _of_triangle("tril_indices", np.tril_indices, n, k, m)
 
 
 @replayed
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices on and above the k-th diagonal of an n by m matrix."""
-    return _known(np.triu_indices(n, k, m))
+    return _of_triangle("triu_indices", np.triu_indices, n, k, m)
+
+
+def _matrix(what: str, arr: ArrayLike) -> Array:
+    x = array_of(arr, what)
+    if x.ndim != 2:
+        raise ShapeError(f"{what}: takes a matrix, but got an array of shape {x.shape}.")
+    return x
 
 
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """The indices on and below the k-th diagonal of a matrix."""
-    x = array_of(arr, "tril_indices_from")
+    x = _matrix("tril_indices_from", arr)
     return tril_indices(x.shape[-2], k, x.shape[-1])
 
 
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """The indices on and above the k-th diagonal of a matrix."""
-    x = array_of(arr, "triu_indices_from")
+    x = _matrix("triu_indices_from", arr)
     return triu_indices(x.shape[-2], k, x.shape[-1])
 
 
@@ -172,4 +216,7 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
     >>> mask_indices(2, np.triu, 1)
     (Array([0], dtype=int32), Array([1], dtype=int32))
     """
-    return nonzero(mask_func(np.ones((n, n), np.int32), k), size=size)
+    keep = function_of("mask_indices", "mask_func", mask_func)
+    side = count_of("mask_indices", "n", n)
+    check_memory("mask_indices", (side, side))
+    return nonzero(keep(np.ones((side, side), np.int32), k), size=size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.numpy import arithmetic as arith, linalg
-from tinyxla.numpy.arguments import ArrayLike, inexact_array, listed, promoted, value_of
+from tinyxla.numpy.arguments import ArrayLike, count_of, inexact_array, listed, promoted, value_of, vector_of
 from tinyxla.numpy.calculus import convolve, vander
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, diag
@@ -77,7 +77,9 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     Array([ 1., -2.], dtype=float32)
     """
     (rest, divisor), _ = promoted("polydiv", u, v, to_inexact=True)
-    m, n = rest.shape[0] - 1, divisor.shape[0] - 1
+    m, n = vector_of("polydiv", "u", rest).shape[0] - 1, vector_of("polydiv", "v", divisor).shape[0] - 1
+    if n < 0:
+        raise ShapeError("polydiv: v must have a coefficient, but is empty.")
     scale = arith.true_divide(1.0, divisor[0])
     quotient: Any = zeros(max(m - n + 1, 1), rest.dtype)
     left: Any = rest
@@ -122,6 +124,7 @@ def polyfit(
             f"{values.shape}."
         )
     limit = places.shape[0] * float(ml_dtypes.finfo(places.dtype).eps) if rcond is None else rcond
+    deg = count_of("polyfit", "deg", deg)
     left: Any = vander(places, deg + 1)
     right: Any = values
     if w is not None:

@@ -16,12 +16,16 @@ from tinyxla.numpy.arguments import (
     broadcast_shapes,
     broadcast_to_shape,
     cast,
+    choice_of,
     eager,
     flat_array,
     is_several,
     listed,
+    nested,
     operand,
     promoted,
+    several_of,
+    shown,
     value_of,
 )
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
@@ -144,10 +148,13 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     x, along = along_axis("delete", array_of(arr, "delete"), axis)
     if isinstance(obj, Array):
         obj = obj.concrete("delete, whose result's shape depends on the places,").numpy()
+    places = nested("delete", obj) if isinstance(obj, (list, tuple)) else obj
     try:
-        kept = np.delete(np.arange(x.shape[along]), obj)
+        kept = np.delete(np.arange(x.shape[along]), places)
     except IndexError as error:
         raise OutOfBoundsError(f"delete: {error}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"delete: obj must be integers, a slice or a mask, but got {shown(obj)}.") from None
     return read(x, (slice(None),) * along + (kept,), None, None)
 
 
@@ -157,8 +164,15 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     if isinstance(obj, Array):
         obj = obj.concrete("insert, whose result's shape depends on the places,").numpy()
     length = x.shape[along]
-    single = np.ndim(obj) == 0 and not isinstance(obj, slice)
-    places = np.arange(length)[obj] if isinstance(obj, slice) else np.atleast_1d(np.asarray(obj))
+    places = np.arange(length)[obj] if isinstance(obj, slice) else nested("insert", obj)
+    single = places.ndim == 0
+    places = np.atleast_1d(places)
+    if places.dtype.kind not in "iub" and places.size:
+        raise ArgumentError(f"insert: obj must be integers or a slice, but is of {places.dtype.name}.")
+    if places.ndim != 1:
+        raise ShapeError(f"insert: obj must be an integer or a vector, but has the shape {places.shape}.")
+    if places.size and not (-length <= places.min() and places.max() <= length):
+        raise OutOfBoundsError(f"insert: places must be from {-length} to {length}, but obj is {shown(obj)}.")
     places = np.where(places < 0, places + length, places)
     y = cast(operand(listed(values, "insert"), "insert"), x.dtype)
     outer = (*x.shape[:along], 1, *x.shape[along + 1 :])
@@ -181,8 +195,9 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """Element by element, the choice of that number."""
     chosen = array_of(a, "choose")
-    if not is_several(choices):
-        raise ArgumentError(f"choose: takes a list of choices, but got {choices!r}.")
+    if not is_several(choices) or isinstance(choices, (str, bytes)) or not len(list(choices)):
+        raise ArgumentError(f"choose: takes a list of choices, but got {shown(choices)}.")
+    choice_of("choose", "mode", mode, ("raise", "wrap", "clip"))
     arrays, _ = promoted("choose", *(array_of(c, "choose") for c in choices))
     shape = broadcast_shapes("choose", chosen.shape, *(c.shape for c in arrays))
     rows = [movement.reshape_to(broadcast_to_shape("choose", c, shape), (1, *shape)) for c in arrays]
@@ -262,7 +277,7 @@ def where(
 @replayed
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Element by element, the choice of the first condition that is true, else the default."""
-    if any(not hasattr(x, "__len__") for x in (condlist, choicelist)):
+    if any(not hasattr(x, "__len__") or getattr(x, "ndim", 1) == 0 for x in (condlist, choicelist)):
         raise ArgumentError("select: takes a list of conditions and a list of choices; put them in lists.")
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(f"select: {len(condlist)} conditions do not fit {len(choicelist)} choices.")
@@ -277,11 +292,11 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
     """Element by element, the function (or number) of the last condition that is true; one more of them is for none."""
     x = array_of(x, "piecewise")
     conditions: list[Any] = list(condlist) if isinstance(condlist, Sequence) else [condlist]
-    functions = list(funclist)
+    functions = several_of("piecewise", "funclist", funclist)
     if len(functions) == len(conditions):
         functions.append(0)
     if len(functions) != len(conditions) + 1:
-        raise ArgumentError(f"piecewise: {len(funclist)} functions do not fit {len(conditions)} conditions.")
+        raise ArgumentError(f"piecewise: {len(functions) - 1} functions do not fit {len(conditions)} conditions.")
 
     def value(f: Any) -> Array:
         found = f(x, *args, **kw) if callable(f) else f

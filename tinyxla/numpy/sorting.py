@@ -17,12 +17,16 @@ from tinyxla.numpy.arguments import (
     array_of,
     canonical_axes,
     cast,
+    choice_of,
+    count_of,
     eager,
     inexact_array,
     integer_of,
     is_several,
     like,
+    listed,
     promoted,
+    several_of,
     value_of,
 )
 from tinyxla.numpy.creation import linspace
@@ -41,7 +45,7 @@ from tinyxla.tracing.promotion import default_int
 
 
 def _sorted(arrays: Sequence[Any], axis: int, keys: int, descending: bool = False) -> Any:
-    comparator = sorting_ops.order_computation(tuple(x.dtype for x in arrays), keys, descending)
+    comparator = sorting_ops.order_computation(tuple(x.dtype for x in arrays), keys, bool(descending))
     return sorting_ops.sort(*arrays, dimensions=(axis,), to_apply=comparator, is_stable=True)
 
 
@@ -125,15 +129,14 @@ def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str | None = None
 ) -> Array:
     """Where values would be inserted into a sorted array: before equal elements, or behind them if `side="right"`."""
-    if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side is 'left' or 'right', but got {side!r}.")
+    known: Any = choice_of("searchsorted", "side", side, ("left", "right"))
     (ordered, values), _ = promoted("searchsorted", array_of(a, "searchsorted"), array_of(v, "searchsorted"))
     if ordered.ndim != 1:
         raise ShapeError(f"searchsorted: searches an array of one dimension, but got shape {ordered.shape}.")
     if sorter is not None:
         ordered = take(ordered, sorter)
     if eager(ordered, values) and element_type(ordered.dtype).bits >= 8 and ordered.dtype.kind != "V":
-        found = np.searchsorted(value_of(ordered), value_of(values), side)
+        found = np.searchsorted(value_of(ordered), value_of(values), known)
         return ConcreteArray(np.asarray(found).astype(_place_type(ordered)))
     return _bisected(ordered, values, side)
 
@@ -266,12 +269,13 @@ def nanmedian(
 def _quantile(
     what: str, a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: bool, ignore_nan: bool
 ) -> Array:
-    if method not in _METHODS:
-        raise ArgumentError(f"{what}: method is one of {', '.join(_METHODS)}, but got {method!r}.")
+    choice_of(what, "method", method, _METHODS)
     x, share = inexact_array(a, what), array_of(q, what)
     dtype = x.dtype
     if x.dtype.kind == "c":
         raise DTypeError(f"{what}: complex numbers have no order.")
+    if share.dtype.kind == "c":
+        raise DTypeError(f"{what}: q must be real, but is of {share.dtype.name}; take its real part.")
     if share.ndim > 1:
         raise ShapeError(f"{what}: q is a number or a vector, but got shape {share.shape}.")
     axes = canonical_axes(what, axis, x.ndim)
@@ -356,6 +360,8 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
             values.concrete("bincount, whose result's shape depends on values (or give `length`),").numpy()
         )
         length = builtins.max(int(known.max()) + 1 if known.size else 0, integer_of("bincount", "minlength", minlength))
+    else:
+        length = count_of("bincount", "length", length)
     counted = array_of(1 if weights is None else weights, "bincount").with_weak_type(False)
     zeros: Any = movement.full(0, counted.dtype, (length,))
     if length == 0:
@@ -370,13 +376,13 @@ def histogram_bin_edges(
     """The edges of so many equal bins over the values or a range; edges that are given are themselves."""
     if isinstance(bins, str):
         raise ArgumentError(f"histogram: bins is a number or edges, but got {bins!r}.")
-    edges = array_of(np.asarray(bins) if isinstance(bins, (list, tuple)) else bins, "histogram")
+    edges = listed(bins, "histogram")
     if edges.ndim == 1:
         return inexact_array(edges, "histogram").with_weak_type(False)
     x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
     count = integer_of("histogram", "bins", bins)
     if range is not None:
-        low, high = (inexact_array(v, "histogram") for v in range)
+        low, high = (inexact_array(v, "histogram") for v in several_of("histogram", "range", range, 2))
     elif x.size:
         low, high = min(x), max(x)
     else:
@@ -438,15 +444,16 @@ def histogramdd(
         raise ShapeError(f"histogramdd: sample must be of shape (number, axes), but has the shape {points.shape}.")
     axes = points.shape[1]
     by_axis = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
-    if len(by_axis) != axes or (range is not None and len(range) != axes):
-        raise ArgumentError(f"histogramdd: bins and range must have an entry for each of {axes} axes.")
+    ends = [None] * axes if range is None else several_of("histogramdd", "range", range, axes)
+    if len(by_axis) != axes:
+        raise ArgumentError(f"histogramdd: bins must have an entry for each of {axes} axes, but got {len(by_axis)}.")
     edges: list[Any] = []
     cell: Any = like(0, points[:, :1].sum(-1)).astype(int)
     inside: Any = arith.equal(cell, 0)
     sizes: list[int] = []
     for d, given in enumerate(by_axis):
         x = points[:, d]
-        found: Any = histogram_bin_edges(x, given, None if range is None else range[d]).astype(points.dtype)
+        found: Any = histogram_bin_edges(x, given, ends[d]).astype(points.dtype)
         count = found.shape[0] - 1
         place = arith.subtract(searchsorted(found, x, "right"), 1)
         place = where(arith.equal(x, found[-1]), count - 1, place)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.numpy.arguments import ArrayLike, array_of, python_dtype
+from tinyxla.errors import ArgumentError
+from tinyxla.numpy.arguments import ArrayLike, array_of, integer_of, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.tracing.array import Array
 
@@ -56,10 +57,19 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
     return array(np.fromiter(*args, **kwargs))
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
+def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) -> Array:
     """An array of the numbers in a text, between separators."""
     kind = python_dtype(dtype)
-    return array(np.fromstring(string, kind, count, sep=sep), kind)
+    number = integer_of("fromstring", "count", count)
+    if not isinstance(string, str) or not isinstance(sep, str) or not sep:
+        raise ArgumentError("fromstring: string and sep must be text, and sep not empty.")
+    try:
+        return array(np.fromstring(string, kind, number, sep=sep), kind)
+    except (ValueError, MemoryError):
+        wanted = "numbers" if number < 0 else f"{number} numbers"
+        raise ArgumentError(
+            f"fromstring: the text must be {wanted} {kind} with {sep!r} between them, but is {string[:80]!r}."
+        ) from None
 
 
 def array_repr(arr: ArrayLike) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinyxla.numpy.arguments import ArrayLike, cast, operand, python_dtype, type_of
+from tinyxla.errors import ArgumentError, DTypeError
+from tinyxla.numpy.arguments import ArrayLike, cast, choice_of, operand, python_dtype, type_of
 from tinyxla.numpy.creation import array
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -99,13 +100,17 @@ dtype = np.dtype
 
 def finfo(type: Any) -> Any:
     """The limits of a floating type: max, min, eps, tiny, bits, ..."""
-    found = type.dtype if hasattr(type, "dtype") else python_dtype(type)
+    found = python_dtype(getattr(type, "dtype", type))
+    if element_type(found).kind not in ("float", "complex"):
+        raise DTypeError(f"finfo: takes a floating or complex type, but got {found}; use iinfo for integers.")
     return ml_dtypes.finfo(found)
 
 
 def iinfo(type: Any) -> Any:
     """The limits of an integer type: max, min, bits."""
-    found = type.dtype if hasattr(type, "dtype") else python_dtype(type)
+    found = python_dtype(getattr(type, "dtype", type))
+    if not element_type(found).is_integer:
+        raise DTypeError(f"iinfo: takes an integer type, but got {found}; use finfo for floats.")
     return ml_dtypes.iinfo(found)
 
 
@@ -171,6 +176,8 @@ def result_type(*args: Any) -> np.dtype[Any]:
     for x in args:
         is_type = isinstance(x, (type, np.dtype, str, ScalarType))
         found.append(_typed(x) if is_type else type_of(operand(x, "result_type")))
+    if not found:
+        raise ArgumentError("result_type: takes at least one array, number or type, but got none.")
     common, _ = promote(*((default_dtype(d) if not w else d, w) for d, w in found))
     return common
 
@@ -178,7 +185,7 @@ def result_type(*args: Any) -> np.dtype[Any]:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether a type converts to another under NumPy's casting rule of that name."""
     source = from_.dtype if hasattr(from_, "dtype") else from_
-    rule: Any = casting
+    rule: Any = choice_of("can_cast", "casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
     return np.can_cast(python_dtype(source), python_dtype(to), casting=rule)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.numpy.arguments import integer_of
+from tinyxla.numpy.arguments import counted, integer_of, number_of
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_float
@@ -20,8 +20,9 @@ def _window(what: str, M: Any, weights: Any) -> Array:
     count = integer_of(what, "M", M)
     if count <= 1:
         return ConcreteArray(np.ones(max(count, 0), default_float()))
-    place = (2 * np.arange(count) - (count - 1)) / (count - 1)
-    return ConcreteArray(np.asarray(weights(place)).astype(default_float()))
+    place = (2 * counted(what, count) - (count - 1)) / (count - 1)
+    with np.errstate(all="ignore"):
+        return ConcreteArray(np.asarray(weights(place)).astype(default_float()))
 
 
 def bartlett(M: int) -> Array:
@@ -47,5 +48,5 @@ def blackman(M: int) -> Array:
 @replayed
 def kaiser(M: int, beta: float) -> Array:
     """The window that has most of its energy in the main lobe, whose width grows with beta."""
-    steep = float(beta)
+    steep = number_of("kaiser", "beta", beta)
     return _window("kaiser", M, lambda t: np.i0(steep * np.sqrt(1 - t * t)) / np.i0(steep) if steep else t * 0 + 1)

@@ -17,6 +17,7 @@ from tinyxla.errors import (
     ArgumentError,
     ConcretizationError,
     DeletedError,
+    OutOfBoundsError,
     ShapeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
@@ -173,7 +174,12 @@ class Array:
             raise ShapeError(
                 f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist()."
             )
-        return value.numpy().item(*index)
+        try:
+            return value.numpy().item(*index)
+        except (IndexError, TypeError, ValueError, OverflowError):
+            raise OutOfBoundsError(
+                f"item(): {index} is no place in an array of shape {value.shape}; give one integer for each axis."
+            ) from None
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""

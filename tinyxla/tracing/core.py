@@ -12,19 +12,23 @@ from __future__ import annotations
 import dis
 import inspect
 import math
+import reprlib
 import sys
 import threading
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType, MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tinyxla.errors import (
+    ArgumentError,
     ConcretizationError,
     LeakedTracerError,
     NonFiniteError,
+    ShapeError,
     SizeError,
     SourceLine,
     TracerArrayConversionError,
@@ -363,6 +367,9 @@ def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
                 result = op.evaluate(*values, **attributes)
     except SizeError:
         raise
+    except TypeError:
+        check_kinds(op, attributes)  # of another kind, but equal to what was checked, as 2.0 is to 2
+        raise
     except MemoryError as error:
         raise SizeError(f"{op.name}: {error}; give it smaller sizes.") from None
     if config.special:
@@ -415,6 +422,36 @@ def weak_result(operands: Sequence[Any]) -> bool:
     return len(operands) > 0
 
 
+def check_kinds(op: Operation, attributes: dict[str, Any]) -> None:
+    """An error for an attribute of another kind than the op declares, where that is integers."""
+    declared = _declared(op.attributes)
+    for name, value in attributes.items():
+        kind, said = declared[name], ""
+        if kind == "int":
+            said = "" if _is_integer(value) else "an integer"
+        elif kind in ("Ints", "tuple[int, ...]"):
+            fits = isinstance(value, tuple) and all(map(_is_integer, value))  # pyright: ignore[reportUnknownArgumentType]
+            said = "" if fits else "a tuple of integers"
+        elif isinstance(value, Shape):
+            said = "" if all(map(_is_integer, value.dimensions)) else "of integer sizes"
+            value = value.dimensions if said else value
+        elif isinstance(value, (list, dict, set, np.ndarray, Array)):
+            said = f"static ({kind})"
+        if said:
+            shown = " ".join(reprlib.repr(value).split())
+            raise ArgumentError(f"{op.name}: {name} must be {said}, but got {shown}.")
+
+
+@cache
+def _declared(attributes: type[Any]) -> dict[str, str]:
+    """The attributes' names and their kinds, as they are written."""
+    return {name: getattr(kind, "__forward_arg__", str(kind)) for name, kind in attributes.__annotations__.items()}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer))
+
+
 _checked: dict[Any, AnyShape] = {}
 _MOST_CHECKED = 1 << 16
 
@@ -422,7 +459,12 @@ _MOST_CHECKED = 1 << 16
 def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> None:
     """Run the op's shape rule, which checks its preconditions, unless it has seen such operands before."""
     key = (op, *[(x.dtype, x.shape) for x in values], *attributes.values())
-    if key not in _checked:
+    try:
+        known = key in _checked
+    except TypeError:  # what has no hash is of another kind
+        known = False
+    if not known:
+        check_kinds(op, attributes)
         if len(_checked) > _MOST_CHECKED:
             _checked.clear()
         _checked[key] = checked_size(op.name, op.shape(*map(Shape.of, values), **attributes))
@@ -435,20 +477,27 @@ def infer_shape(op: Op, shapes: tuple[AnyShape, ...], attributes: dict[str, Any]
     if op is movement.constant:
         return op.shape(*shapes, **attributes)
     key = (op, shapes, *attributes.values())
-    found = _inferred.get(key)
+    try:
+        found = _inferred.get(key)
+    except TypeError:
+        found = None
     if found is None:
+        check_kinds(op, attributes)
         if len(_inferred) > _MOST_CHECKED:
             _inferred.clear()
         found = _inferred[key] = checked_size(op.name, op.shape(*shapes, **attributes))
     return found
 
 
+_MOST_DIMENSIONS = 64  # as in NumPy
 _MOST_BYTES = 1 << 57  # no processor has longer addresses, and indices may take eight times the bytes of elements
 
 
 def checked_size(what: str, shape: AnyShape) -> AnyShape:
     """The shape, unless no memory can be addressed that would hold it (without its sizes of 0: so NumPy counts)."""
     for part in shape.elements if isinstance(shape, TupleShape) else (shape,):
+        if isinstance(part, Shape) and part.rank > _MOST_DIMENSIONS:
+            raise ShapeError(f"{what}: arrays have at most {_MOST_DIMENSIONS} dimensions, but got {part.rank}.")
         if isinstance(part, Shape) and math.prod(n or 1 for n in part.dimensions) * part.dtype.itemsize > _MOST_BYTES:
             raise SizeError(
                 f"{what}: an array {part} has more bytes than a computer can address; give it smaller sizes."

@@ -39,5 +39,5 @@ CPU = Device()
 
 def check_device(what: str, device: Any) -> None:
     """An error for another device than the one there is; None stands for any."""
-    if device not in (None, CPU):
+    if not (device is None or isinstance(device, Device) or (isinstance(device, str) and device == CPU)):
         raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")

@@ -109,6 +109,8 @@ def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bo
 
 
 def _promote(types: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[Any], bool]:
+    if not types:
+        raise PromotionError("No types have none in common; there must be at least one array or number.")
     nodes = {_node(*t) for t in types}
     if len(nodes) == 1:
         if len({t[0] for t in types}) == 1:
