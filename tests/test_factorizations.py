@@ -76,6 +76,21 @@ def test_qr(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) 
         same_with_gradients(ours, theirs, a)
 
 
+@pytest.mark.parametrize("shape", [(128, 64), (91, 91), (2, 333, 41), (33, 250), (8200, 1)])
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+def test_qr_of_large_matrices(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
+    """Reflections come in blocks, of which the last may be short."""
+    a = matrices(generator, shape, dtype)
+    for full_matrices in (True, False)[shape[-2] > 1000 :]:
+        q, r = lax.linalg.qr(a, full_matrices=full_matrices)
+        expected, triangle = jax.lax.linalg.qr(a, full_matrices=full_matrices)
+        steps = min(shape[-2:])
+        close(r, triangle)
+        close(q[..., :steps], expected[..., :steps])
+        close(q @ r, a)
+        close(adjoint(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], *q.shape[-1:] * 2)))
+
+
 def test_the_complete_basis_has_no_derivative() -> None:
     with pytest.raises(DifferentiationError, match="r must be square"):
         tx.grad(lambda x: lax.linalg.qr(x)[0].sum())(np.ones((3, 2), REAL))

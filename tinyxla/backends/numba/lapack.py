@@ -23,6 +23,8 @@ from tinyxla.backends.numba.axes import finished, piece_of
 from tinyxla.backends.numba.fortran_calls import PREFIXES, REAL, Argument, Calls, Place
 from tinyxla.backends.numba.loops import INDEX, Index, Literal, Operand, Value
 from tinyxla.backends.numba.lowering import LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.backends.numba.panel_routines import COPY, bits_of, tile_rows, turn
+from tinyxla.backends.numba.panels import give
 from tinyxla.compiler.fusion import Plan, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.ops.linear_algebra import TriangularSolve
@@ -33,6 +35,7 @@ _PIECES = 16  # of a batch
 _CALL = 300  # what a call costs, in simple operations
 _SPLIT = 2000  # work for a matrix from which on threads gain: OpenBLAS hands out its memory to one at a time
 _SIDES = 32  # of right-hand sides that are one part of the work, at least
+_COMPACT, _REFLECTIONS = 1 << 13, 32  # elements of a matrix that is multiplied by so many reflections at once, at least
 _UNTHREADED = 8  # rows or columns for which OpenBLAS uses no threads
 
 
@@ -60,6 +63,7 @@ class _Matrices(Calls):
         self.results: dict[int, Storage] = {r.attributes.index if r is not x else 0: r for r in results}
         self.sizes = (self.rows, self.columns, *x.operands[-1].array_shape.dimensions[-2:])
         self.parts = parts
+        self.numbers = self.b.scratch(INDEX, len(COPY))
         work = cost * math.prod(self.sizes[2:]) // parts
         self.work = _CALL + work
         self.pieces = min(self.count * parts, _PIECES) if work > _SPLIT else 1
@@ -125,10 +129,13 @@ class _Matrices(Calls):
 
     def turn(self, rows: int, columns: int, source: Place, source_pitch: int, target: Place, target_pitch: int) -> None:
         """Copy what is at (row, column) of the target from (column, row) of the source."""
-        with self.low.loop(0, rows) as (row, _), self.low.loop(0, columns) as (column, _):
-            self.store(
-                target, self.at(row, target_pitch, column), self.load(source, self.at(column, source_pitch, row))
-            )
+        b, lines, routine = self.b, tile_rows(), turn(bits_of(target[0].type), is_exact=True)
+        give(b, self.numbers, COPY, steps=rows, row=source_pitch, pitch=target_pitch)
+        with b.loop(0, b.up(columns, lines), sequential=True) as (group, _):
+            column = b.times(group, lines)
+            give(b, self.numbers, COPY, rows=b.minus(columns, column))
+            line = source[0], b.sum(source[1], b.times(column, source_pitch))
+            b.call(routine, (target[0], b.sum(target[1], column)), line, (self.numbers, 0))
 
     def turned_operand(self, size: int) -> Place:
         """A copy of the operand's matrix, column-major."""
@@ -311,26 +318,65 @@ def qr(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if small_factors.supports_qr(x):
         return small_factors.qr(x, plan, {r.attributes.index: r for r in results_of(x, users)})
     m = _Matrices(x, plan, users, 60)
-    steps = min(m.rows, m.columns)
-    inner = m.rows if x.attributes.full_matrices else steps
-    of_type = _Workspace(m.kind)
-    orthogonal = "ungqr" if m.kind in REAL else "orgqr"
+    inner = m.rows if x.attributes.full_matrices else min(m.rows, m.columns)
+    reflected = _reflected_at_once if m.rows * m.columns >= _COMPACT else _reflected
 
     def body() -> None:
-        copy, factors = m.turned_operand(m.rows * max(m.columns, inner)), m.temporary(steps)
-        m.blas("geqrf", m.rows, m.columns, copy, m.rows, factors, of_type, m.status)
+        triangle, orthogonal = reflected(m, inner)
         if 1 in m.results:
             upper = m.result(1)
-            with m.low.loop(0, inner, sequential=True) as (row, _):
-                with m.low.loop(0, m.b.least(row, m.columns)) as (column, _):
-                    m.store(upper, m.at(row, m.columns, column), zero(x.operands[0].array_shape))
-                with m.low.loop(row, m.columns) as (column, _):
-                    m.store(upper, m.at(row, m.columns, column), m.load(copy, m.at(column, m.rows, row)))
+            m.turn(inner, m.columns, triangle, m.rows, upper, m.columns)
+            with (
+                m.low.loop(0, inner, sequential=True) as (row, _),
+                m.low.loop(0, m.b.least(row, m.columns)) as (column, _),
+            ):
+                m.store(upper, m.at(row, m.columns, column), zero(x.operands[0].array_shape))
         if 0 in m.results:
-            m.blas(orthogonal, m.rows, inner, steps, copy, m.rows, factors, of_type, m.status)
-            m.turn(m.rows, inner, copy, m.rows, m.result(0), inner)
+            m.turn(m.rows, inner, orthogonal(), m.rows, m.result(0), inner)
 
     return m.kernel(body)
+
+
+def _reflected(m: _Matrices, inner: int) -> tuple[Place, Callable[[], Place]]:
+    """R above the diagonal, and what makes Q of so many columns of what is below, both column-major."""
+    steps, of_type = min(m.rows, m.columns), _Workspace(m.kind)
+    copy, factors = m.turned_operand(m.rows * max(m.columns, inner)), m.temporary(steps)
+    m.blas("geqrf", m.rows, m.columns, copy, m.rows, factors, of_type, m.status)
+
+    def orthogonal() -> Place:
+        name = "ungqr" if m.kind in REAL else "orgqr"
+        m.blas(name, m.rows, inner, steps, copy, m.rows, factors, of_type, m.status)
+        return copy
+
+    return copy, orthogonal
+
+
+def _reflected_at_once(m: _Matrices, inner: int) -> tuple[Place, Callable[[], Place]]:
+    """The same for large matrices: LAPACK can find some reflections by products of their halves (Elmroth and Gustavson,
+    2000), but then has no routine for Q. That is the product of all with the identity; from the last ones on, each
+    changes what is below and right of its corner. NaN in a column spreads over all columns of its block."""
+    b, steps = m.b, min(m.rows, m.columns)
+    width = min(steps, _REFLECTIONS)
+    copy, factors = m.turned_operand(m.rows * m.columns), m.temporary(width * steps)
+    memory = m.temporary(width * max(m.columns, inner))
+    m.blas("geqrt", m.rows, m.columns, width, copy, m.rows, factors, width, memory, m.status)
+
+    def orthogonal() -> Place:
+        q, blocks = m.temporary(m.rows * inner), -(-steps // width)
+        with m.low.loop(0, m.rows * inner) as (place, _):
+            m.store(q, place, Literal(m.kind, 0))
+        with m.low.loop(0, inner) as (k, _):
+            m.store(q, m.at(k, m.rows, k), Literal(m.kind, 1))
+        with b.loop(0, blocks, sequential=True) as (block, _):
+            start = b.times(b.minus(blocks - 1, block), width)
+            count, corner = b.least(b.minus(steps, start), width), m.at(start, m.rows, start)
+            below, factor = (copy[0], b.sum(copy[1], corner)), (factors[0], b.sum(factors[1], b.times(start, width)))
+            sizes = b.minus(m.rows, start), b.minus(inner, start), count, count
+            changed = q[0], b.sum(q[1], corner)
+            m.blas("gemqrt", "L", "N", *sizes, below, m.rows, factor, width, changed, m.rows, memory, m.status)
+        return q
+
+    return copy, orthogonal
 
 
 def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
