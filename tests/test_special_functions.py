@@ -323,3 +323,9 @@ def test_histograms_of_points() -> None:
     same(results(tnp), jax.jit(lambda: results(jnp))())
     same(tnp.mask_indices(3, tnp.triu, 1), jnp.mask_indices(3, jnp.triu, 1))
     assert [tnp.iterable(x) for x in ([1], 1, np.ones(1), tnp.ones(()))] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("function", [lax.bessel_i0e, lax.bessel_i1e])
+def test_series_in_single_precision_end_where_nothing_is_left(function: Any) -> None:
+    text = tx.jit(function).lower(A).as_text()
+    assert text.count(" multiply(") < 50, "each term of one of the two series is a product"

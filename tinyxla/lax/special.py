@@ -431,14 +431,14 @@ log_ndtr = _special(
 
 
 @lru_cache
-def _series(order: int, degree: int) -> tuple[list[float], list[float]]:
+def _series(order: int, degree: int, far_degree: int) -> tuple[list[float], list[float]]:
     """Chebyshev's coefficients of an exponentially scaled Bessel function, from its values: of what it is up to 8,
-    divided by x if it is odd; and of its product with the root of x beyond, by 1 / x. (C. Clenshaw, "Chebyshev Series
-    for Mathematical Functions", 1962, has these intervals.)"""
+    divided by x if it is odd; and of its product with the root of x beyond, by 1 / x, which is smoother. (C. Clenshaw,
+    "Chebyshev Series for Mathematical Functions", 1962, has these intervals.)"""
     from numpy.polynomial.chebyshev import chebinterpolate  # here, since few programs need it
 
     near = chebinterpolate(lambda t: _integral(order, 4 * t + 4), degree)
-    far = chebinterpolate(lambda t: _integral(order, 16 / (t + 1)) * (16 / (t + 1)) ** (order + 0.5), degree)
+    far = chebinterpolate(lambda t: _integral(order, 16 / (t + 1)) * (16 / (t + 1)) ** (order + 0.5), far_degree)
     return near.tolist(), far.tolist()
 
 
@@ -452,7 +452,7 @@ def _integral(order: int, x: Any) -> Any:
 
 def _bessel(order: int) -> Function:
     def function(x: Any) -> Any:
-        near, far = _series(order, 17 if x.dtype.itemsize < 8 else 32)
+        near, far = _series(order, *((17, 6) if x.dtype.itemsize < 8 else (32, 32)))
         size = tnp.abs(x)
         low, high = tnp.minimum(size, 8.0), tnp.maximum(size, 8.0)
         small = _summed(near, low / 4 - 1) * (low if order else 1)
