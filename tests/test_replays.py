@@ -216,3 +216,14 @@ def test_results_may_be_donated() -> None:
         found = jnp.linspace(0.0, 1.0, 5)
         np.testing.assert_array_equal(found, expected)
         add(found)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1000, 1000)])
+def test_constants_are_made_once_and_stay(shape: tuple[int, ...]) -> None:
+    """One value takes no more memory, however many elements have it; and a function that may overwrite it does not."""
+    spend = tx.jit(lambda x: x + 1, donate_argnums=0)
+    for _ in range(4):
+        x = jnp.zeros(shape)
+        assert x.numpy().strides == (0,) * len(shape)
+        assert np.all(spend(x).numpy() == 1)
+    assert np.all(jnp.zeros(shape).numpy() == 0)

@@ -23,7 +23,7 @@ from tinyxla.backends import default_backend
 from tinyxla.compilation import jit
 from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import arithmetic, calls
+from tinyxla.ops import arithmetic, calls, movement
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -156,7 +156,8 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
     made = traced.jaxpr.entry
     if made.has_side_effect:
         return _direct
-    largest = max((x.shape.size for x in made.instructions if isinstance(x.shape, Shape)), default=0)
+    sizes = [x.shape.size for x in made.instructions if isinstance(x.shape, Shape) and x.op is not movement.broadcast]
+    largest = max(sizes, default=0)
     if largest >= (MANY if draws else LARGE) or (draws and _has_loop(made)):
         return compiled
     weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]

@@ -199,6 +199,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 
 
 @with_device
+@replayed
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     """An array with one value everywhere (or a value that broadcasts to the shape)."""
     sizes = shape_of("full", shape)
@@ -212,12 +213,14 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
 
 
 @with_device
+@replayed
 def zeros(shape: Any, dtype: Any = None) -> Array:
     """Zeros."""
     return full(shape_of("zeros", shape), 0, default_float() if dtype is None else dtype)
 
 
 @with_device
+@replayed
 def ones(shape: Any, dtype: Any = None) -> Array:
     """Ones."""
     return full(shape_of("ones", shape), 1, default_float() if dtype is None else dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -57,12 +57,14 @@ _UFUNCS: dict[str, np.ufunc] = {
 }
 
 
+@lru_cache(256)
 def ufunc_of(computation: Computation, dtype: Any) -> np.ufunc | None:
     """What a monoid is in NumPy, which has none for integers of less than 8 bits."""
     op, kind = monoid(computation), element_type(dtype)
     return None if op is None or (kind.is_integer and kind.bits < 8) else _UFUNCS[op]
 
 
+@cache
 def identity_element(op: str, dtype: Any) -> Any:
     """The neutral element of a monoid."""
     found = element_type(dtype)
