@@ -98,6 +98,8 @@ def test_refusals() -> None:
         random.multinomial(KEY, 3, 1.0)
     with pytest.raises(errors.DTypeError, match="integers"):
         random.poisson(KEY, 1.0, dtype="float32")
+    with pytest.raises(errors.AttributeValueError, match="p must be positive, but got 0"):
+        random.ball(KEY, 3, 0)
     with pytest.raises(errors.AttributeValueError, match="threefry2x32"):
         random.key(0, impl="rbg")
     assert random.key_impl(random.key(0, impl="threefry2x32")) == "threefry2x32"

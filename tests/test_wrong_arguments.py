@@ -9,10 +9,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.errors import TinyxlaError
+from tinyxla.errors import ArgumentError, TinyxlaError
 
 tnp, lax = tx.numpy, tx.lax
 
@@ -218,3 +219,35 @@ def test_traced_values_where_known_ones_are_wanted(name: str) -> None:
         if type(given) is int:
             traced = tx.jit(lambda x, k=k: (function(*args[:k], x, *args[k + 1 :], **options), 0)[1])
             check(name, functools.partial(traced, given), str(k), "traced")
+
+
+def parameters(function: Any) -> dict[str, inspect.Parameter]:
+    """Of a function; none of what has no signature."""
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return {}
+
+
+WRITES = [n for n in dir(tnp) if "out" in parameters(getattr(tnp, n))]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_nothing_is_written_into(name: str) -> None:
+    function = getattr(tnp, name)
+    required = [p for p in parameters(function).values() if p.default is p.empty]
+    with pytest.raises(ArgumentError, match="out must be None"):
+        function(*[M] * len(required), out=M)
+
+
+def test_complex_ends_of_a_geometric_sequence() -> None:
+    np.testing.assert_allclose(tnp.geomspace(1j, 4, 3), np.geomspace(1j, 4, 3), atol=1e-5)
+
+
+def test_bins_of_an_array_are_of_its_axes() -> None:
+    points = np.arange(12.0, dtype=np.float32).reshape(6, 2)
+    for bins in (np.array([2, 3]), tnp.array([2, 3])):
+        np.testing.assert_array_equal(tnp.histogramdd(points, bins)[0], np.histogramdd(points, [2, 3])[0])
+        assert tnp.histogram2d(points[:, 0], points[:, 1], bins)[0].shape == (2, 3)
+    with pytest.raises(ArgumentError, match="each of 2 axes"):
+        tnp.histogramdd(points, tnp.arange(4.0))

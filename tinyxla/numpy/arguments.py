@@ -349,6 +349,11 @@ def several_of(what: str, name: str, value: Any, count: int | None = None) -> li
     return found
 
 
+def refuse_out(what: str) -> NoReturn:
+    """The error for an array to write into."""
+    raise ArgumentError(f"{what}: out must be None: arrays are immutable, so use the result instead.")
+
+
 def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:
     """An argument that is called."""
     if not callable(value):

@@ -14,7 +14,18 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, cast, integer_of, like, operand, promoted, type_of
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    broadcasted,
+    cast,
+    integer_of,
+    like,
+    operand,
+    promoted,
+    refuse_out,
+    type_of,
+)
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
 from tinyxla.replays import replayed
@@ -333,6 +344,8 @@ def rint(x: ArrayLike, /) -> Array:
 
 def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """x rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
+    if out is not None:
+        refuse_out("round")
     return _rounded_to(integer_of("round", "decimals", decimals))(x)
 
 

@@ -21,6 +21,7 @@ from tinyxla.numpy.arguments import (
     preferred_type,
     promoted,
     python_dtype,
+    refuse_out,
     several_of,
     summable,
     value_of,
@@ -158,6 +159,8 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 @replayed
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a with one of b, both flattened."""
+    if out is not None:
+        refuse_out("outer")
     x, y, weak = _pair("outer", ravel(a), ravel(b))
     return arith.multiply(expand_dims(x, 1), expand_dims(y, 0)).with_weak_type(weak)
 
@@ -255,6 +258,8 @@ def einsum(
         >>> jnp.einsum("ij->j", jnp.ones((2, 3)))
         Array([2., 2., 2.], dtype=float32)
     """
+    if out is not None:
+        refuse_out("einsum")
     if not isinstance(subscripts, str):
         subscripts, operands = _from_sublists((subscripts, *operands))
     arrays, (dtype, weak) = promoted("einsum", *(array_of(x, "einsum") for x in operands))

@@ -378,7 +378,8 @@ def geomspace(
     """`num` numbers from start to stop of which each is the same multiple of the one before."""
     (first, last), (found, _) = promoted("geomspace", start, stop, to_inexact=True)
     sign = arith.sign(first)
-    logs = linspace(log(arith.multiply(first, sign)), log(arith.multiply(last, sign)), num, endpoint, axis=axis)
+    turned = arith.conjugate(sign)  # which divides by the sign, also a complex one
+    logs = linspace(log(arith.multiply(first, turned)), log(arith.multiply(last, turned)), num, endpoint, axis=axis)
     return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
 
 

@@ -30,6 +30,7 @@ from tinyxla.numpy.arguments import (
     operand,
     promoted,
     python_dtype,
+    refuse_out,
     several_of,
     shape_of,
 )
@@ -252,6 +253,8 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
 @replayed
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape along a new axis."""
+    if out is not None:
+        refuse_out("stack")
     parts = _parts("stack", arrays, dtype)
     for x in parts:
         if x.shape != parts[0].shape:
@@ -602,6 +605,8 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 @replayed
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
     """The sum of the elements on a diagonal."""
+    if out is not None:
+        refuse_out("trace")
     return total(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import OutOfBoundsError, ShapeError, SizeError
+from tinyxla.errors import DTypeError, OutOfBoundsError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -121,6 +121,9 @@ def ravel_multi_index(
     choice_of("ravel_multi_index", "mode", mode, ("raise", "wrap", "clip"))
     choice_of("ravel_multi_index", "order", order, ("C", "F"))
     arrays = [listed(i, "ravel_multi_index") for i in several_of("ravel_multi_index", "multi_index", multi_index)]
+    for i in arrays:
+        if i.size and element_type(i.dtype).is_inexact:
+            raise DTypeError(f"ravel_multi_index: indices must be integers, but are of {i.dtype.name}; convert them.")
     dims = shape_of("ravel_multi_index", dims)
     if len(arrays) != len(dims):
         raise ShapeError(f"ravel_multi_index: {len(arrays)} indices do not fit the shape {dims}.")

@@ -30,6 +30,7 @@ from tinyxla.numpy.arguments import (
     operand,
     promoted,
     python_dtype,
+    refuse_out,
     value_of,
 )
 from tinyxla.numpy.operations import movement, ops, reduction, windows
@@ -143,6 +144,8 @@ def sum(
         >>> jnp.sum(jnp.ones((2, 3)), axis=1)
         Array([3., 3.], dtype=float32)
     """
+    if out is not None:
+        refuse_out("sum")
     return _total("sum", "add", a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
@@ -157,6 +160,8 @@ def prod(
     promote_integers: bool = True,
 ) -> Array:
     """The product of the elements over axes."""
+    if out is not None:
+        refuse_out("prod")
     return _total("prod", "multiply", a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
@@ -185,6 +190,8 @@ def max(
     where: ArrayLike | None = None,
 ) -> Array:
     """The largest element over axes; NaN if there is one."""
+    if out is not None:
+        refuse_out("max")
     return _extremum("max", "maximum", a, axis, keepdims, initial, where)
 
 
@@ -197,6 +204,8 @@ def min(
     where: ArrayLike | None = None,
 ) -> Array:
     """The smallest element over axes; NaN if there is one."""
+    if out is not None:
+        refuse_out("min")
     return _extremum("min", "minimum", a, axis, keepdims, initial, where)
 
 
@@ -206,6 +215,8 @@ amax, amin = max, min
 @replayed
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest."""
+    if out is not None:
+        refuse_out("ptp")
     return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
@@ -213,6 +224,8 @@ def all(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
     """Whether all elements are true."""
+    if out is not None:
+        refuse_out("all")
     return _fold("all", "and", arith.truth(a, "all").with_weak_type(False), axis, keepdims, None, where, True)
 
 
@@ -220,6 +233,8 @@ def any(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
     """Whether any element is true."""
+    if out is not None:
+        refuse_out("any")
     return _fold("any", "or", arith.truth(a, "any").with_weak_type(False), axis, keepdims, None, where, False)
 
 
@@ -285,6 +300,8 @@ def mean(
     where: ArrayLike | None = None,
 ) -> Array:
     """The arithmetic mean over axes; of integers in floating point."""
+    if out is not None:
+        refuse_out("mean")
     x = array_of(a, "mean")
     axes = canonical_axes("mean", axis, x.ndim)
     wanted = _mean_type(x, dtype)
@@ -306,6 +323,8 @@ def var(
     correction: float | None = None,
 ) -> Array:
     """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements."""
+    if out is not None:
+        refuse_out("var")
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
@@ -335,6 +354,8 @@ def std(
     correction: float | None = None,
 ) -> Array:
     """The square root of the variance; arguments as for `var`."""
+    if out is not None:
+        refuse_out("std")
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, correction=correction))
 
 
@@ -399,6 +420,8 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Of equal ones it is the first; NaN counts as the largest.
     """
+    if out is not None:
+        refuse_out("argmax")
     return _argument("argmax", "GT", a, axis, keepdims)
 
 
@@ -407,6 +430,8 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Of equal ones it is the first; NaN counts as the smallest.
     """
+    if out is not None:
+        refuse_out("argmin")
     return _argument("argmin", "LT", a, axis, keepdims)
 
 
@@ -507,24 +532,32 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
 @replayed
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The sums of the elements so far, along an axis (of the flattened array if None)."""
+    if out is not None:
+        refuse_out("cumsum")
     return _cumulative("cumsum", "add", a, axis, dtype)
 
 
 @replayed
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The products of the elements so far, along an axis (of the flattened array if None)."""
+    if out is not None:
+        refuse_out("cumprod")
     return _cumulative("cumprod", "multiply", a, axis, dtype)
 
 
 @replayed
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The sums so far of what is not NaN."""
+    if out is not None:
+        refuse_out("nancumsum")
     return cumsum(_without_nan(a, "nancumsum", 0)[0], axis, dtype)
 
 
 @replayed
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The products so far of what is not NaN."""
+    if out is not None:
+        refuse_out("nancumprod")
     return cumprod(_without_nan(a, "nancumprod", 1)[0], axis, dtype)
 
 

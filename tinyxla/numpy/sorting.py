@@ -26,6 +26,7 @@ from tinyxla.numpy.arguments import (
     like,
     listed,
     promoted,
+    refuse_out,
     several_of,
     value_of,
 )
@@ -233,6 +234,8 @@ def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = Fa
         method: str = "linear",
         keepdims: bool = False,
     ) -> Array:
+        if out is not None:
+            refuse_out(what)
         share = inexact_array(q, what) if percent else q
         if percent and isinstance(share, ConcreteArray):
             share = value_of(share) / np.asarray(100, share.dtype)
@@ -256,6 +259,8 @@ def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """The middle of the sorted elements over axes, or the mean of the two in the middle."""
+    if out is not None:
+        refuse_out("median")
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
@@ -263,6 +268,8 @@ def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """As `median`, of what is not NaN."""
+    if out is not None:
+        refuse_out("nanmedian")
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
@@ -443,7 +450,7 @@ def histogramdd(
     if points.ndim != 2:
         raise ShapeError(f"histogramdd: sample must be of shape (number, axes), but has the shape {points.shape}.")
     axes = points.shape[1]
-    by_axis = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
+    by_axis = [bins] * axes if getattr(bins, "ndim", 0) == 0 and not is_several(bins) else list(bins)
     ends = [None] * axes if range is None else several_of("histogramdd", "range", range, axes)
     if len(by_axis) != axes:
         raise ArgumentError(f"histogramdd: bins must have an entry for each of {axes} axes, but got {len(by_axis)}.")
@@ -484,7 +491,7 @@ def histogram2d(
 ) -> tuple[Array, Array, Array]:
     """As `histogramdd` for points in the plane: the counts, and the edges along x and y."""
     points = moveaxis(concatenate([expand_dims(array_of(v, "histogram2d"), 0) for v in (x, y)]), 0, 1)
-    both = isinstance(bins, (int, np.integer)) or (isinstance(bins, (list, tuple)) and len(bins) == 2)
+    both = isinstance(bins, (int, np.integer)) or (is_several(bins) and len(list(bins)) == 2)
     found, (first, second) = histogramdd(points, bins if both else [bins, bins], range, weights, density)
     return found, first, second
 

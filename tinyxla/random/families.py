@@ -187,6 +187,14 @@ def t(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None)
     return normal(above, sizes, kind) * tnp.sqrt(half / gamma(below, half, sizes, kind))
 
 
+def _order(what: str, p: Any) -> Any:
+    """The exponent p, which is positive if it is known."""
+    p = operand(p, what)
+    if not isinstance(p, Array) and not (p.imag == 0 and p.real > 0):
+        raise AttributeValueError(f"{what}: p must be positive, but got {p}.")
+    return p
+
+
 @drawn("shape", "dtype")
 def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with a density proportional to exp(-|x|**p).
@@ -196,9 +204,7 @@ def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DT
     """
     what = "tinyxla.random.generalized_normal"
     size, sign = split(checked_key(what, key))
-    p = operand(p, what)
-    if not isinstance(p, Array) and not p > 0:
-        raise AttributeValueError(f"{what}: p must be positive, but got {p}.")
+    p = _order(what, p)
     sizes, kind = shape_of(what, shape), float_type(what, dtype)
     return rademacher(sign, sizes, kind) * gamma(size, 1 / p, sizes, kind) ** (1 / p)
 
@@ -210,6 +216,7 @@ def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTyp
     (4, 3)
     """
     what = "tinyxla.random.ball"
+    p = _order(what, p)
     sizes, kind = shape_of(what, shape), float_type(what, dtype)
     direction, radius = split(checked_key(what, key))
     point = generalized_normal(direction, p, (*sizes, d), kind)
