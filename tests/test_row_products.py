@@ -65,6 +65,29 @@ def test_few_rows(
     np.testing.assert_allclose(found, expected, 0, 4 * k * float(np.finfo(type).eps))
 
 
+@pytest.mark.parametrize("equation", ["jk,k->j", "k,jk->j", "ik,jk->ij", "jk,ik->ji", "bjk,bk->bj", "bjk,k->bj"])
+@pytest.mark.parametrize("type", ["f", "d"])
+@pytest.mark.parametrize(("many", "k"), [(32, 256), (301, 513)])
+def test_a_single_row(
+    generator: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+    lowered: list[Any],
+    equation: str,
+    type: str,
+    many: int,
+    k: int,
+) -> None:
+    """A vector, too, whatever it is taken for."""
+    Guard(monkeypatch)
+    operands = _operands(generator, equation, type, i=1, j=many, k=k, b=3)
+    with tinyxla.enable_x64(True):
+        found = np.asarray(tinyxla.jit(lambda x, y: jnp.einsum(equation, x, y))(*operands))
+    assert lowered
+    expected = np.einsum(equation, *(x.astype("d") for x in operands))
+    assert found.dtype == operands[0].dtype
+    np.testing.assert_allclose(found, expected, 0, 4 * k * float(np.finfo(type).eps))
+
+
 def test_bits_do_not_depend_on_threads(generator: np.random.Generator, lowered: list[Any]) -> None:
     function, operands = tinyxla.jit(lambda x, y: x @ y.T), _operands(generator, "ik,jk->ij", "f", i=5, j=1001, k=700)
     found: list[bytes] = []

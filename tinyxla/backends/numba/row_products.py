@@ -1,4 +1,4 @@
-"""Products of rows with rows, C = A B', of which one operand has few: both are read where they are, along their rows.
+"""Products of rows with rows, C = A B', of which one operand has few or one: both are read where they lie, along rows.
 
 Other products spread elements of A over vectors of rows of B', for which B is copied to panels, and few rows of A are
 not worth that. Here a tile is of some rows of A by some of B, and each of its sums is a vector until all terms are in.
@@ -15,14 +15,14 @@ from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Use
 from tinyxla.backends.numba.native import vector_bytes
 from tinyxla.backends.numba.panel_routines import bits_of, numbers_of, provided
 from tinyxla.backends.numba.panels import Numbers, give, step_of
-from tinyxla.backends.numba.products import product_of
+from tinyxla.backends.numba.products import MatrixProduct, product_of
 from tinyxla.compiler.fusion import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.shapes import Shape
 
 _FEW, _MANY = 32, 32  # rows: of one operand at most, and of the other at least
 _TURNED, _MANY_FOR_TURNED = 8, 128  # the same where the rows of the one are copied first
-_SHORTEST = 32  # terms
+_SHORTEST, _SHORTEST_ALONE = 32, 256  # terms, and those for a single row
 _FOLD = 8  # terms for each of the few rows, for which folding costs less than copying the other operand
 _PIECES = 16  # into which the work is cut
 _NUMBERS = ("m", "n", "k", "a_row", "b_row", "next_a", "down", "next_b", "across", "first", "last")
@@ -177,26 +177,32 @@ def supports(x: Instruction) -> bool:
     if p is None or len(kinds) > 1 or not kinds <= set(_SCALARS) or not p.batch:
         return False
     few, many = sorted((p.m, p.n))
-    sides = p.left.by_rows, not p.right.by_rows
-    if not sides[p.m <= p.n] or p.k < max(_SHORTEST, _FOLD * few):
+    sides = _lie_along_rows(p)
+    if not sides[p.m <= p.n] or p.k < max(_SHORTEST if few > 1 else _SHORTEST_ALONE, _FOLD * few):
         return False
     most, least = (_FEW, _MANY) if sides[p.m > p.n] else (_TURNED, _MANY_FOR_TURNED)
-    return 1 < few <= most and many >= least
+    return few <= most and many >= least
+
+
+def _lie_along_rows(p: MatrixProduct) -> tuple[bool, bool]:
+    """Whether rows of A and B are contiguous; a single one may be seen as a dense column."""
+    return p.left.by_rows or (p.m, p.left.column) == (1, 1), not p.right.by_rows or (p.n, p.right.row) == (1, 1)
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     p, kind = product_of(x), x.array_shape.element_type.name
     assert p is not None
     together = 16 if vector_bytes() == 64 else 8  # sums that there are registers for
-    few = 2 if min(p.m, p.n) == 2 else 4
+    few = min(4, 1 << (min(p.m, p.n) - 1).bit_length())
+    if few == 1:  # more rows at once are more streams than are read ahead
+        together = 8 * vector_bytes() // bits_of(kind)
     rows, columns = (few, together // few) if p.m <= p.n else (together // few, few)
     operands: list[Storage] = [*x.operands]
     distances, kernels = list[int](), list[LoweredKernel]()
-    for side, (matrices, along, count) in enumerate(
-        ((p.left, p.left.by_rows, p.m), (p.right, not p.right.by_rows, p.n))
-    ):
+    along_rows = _lie_along_rows(p)
+    for side, (matrices, count) in enumerate(((p.left, p.m), (p.right, p.n))):
         batch, row = matrices.batch, matrices.distance
-        if not along:
+        if not along_rows[side]:
             number = p.batch if batch else 1
             operands[side] = Partial(Shape(x.array_shape.element_type, (number, count, p.k)))
             numbers, arguments = (count, p.k, batch, row), [x.operands[side], operands[side]]
@@ -208,5 +214,5 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     length = -(-down * across // max(1, _PIECES // p.batch))
     pieces = -(-down * across // length)
     numbers = (p.m, p.n, p.k, *distances, *orders, pieces, length)
-    work = length * together * p.k // 2
+    work = length * together * p.k // min(2, few)  # what is loaded for one row is multiplied once
     return [*kernels, step_of(_kernel(kind, rows, columns), [*operands, x], numbers, p.batch * pieces, work, x)]
