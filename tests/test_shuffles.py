@@ -62,6 +62,29 @@ def test_groups_of_channels_are_interleaved(groups: int) -> None:
     assert is_shuffled(compiled)
 
 
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_some_elements_of_each_block(dtype: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shuffles, "vector_bytes", lambda: width)
+    tx.clear_caches()
+    for sizes in ((30, 41, 4), (777, 3), (331, 7)):
+        x = values(sizes, dtype)
+        for part in (slice(3), slice(None, None, -1), slice(2, None, -1), slice(1, 3), slice(None, None, 2)):
+            with tx.enable_x64():
+                compiled = tx.jit(lambda x, part=part: x[..., part]).lower(x).compile()
+                np.testing.assert_array_equal(np.asarray(compiled(x)), x[..., part])
+            assert is_shuffled(compiled) or part.indices(sizes[-1]) == (0, sizes[-1], 1)
+    tx.clear_caches()
+
+
+def test_few_elements_of_long_blocks_are_taken_one_by_one() -> None:
+    x = values((1000, 32), "float32")
+    for part, expected in ((slice(2, 6), False), (slice(2, 12), True)):
+        compiled = tx.jit(lambda x, part=part: x[:, part]).lower(x).compile()
+        np.testing.assert_array_equal(np.asarray(compiled(x)), x[:, part])
+        assert is_shuffled(compiled) == expected
+
+
 def test_what_is_not_just_another_order() -> None:
     x = values((700, 4, 3), "float32")
     for function in (
