@@ -66,6 +66,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         raise ShapeError(
             f"reshape: an array of shape {x.shape} has {x.size} elements, but {tuple(sizes)} takes {math.prod(sizes)}."
         )
+    if type(order) is str and order == "C":  # as nearly always
+        return movement.reshape_to(x, tuple(sizes))
     choice_of("reshape", "order", order, ("C", "F", "A", "K"))
     if order == "F":
         turned = movement.reshape_to(transpose(x), tuple(reversed(sizes)))

@@ -464,7 +464,8 @@ def check_once(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Non
     except TypeError:  # what has no hash is of another kind
         known = False
     if not known:
-        check_kinds(op, attributes)
+        if op is not movement.constant:  # of which each is seen once
+            check_kinds(op, attributes)
         if len(_checked) > _MOST_CHECKED:
             _checked.clear()
         _checked[key] = checked_size(op.name, op.shape(*map(Shape.of, values), **attributes))
