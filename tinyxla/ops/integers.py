@@ -148,7 +148,9 @@ def _saturate(x: Array, dtype: np.dtype[Any]) -> Array:
     high = 2 ** (kind.bits - (kind.kind == "signed")) - 1
     wide = np.trunc(x.astype(np.float64))
     inside = (wide >= low) & (wide < high + 1.0)  # high + 1 is a power of two: exact
-    whole = np.where(inside, wide, 0.0)
-    integer = whole.astype(np.uint64 if low == 0 else np.int64)
+    widest = np.uint64 if low == 0 else np.int64
+    if inside.all():  # as in most calls: there is nothing to choose
+        return np.asarray(wide).astype(widest).astype(dtype)
+    integer = np.where(inside, wide, 0.0).astype(widest)
     ends = np.where(wide < low, low, high if low else np.uint64(high))
     return np.where(inside | np.isnan(wide), integer, ends.astype(integer.dtype)).astype(dtype)
