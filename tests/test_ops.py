@@ -3,6 +3,7 @@ demands can object at all: ops with one wrong rule are planted, one for each kin
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 from guarded_memory import Guard
 
 import tinyxla
-from tinyxla.ops import Op, Sample, elementwise, movement, ops
+from tinyxla.ops import Op, Sample, elementwise, integers, movement, ops
 from tinyxla.ops.op import Bilinear, Linear, NotDifferentiable, Partials, Rules, Zero
 from tinyxla.shapes import Shape
 
@@ -286,3 +287,17 @@ def test_a_missing_rule_fails_at_construction() -> None:
 def test_two_ops_of_one_name_fail_at_construction() -> None:
     with pytest.raises(ValueError, match="two ops named add"):
         elementwise.binary("add", np.add, elementwise.NUMBER)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
+def test_integers_are_divided_towards_zero(dtype: type) -> None:
+    limits = np.iinfo(dtype)
+    ends = [limits.min, limits.min + 1, limits.max - 1, limits.max]
+    numbers = [x for x in (-7, -2, -1, 0, 1, 2, 7, *ends) if x >= limits.min]
+    for x, y in itertools.product(numbers, numbers):
+        size = abs(x) // abs(y) if y else 0
+        quotient = (size if (x < 0) == (y < 0) else -size) if y else -1
+        found = integers.divide(np.array(x, dtype), np.array(y, dtype))
+        assert found == np.array(quotient & (1 << limits.bits) - 1, f"u{limits.bits // 8}").view(dtype), (x, y)
+        assert integers.remainder(np.array(x, dtype), np.array(y, dtype)) == (x - quotient * y if y else x), (x, y)

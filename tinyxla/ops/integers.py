@@ -37,24 +37,17 @@ def _pattern(x: Array) -> Array:
 
 def divide(x: Array, y: Array) -> Array:
     """Truncated quotient; x / 0 has all bits set, and the smallest integer by -1 is itself."""
-    quotient, _ = _divide(x, y)
-    return np.where(y == 0, np.array(-1).astype(x.dtype), quotient)
+    none = y == 0
+    divisor = np.where(none, y.dtype.type(1), y)
+    multiple = x if x.dtype.kind == "u" else x - np.fmod(x, divisor)  # whose quotient is not rounded down
+    with np.errstate(over="ignore"):
+        return np.where(none, ~x.dtype.type(0), np.floor_divide(multiple, divisor))
 
 
 def remainder(x: Array, y: Array) -> Array:
     """With the sign of the dividend; x rem 0 = x, and the smallest integer rem -1 = 0."""
-    _, rest = _divide(x, y)
-    return np.where(y == 0, x, rest)
-
-
-def _divide(x: Array, y: Array) -> tuple[Array, Array]:
-    if x.dtype.kind == "u":
-        return np.divmod(x, np.where(y == 0, x.dtype.type(1), y))
-    bits = _unsigned(x.dtype)
-    size_x, size_y = (np.abs(v).astype(bits) for v in (x, y))  # the smallest integer wraps to its own magnitude
-    quotient, rest = np.divmod(size_x, np.where(size_y == 0, bits.type(1), size_y))
-    quotient, rest = quotient.astype(x.dtype), rest.astype(x.dtype)
-    return np.where((x < 0) != (y < 0), -quotient, quotient), np.where(x < 0, -rest, rest)
+    none = y == 0
+    return np.where(none, x, np.fmod(x, np.where(none, y.dtype.type(1), y)))
 
 
 def power(x: Array, y: Array) -> Array:
