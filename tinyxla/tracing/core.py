@@ -430,7 +430,7 @@ def check_kinds(op: Operation, attributes: dict[str, Any]) -> None:
         if kind == "int":
             said = "" if _is_integer(value) else "an integer"
         elif kind in ("Ints", "tuple[int, ...]"):
-            fits = isinstance(value, tuple) and all(map(_is_integer, value))  # pyright: ignore[reportUnknownArgumentType]
+            fits = isinstance(value, tuple | range) and all(map(_is_integer, value))  # pyright: ignore[reportUnknownArgumentType]
             said = "" if fits else "a tuple of integers"
         elif isinstance(value, Shape):
             said = "" if all(map(_is_integer, value.dimensions)) else "of integer sizes"
