@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import optree
 import pytest
 from hypothesis import given, strategies as st
 from jax import tree_util as jax_trees
@@ -16,6 +17,7 @@ from jax import tree_util as jax_trees
 import tinyxla
 from tinyxla import tree, tree_util
 from tinyxla.errors import ArgumentError
+from tinyxla.tracing import pytrees
 
 
 class Point(NamedTuple):
@@ -81,6 +83,25 @@ def test_simple_names_are_those_of_jax(example: Any) -> None:
     ours = [tree_util.keystr(p, simple=True, separator="/") for p, _ in tree_util.tree_leaves_with_path(example)]
     theirs = [jax_trees.keystr(p, simple=True, separator="/") for p, _ in jax_trees.tree_leaves_with_path(example)]
     assert ours == theirs
+
+
+@given(st.lists(trees, min_size=1, max_size=4), st.lists(st.integers(0, 3), max_size=12))
+def test_trees_that_are_like_the_last_one_are_flattened_alike(several: list[Any], order: list[int]) -> None:
+    flatten = pytrees.Flattener()
+    for example in [*TREES, *TREES, *(several[k % len(several)] for k in order)]:
+        leaves, treedef = pytrees.flatten((example, 1.0))
+        found, like = flatten((example, 1.0))
+        if all(map(optree.tree_is_leaf, found)):  # else what stood at the place of a leaf is left whole
+            assert (found, like) == (leaves, treedef)
+        else:
+            assert [x for part in found for x in pytrees.leaves(part)] == leaves
+
+
+def test_a_container_in_the_place_of_an_argument_is_seen() -> None:
+    add = tinyxla.jit(lambda tree: sum(tree_util.tree_leaves(tree)))
+    one = tinyxla.numpy.ones(())
+    for example in ({"a": one, "b": one}, {"a": one, "b": [one, one]}, {"a": one, "b": None}, {"a": one, "c": one}) * 3:
+        assert add(example) == len(tree_util.tree_leaves(example))
 
 
 def test_map_goes_on_below_leaves_of_the_first_tree() -> None:

@@ -202,6 +202,7 @@ class Jitted:
         self._static_names = static_names
         self._donated = donated
         self._donated_names = donated_names
+        self._flatten = pytrees.Flattener()
         self._programs: dict[Any, Program] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _functions[id(self)] = self
@@ -219,7 +220,7 @@ class Jitted:
                     if _CONTAINERS.isdisjoint(map(type, arrays)):
                         arrays, signatures = _with_signatures(arrays)
                     if None in signatures:
-                        arrays, treedef = pytrees.flatten(tuple(arrays))
+                        arrays, treedef = self._flatten(tuple(arrays))
                         arrays, signatures = _with_signatures(arrays)
                         label = (label, treedef)
                 program = self._by_signatures.get((label, *signatures))

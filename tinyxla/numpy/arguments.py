@@ -349,9 +349,10 @@ def several_of(what: str, name: str, value: Any, count: int | None = None) -> li
     return found
 
 
-def refuse_out(what: str) -> NoReturn:
-    """The error for an array to write into."""
-    raise ArgumentError(f"{what}: out must be None: arrays are immutable, so use the result instead.")
+def refuse_out(what: str, out: Any) -> None:
+    """An error if there is an array to write into."""
+    if out is not None:
+        raise ArgumentError(f"{what}: out must be None: arrays are immutable, so use the result instead.")
 
 
 def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:

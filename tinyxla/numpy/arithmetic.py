@@ -344,8 +344,7 @@ def rint(x: ArrayLike, /) -> Array:
 
 def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """x rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
-    if out is not None:
-        refuse_out("round")
+    refuse_out("round", out)
     return _rounded_to(integer_of("round", "decimals", decimals))(x)
 
 

@@ -159,8 +159,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 @replayed
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a with one of b, both flattened."""
-    if out is not None:
-        refuse_out("outer")
+    refuse_out("outer", out)
     x, y, weak = _pair("outer", ravel(a), ravel(b))
     return arith.multiply(expand_dims(x, 1), expand_dims(y, 0)).with_weak_type(weak)
 
@@ -258,8 +257,7 @@ def einsum(
         >>> jnp.einsum("ij->j", jnp.ones((2, 3)))
         Array([2., 2., 2.], dtype=float32)
     """
-    if out is not None:
-        refuse_out("einsum")
+    refuse_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_sublists((subscripts, *operands))
     arrays, (dtype, weak) = promoted("einsum", *(array_of(x, "einsum") for x in operands))

@@ -255,8 +255,7 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
 @replayed
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape along a new axis."""
-    if out is not None:
-        refuse_out("stack")
+    refuse_out("stack", out)
     parts = _parts("stack", arrays, dtype)
     for x in parts:
         if x.shape != parts[0].shape:
@@ -607,8 +606,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 @replayed
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
     """The sum of the elements on a diagonal."""
-    if out is not None:
-        refuse_out("trace")
+    refuse_out("trace", out)
     return total(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 

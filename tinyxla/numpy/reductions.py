@@ -144,8 +144,7 @@ def sum(
         >>> jnp.sum(jnp.ones((2, 3)), axis=1)
         Array([3., 3.], dtype=float32)
     """
-    if out is not None:
-        refuse_out("sum")
+    refuse_out("sum", out)
     return _total("sum", "add", a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
@@ -160,8 +159,7 @@ def prod(
     promote_integers: bool = True,
 ) -> Array:
     """The product of the elements over axes."""
-    if out is not None:
-        refuse_out("prod")
+    refuse_out("prod", out)
     return _total("prod", "multiply", a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
@@ -190,8 +188,7 @@ def max(
     where: ArrayLike | None = None,
 ) -> Array:
     """The largest element over axes; NaN if there is one."""
-    if out is not None:
-        refuse_out("max")
+    refuse_out("max", out)
     return _extremum("max", "maximum", a, axis, keepdims, initial, where)
 
 
@@ -204,8 +201,7 @@ def min(
     where: ArrayLike | None = None,
 ) -> Array:
     """The smallest element over axes; NaN if there is one."""
-    if out is not None:
-        refuse_out("min")
+    refuse_out("min", out)
     return _extremum("min", "minimum", a, axis, keepdims, initial, where)
 
 
@@ -215,8 +211,7 @@ amax, amin = max, min
 @replayed
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest."""
-    if out is not None:
-        refuse_out("ptp")
+    refuse_out("ptp", out)
     return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
@@ -224,8 +219,7 @@ def all(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
     """Whether all elements are true."""
-    if out is not None:
-        refuse_out("all")
+    refuse_out("all", out)
     return _fold("all", "and", arith.truth(a, "all").with_weak_type(False), axis, keepdims, None, where, True)
 
 
@@ -233,8 +227,7 @@ def any(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
     """Whether any element is true."""
-    if out is not None:
-        refuse_out("any")
+    refuse_out("any", out)
     return _fold("any", "or", arith.truth(a, "any").with_weak_type(False), axis, keepdims, None, where, False)
 
 
@@ -300,8 +293,7 @@ def mean(
     where: ArrayLike | None = None,
 ) -> Array:
     """The arithmetic mean over axes; of integers in floating point."""
-    if out is not None:
-        refuse_out("mean")
+    refuse_out("mean", out)
     x = array_of(a, "mean")
     axes = canonical_axes("mean", axis, x.ndim)
     wanted = _mean_type(x, dtype)
@@ -323,8 +315,7 @@ def var(
     correction: float | None = None,
 ) -> Array:
     """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements."""
-    if out is not None:
-        refuse_out("var")
+    refuse_out("var", out)
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
@@ -354,8 +345,7 @@ def std(
     correction: float | None = None,
 ) -> Array:
     """The square root of the variance; arguments as for `var`."""
-    if out is not None:
-        refuse_out("std")
+    refuse_out("std", out)
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, correction=correction))
 
 
@@ -420,8 +410,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Of equal ones it is the first; NaN counts as the largest.
     """
-    if out is not None:
-        refuse_out("argmax")
+    refuse_out("argmax", out)
     return _argument("argmax", "GT", a, axis, keepdims)
 
 
@@ -430,8 +419,7 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Of equal ones it is the first; NaN counts as the smallest.
     """
-    if out is not None:
-        refuse_out("argmin")
+    refuse_out("argmin", out)
     return _argument("argmin", "LT", a, axis, keepdims)
 
 
@@ -532,32 +520,28 @@ def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) 
 @replayed
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The sums of the elements so far, along an axis (of the flattened array if None)."""
-    if out is not None:
-        refuse_out("cumsum")
+    refuse_out("cumsum", out)
     return _cumulative("cumsum", "add", a, axis, dtype)
 
 
 @replayed
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The products of the elements so far, along an axis (of the flattened array if None)."""
-    if out is not None:
-        refuse_out("cumprod")
+    refuse_out("cumprod", out)
     return _cumulative("cumprod", "multiply", a, axis, dtype)
 
 
 @replayed
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The sums so far of what is not NaN."""
-    if out is not None:
-        refuse_out("nancumsum")
+    refuse_out("nancumsum", out)
     return cumsum(_without_nan(a, "nancumsum", 0)[0], axis, dtype)
 
 
 @replayed
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The products so far of what is not NaN."""
-    if out is not None:
-        refuse_out("nancumprod")
+    refuse_out("nancumprod", out)
     return cumprod(_without_nan(a, "nancumprod", 1)[0], axis, dtype)
 
 

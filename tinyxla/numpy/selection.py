@@ -56,8 +56,7 @@ def take(
     `mode` is `"fill"` (`fill_value`, or NaN, where an index is outside; the default for indices that are not known
     yet), `"clip"` or `"wrap"`.
     """
-    if out is not None:
-        refuse_out("take")
+    refuse_out("take", out)
     x, along = along_axis("take", array_of(a, "take"), axis)
     chosen = listed(indices, "take")
     if not element_type(chosen.dtype).is_integer:
@@ -197,8 +196,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 @replayed
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """Element by element, the choice of that number."""
-    if out is not None:
-        refuse_out("choose")
+    refuse_out("choose", out)
     chosen = array_of(a, "choose")
     if not is_several(choices) or isinstance(choices, (str, bytes)) or not len(list(choices)):
         raise ArgumentError(f"choose: takes a list of choices, but got {shown(choices)}.")
@@ -233,8 +231,7 @@ def compress(
     How many there are decides the shape, so the condition's values must be known, unless `size` gives it: then what is
     missing is `fill_value`, and what is too many is left out.
     """
-    if out is not None:
-        refuse_out("compress")
+    refuse_out("compress", out)
     x, along = along_axis("compress", array_of(a, "compress"), axis)
     chosen, before = flat_array(condition, "compress"), (slice(None),) * along
     if size is not None:

@@ -234,8 +234,7 @@ def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = Fa
         method: str = "linear",
         keepdims: bool = False,
     ) -> Array:
-        if out is not None:
-            refuse_out(what)
+        refuse_out(what, out)
         share = inexact_array(q, what) if percent else q
         if percent and isinstance(share, ConcreteArray):
             share = value_of(share) / np.asarray(100, share.dtype)
@@ -259,8 +258,7 @@ def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """The middle of the sorted elements over axes, or the mean of the two in the middle."""
-    if out is not None:
-        refuse_out("median")
+    refuse_out("median", out)
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
@@ -268,8 +266,7 @@ def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """As `median`, of what is not NaN."""
-    if out is not None:
-        refuse_out("nanmedian")
+    refuse_out("nanmedian", out)
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
