@@ -1170,3 +1170,20 @@ def test_exponents_of_any_integer_type(dtype: str) -> None:
 def test_arguments_of_a_wrong_kind(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "left_shift", "right_shift"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_integers_with_a_sign_are_as_in_compiled_functions(name: str, dtype: type) -> None:
+    """NumPy computes small arrays of them in one step: by zero, by -1, and shifted by any number of bits, too."""
+    function, limits = getattr(jnp, name), np.iinfo(dtype)
+    ends = [limits.min, limits.min + 1, limits.max - 1, limits.max]
+    numbers = np.array([*range(-9, 10), 31, 32, 33, 63, 64, *ends], dtype)
+    x, y = jnp.asarray(numbers[:, None], dtype), jnp.asarray(numbers[None], dtype)
+    compiled = tx.jit(function)(x, y)
+    for _ in range(2):  # the first call is how the others are found
+        found = function(x, y)
+        assert found.dtype == compiled.dtype == dtype
+        np.testing.assert_array_equal(found, compiled)
+    for number in (-7, 0, 7):
+        np.testing.assert_array_equal(function(x, number), tx.jit(function)(x, jnp.asarray(number, dtype)))

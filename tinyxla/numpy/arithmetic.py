@@ -77,7 +77,7 @@ def _signs_differ(x: Any, y: Any) -> Any:
     return ops.ne(ops.lt(x, _zero(x)), ops.lt(y, _zero(y)))
 
 
-@as_binary(to_integer=True)
+@as_binary(to_integer=True, of_signed=np.remainder)
 def remainder(x: Any, y: Any) -> Any:
     """The remainder of x / y with the sign of y; for integers y = 0, it is 0."""
     rest = _remainder(x, y)
@@ -90,7 +90,12 @@ def remainder(x: Any, y: Any) -> Any:
 mod = remainder
 
 
-@as_binary(to_integer=True)
+def _floor_of_signed(x: Any, y: Any) -> Any:
+    quotient = np.floor_divide(x, y)
+    return quotient if np.all(y) else np.where(y == 0, np.where(x < 0, -2, -1), quotient).astype(quotient.dtype)
+
+
+@as_binary(to_integer=True, of_signed=_floor_of_signed)
 def floor_divide(x: Any, y: Any) -> Any:
     """The largest integer not above x / y."""
     kind = _kind(x)
@@ -217,7 +222,9 @@ bitwise_or = binary("bitwise_or", ops.or_, "The bits that x or y has.")
 bitwise_xor = binary("bitwise_xor", ops.xor, "The bits that one of x and y has.")
 invert = unary("invert", ops.not_, "The bits that x has not; of booleans, not.")
 bitwise_not = bitwise_invert = invert
-left_shift = binary("left_shift", ops.shift_left, "x shifted to the left by y bits.", to_integer=True)
+left_shift = binary(
+    "left_shift", ops.shift_left, "x shifted to the left by y bits.", to_integer=True, of_signed=np.left_shift
+)
 bitwise_left_shift = left_shift
 _population_count = unary("bitwise_count", ops.population_count, "")
 
@@ -227,7 +234,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     return cast(_population_count(absolute(x)), np.dtype(np.uint8))
 
 
-@as_binary(to_integer=True)
+@as_binary(to_integer=True, of_signed=np.right_shift)
 def right_shift(x: Any, y: Any) -> Any:
     """x shifted to the right by y bits; the sign is kept."""
     return (ops.shift_right_logical if _kind(x) == "unsigned" else ops.shift_right_arithmetic)(x, y)

@@ -166,11 +166,13 @@ def binary(
     to_inexact: bool = False,
     to_integer: bool = False,
     strong: bool = False,
+    of_signed: Function | None = None,
 ) -> Binary:
     """The function of any two arrays that `function` is of arrays of one type and shape.
 
     Of integers it is that of floats if `to_inexact`, of booleans that of integers if `to_integer`. Results are weakly
-    typed if the common type of the operands is, unless `strong`.
+    typed if the common type of the operands is, unless `strong`. Of small arrays of integers with a sign NumPy's
+    `of_signed` does what the function would do in many steps.
     """
     plans: dict[Any, _Plan] = {}
 
@@ -185,7 +187,10 @@ def binary(
         pair = broadcasted(name, [cast(x, dtype), cast(y, dtype)])
         result = function(*pair).with_weak_type(weak)
         if key is not None:
-            compute = _numpy_function(function, dtype, 2)
+            if of_signed is not None and dtype.kind == "i":
+                compute = np.errstate(all="ignore")(of_signed)
+            else:
+                compute = _numpy_function(function, dtype, 2)
             if compute is not None:
                 plans[key] = _Plan(_converter(x, dtype), _converter(y, dtype), compute, weak)
         return result
@@ -225,7 +230,9 @@ def as_unary(*, to_inexact: bool = False, strong: bool = False) -> Callable[[Fun
 
 
 def as_binary(
-    *, to_inexact: bool = False, to_integer: bool = False, strong: bool = False
+    *, to_inexact: bool = False, to_integer: bool = False, of_signed: Function | None = None
 ) -> Callable[[Function], Binary]:
     """`binary` for a function with a docstring."""
-    return lambda f: binary(f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, to_integer=to_integer, strong=strong)
+    return lambda f: binary(
+        f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, to_integer=to_integer, of_signed=of_signed
+    )
