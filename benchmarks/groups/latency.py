@@ -42,6 +42,13 @@ def _hundred_leaves(library: Library) -> Callable[[], object]:
     return partial(library.tx.jit(lambda tree: library.tx.tree_util.tree_map(lambda leaf: leaf + 1, tree)), tree)
 
 
+def _fifty_layers(library: Library) -> Callable[[], object]:
+    """Parameters of layers, of which a number is made."""
+    layer = {"weights": library.jnp.array(np.float32(1)), "bias": library.jnp.array(np.float32(2))}
+    layers = [dict(layer) for _ in range(50)]
+    return partial(library.tx.jit(lambda layers: layers[0]["weights"] + layers[-1]["bias"]), layers)
+
+
 # Eager operations.
 
 
@@ -195,11 +202,13 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
     Calls("dispatch: x + 1", _add_one, wait_each=False),
     Calls("dispatch: 10 arrays", _ten_arrays, wait_each=False),
     Calls("dispatch: 100 leaves", _hundred_leaves, wait_each=False),
+    Calls("dispatch: 50 layers, one result", _fifty_layers, wait_each=False),
     Calls("eager: a + a, 1e3", _eager(lambda xp, a: a + a, 1000), _ALL, wait_each=False),
     Calls("eager: a[1:], 1e3", _eager(lambda xp, a: a[1:], 1000), _ALL, wait_each=False),
     Calls("eager: sin(a), 1e3", _eager(lambda xp, a: xp.sin(a), 1000), _ALL, wait_each=False),
     Calls("eager: sum(a, 1), 30 x 30", _eager(lambda xp, a: xp.sum(a, 1), 30, 30), _ALL, wait_each=False),
     Calls("eager: a @ a, 32 x 32", _eager(lambda xp, a: a @ a, 32, 32), _ALL, wait_each=False),
+    Calls("eager: zeros, 3 x 3", _eager(lambda xp, a: xp.zeros((3, 3)), 1), _ALL, wait_each=False),
     Once("first call: chain of 10 operations", _first_call_of(_CHAIN)),
     Once("digits step: compile", _first_call_of(_DIGITS)),
     Once("digits step: new batch size", _new_batch_size),
