@@ -159,7 +159,7 @@ Z = wrap(X.astype(np.complex64))
         (ArgumentError, "fft.rfft: the signal must be real", lambda: jnp.fft.rfft(Z)),
         (
             ArgumentError,
-            "norm must be 'backward', 'ortho' or 'forward', but got 'l2'",
+            "norm must be one of 'backward', 'ortho', 'forward', but got 'l2'",
             lambda: jnp.fft.fft(X, norm="l2"),
         ),
         (ArgumentError, "fft.hfft: norm must be", lambda: jnp.fft.hfft(X, norm="l2")),

@@ -5,6 +5,7 @@ hardly takes. What comes is a result, or a typed error with a text of one line t
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ tnp, lax = tx.numpy, tx.lax
 M = tnp.arange(6.0).reshape(2, 3)
 V = tnp.arange(4.0)
 N = tnp.array([2, 0, 1])
+S = tnp.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])
 NUMBERS = lax.GatherDimensionNumbers((), (0,), (0,))
 PLACES = lax.ScatterDimensionNumbers((), (0,), (0,))
 
@@ -172,6 +174,45 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "nn.softmax": call(M, 0),
     "nn.squareplus": call(V, 4.0),
     "nn.standardize": call(V, -1, 0.0, 1.0),
+    "numpy.fft.fft": call(V, 4, 0, "ortho"),
+    "numpy.fft.irfftn": call(M, (2, 3), (0, 1), "forward"),
+    "numpy.fft.rfft2": call(M, (2, 3), (0, 1), None),
+    "numpy.fft.rfftfreq": call(4, 0.5),
+    "numpy.fft.fftshift": call(M, 0),
+    "numpy.linalg.cond": call(S, 1),
+    "numpy.linalg.eigh": call(S, "L"),
+    "numpy.linalg.matrix_norm": call(M, ord="nuc"),
+    "numpy.linalg.matrix_power": call(S, 3),
+    "numpy.linalg.multi_dot": call([M, S, V[:3]]),
+    "numpy.linalg.norm": call(M, 2, (0, 1)),
+    "numpy.linalg.qr": call(M, "r"),
+    "numpy.linalg.solve": call(S, V[:3]),
+    "numpy.linalg.tensorinv": call(S, 1),
+    "numpy.linalg.tensorsolve": call(S, V[:3], (0, 1)),
+    "numpy.linalg.vector_norm": call(V, axis=0, ord=3),
+    "numpy.trapezoid": call(V, V, 1.0, 0),
+    "numpy.var": call(M, 0, ddof=1),
+    "lax.linalg.symmetric_product": call(M, S[:2, :2], alpha=1.0, beta=0.0),
+    "scipy.fft.dct": call(V, 2, 4, 0, "ortho"),
+    "scipy.fft.idctn": call(M, 2, (2, 3), (0, 1)),
+    "scipy.linalg.dft": call(3, "n"),
+    "scipy.linalg.hadamard": call(4),
+    "scipy.linalg.hilbert": call(3),
+    "scipy.linalg.pascal": call(3, "lower"),
+    "scipy.linalg.polar": call(M, "left"),
+    "scipy.linalg.qr": call(M, "economic"),
+    "scipy.linalg.solve": call(S, V[:3], assume_a="pos"),
+    "scipy.linalg.solve_triangular": call(S, V[:3], "T"),
+    "scipy.signal.convolve": call(V, V, "same", "direct"),
+    "scipy.signal.correlate2d": call(M, M, "same", "fill", 0),
+    "scipy.signal.csd": call(V, V, 1.0, "hann", 4, 1, 8, "linear", scaling="spectrum", average="median"),
+    "scipy.signal.detrend": call(V, 0, "linear", [2]),
+    "scipy.signal.fftconvolve": call(M, M, "full", 0),
+    "scipy.signal.istft": call(tnp.ones((3, 4)), 1.0, ("kaiser", 2.0), 4, 2, 4),
+    "scipy.signal.stft": call(V, 1.0, "hann", 4, 2, 8, boundary="even"),
+    "scipy.signal.welch": call(V, 1.0, V + 1, None, 1, 8, "constant"),
+    "scipy.stats.rankdata": call(V, "dense", axis=0),
+    "scipy.stats.sem": call(M, 0, 1),
     "image.resize": call(V, (2,), "linear"),
     "image.scale_and_translate": call(V, (3,), (0,), tnp.ones(1), tnp.ones(1), "linear"),
 }
@@ -179,7 +220,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 def function_of(name: str) -> Callable[..., Any]:
     module, _, last = name.rpartition(".")
-    return getattr(getattr(tx, module), last)
+    return getattr(importlib.import_module(f"tinyxla.{module}"), last)
 
 
 def check(name: str, function: Callable[..., Any], argument: str, kind: str) -> None:

@@ -10,7 +10,7 @@ from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.lax.control_flow import scan
 from tinyxla.lax.operands import ArrayLike, of_one_type
-from tinyxla.numpy.arguments import array_of, inexact_array, integer_of
+from tinyxla.numpy.arguments import array_of, inexact_array, integer_of, operand
 from tinyxla.numpy.linalg import factors_qr, matrices, symmetrized
 from tinyxla.numpy.operations import factorizations, linear_algebra, movement, ops
 from tinyxla.shapes import Shape, element_type
@@ -190,6 +190,7 @@ def symmetric_product(
             f"{what}: c_matrix must have the shape [..., m, m] of a_matrix's [..., m, n], but they are {Shape.of(c)} "
             f"and {Shape.of(a)}."
         )
+    alpha, beta = operand(alpha, what), operand(beta, what)
     found = alpha * tnp.matmul(a, tnp.matrix_transpose(a)) + beta * c
     if not symmetrize_output:
         return found

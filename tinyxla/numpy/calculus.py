@@ -30,6 +30,7 @@ from tinyxla.numpy.arguments import (
     promoted,
     python_dtype,
     shape_of,
+    shown,
     vector_of,
 )
 from tinyxla.numpy.contractions import dot
@@ -66,6 +67,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         widths: Any = dx
     else:
         places = inexact_array(array_of(x, "trapezoid"), "trapezoid")
+        if not places.ndim:
+            raise ShapeError(f"trapezoid: x must be the places of y's elements, but got the number {shown(x)}; see dx.")
         if places.ndim == 1:
             n = places.shape[0]
             widths = arith.subtract(_part(places, 0, 1, n), _part(places, 0, 0, n - 1))

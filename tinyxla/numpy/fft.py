@@ -16,8 +16,11 @@ from tinyxla.numpy.arguments import (
     array_of,
     canonical_axes,
     cast,
+    choice_of,
     inexact_array,
     integer_of,
+    integers_of,
+    several_of,
     with_device,
 )
 from tinyxla.numpy.creation import arange
@@ -59,19 +62,19 @@ def _resized(x: Any, axis: int, size: int) -> Any:
 
 
 def _check_norm(what: str, norm: Any) -> None:
-    if norm not in _NORMS:
-        raise ArgumentError(f"{what}: norm must be 'backward', 'ortho' or 'forward', but got {norm!r}.")
+    if norm is not None:
+        choice_of(what, "norm", norm, ("backward", "ortho", "forward"))
 
 
 def _transform(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int], norm: Any) -> Array:
     """Along axes in their order; the last one is that of real signals."""
     x: Any = as_signal(what, a, real=name == "RFFT")
     _check_norm(what, norm)
-    along = [canonical_axis(d, x.ndim, what) for d in axes]
+    along = [canonical_axis(d, x.ndim, what) for d in several_of(what, "axes", axes)]
     canonical_axes(what, along, x.ndim)
     if not along:
         return x
-    sizes = [x.shape[d] for d in along] if s is None else [integer_of(what, "a length", n) for n in s]
+    sizes = [x.shape[d] for d in along] if s is None else list(integers_of(what, "s", s))
     if len(sizes) != len(along):
         raise ShapeError(f"{what}: there must be as many lengths as axes, but got {sizes} for {list(axes)}.")
     if s is None and name == "IRFFT":
@@ -111,14 +114,15 @@ def _scaled(x: Any, name: str, count: int, norm: str | None) -> Any:
 
 
 def _one(what: str, name: str, a: ArrayLike, n: int | None, axis: int, norm: str | None) -> Array:
-    return _transform(what, name, a, None if n is None else (n,), (axis,), norm)
+    return _transform(what, name, a, None if n is None else (integer_of(what, "n", n),), (axis,), norm)
 
 
 def _several(what: str, name: str, a: ArrayLike, s: Lengths, axes: Sequence[int] | None, norm: str | None) -> Array:
     """All axes, or as many last ones as there are lengths, unless axes are given."""
     x = array_of(a, what)
-    chosen = range(-(x.ndim if s is None else len(s)), 0) if axes is None else axes
-    return _transform(what, name, x, s, list(chosen), norm)
+    lengths = None if s is None else integers_of(what, "s", s)
+    chosen = range(-(x.ndim if lengths is None else len(lengths)), 0) if axes is None else axes
+    return _transform(what, name, x, lengths, chosen, norm)
 
 
 # --- along one axis ---------------------------------------------------------------------------------------------------
@@ -250,9 +254,10 @@ def irfft2(a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm
 
 
 def _two(what: str, axes: Sequence[int]) -> Sequence[int]:
-    if len(axes) != 2:
-        raise ShapeError(f"{what}: there must be two axes, but got {tuple(axes)}; use the function for n axes.")
-    return axes
+    along = integers_of(what, "axes", axes)
+    if len(along) != 2:
+        raise ShapeError(f"{what}: there must be two axes, but got {along}; use the function for n axes.")
+    return along
 
 
 # --- frequencies ------------------------------------------------------------------------------------------------------

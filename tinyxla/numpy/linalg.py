@@ -21,10 +21,16 @@ from tinyxla.numpy.arguments import (
     broadcast_to_shape,
     canonical_axes,
     cast,
+    choice_of,
+    count_of,
     inexact_array,
     integer_of,
+    integers_of,
+    is_several,
     like,
+    number_of,
     promoted,
+    several_of,
 )
 from tinyxla.numpy.creation import arange, eye
 from tinyxla.numpy.manipulation import (
@@ -110,7 +116,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
         return _euclidean(x, canonical_axes("norm", axis, x.ndim), keepdims)
     if axis is None and x.ndim not in (1, 2):
         raise ShapeError(f"norm: an array of shape {x.shape} is no vector and no matrix; name the axes by `axis`.")
-    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    axes: tuple[Any, ...] = tuple(range(x.ndim)) if axis is None else tuple(axis) if is_several(axis) else (axis,)
     if len(axes) == 1:
         return _vector_norm(x, ord, canonical_axes("norm", axes, x.ndim), keepdims)
     if len(axes) != 2:
@@ -121,12 +127,12 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     size = arith.absolute(x)
+    if not isinstance(ord, (int, float)):
+        ord = number_of("norm", "the order of a vector norm", ord)
     if ord == np.inf:
         return max(size, axes, keepdims=keepdims)
     if ord == -np.inf:
         return min(size, axes, keepdims=keepdims)
-    if isinstance(ord, str):
-        raise ArgumentError(f"norm: the order of a vector norm is a number, but got {ord!r}.")
     if ord == 0:
         return cast(sum(arith.not_equal(x, 0), axes, keepdims=keepdims), size.dtype)
     if ord == 1:
@@ -137,21 +143,22 @@ def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
 
 
 def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any:
-    if ord == "fro":
+    order = ord if isinstance(ord, str) else number_of("norm", "the order of a matrix norm", ord)
+    if order == "fro":
         return _euclidean(x, tuple(sorted(axes)), keepdims)
-    if ord in ("nuc", 2, -2):
+    if order in ("nuc", 2, -2):
         values = svdvals(moveaxis(x, axes, (-2, -1)))
-        found = sum(values, -1) if ord == "nuc" else values[..., 0] if ord == 2 else values[..., -1]
+        found = sum(values, -1) if order == "nuc" else values[..., 0] if order == 2 else values[..., -1]
         return expand_dims(found, sorted(axes)) if keepdims else found
     summed = {1: axes[0], -1: axes[0], np.inf: axes[1], -np.inf: axes[1]}
-    if isinstance(ord, str) or ord not in summed:
+    if isinstance(order, str) or order not in summed:
         raise ArgumentError(
             f"norm: the order of a matrix norm is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, but got {ord!r}."
         )
-    along = summed[ord]
+    along = summed[order]
     other = axes[1] if along == axes[0] else axes[0]
     sums = sum(arith.absolute(x), along, keepdims=True)
-    found = (max if ord > 0 else min)(sums, other, keepdims=True)
+    found = (max if order > 0 else min)(sums, other, keepdims=True)
     return found if keepdims else reshape(found, [n for d, n in enumerate(x.shape) if d not in axes])
 
 
@@ -191,7 +198,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 @replayed
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The product of several matrices (the first and last may be vectors), in the cheapest order."""
-    operands = [array_of(x, "multi_dot") for x in arrays]
+    operands = [array_of(x, "multi_dot") for x in several_of("multi_dot", "arrays", arrays)]
     if len(operands) < 2:
         raise ArgumentError(f"multi_dot: takes at least two arrays, but got {len(operands)}.")
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -306,16 +313,13 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
         >>> jnp.linalg.qr(jnp.ones((4, 2))).Q.shape
         (4, 2)
     """
-    if mode not in ("reduced", "complete", "r"):
-        raise ArgumentError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', but got {mode!r}.")
+    choice_of("linalg.qr", "mode", mode, ("reduced", "complete", "r"))
     found = QRResult(*factors_qr(matrices("linalg.qr", a), mode == "complete"))
     return found.R if mode == "r" else found
 
 
 def _takes_lower(what: str, UPLO: Any) -> bool:
-    if UPLO not in (None, "L", "U"):
-        raise ArgumentError(f"{what}: UPLO must be 'L' or 'U', but got {UPLO!r}.")
-    return UPLO != "U"
+    return UPLO is None or choice_of(what, "UPLO", UPLO, ("L", "U")) == "L"
 
 
 @replayed
@@ -586,19 +590,21 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
         p: the order of the norm, as in `norm`; 2 by default.
     """
     value = matrices("linalg.cond", x)
-    if p in (None, 2, -2):
+    order = 2 if p is None else p if isinstance(p, str) else number_of("linalg.cond", "p", p)
+    if order in (2, -2):
         s = svdvals(value)
-        return arith.divide(*((s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])))
-    return arith.multiply(matrix_norm(value, ord=p), matrix_norm(inv(value), ord=p))
+        return arith.divide(*((s[..., -1], s[..., 0]) if order == -2 else (s[..., 0], s[..., -1])))
+    return arith.multiply(matrix_norm(value, ord=order), matrix_norm(inv(value), ord=order))
 
 
 @replayed
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of an array as a map from its last axes to the first `ind`, whose sizes have the same product."""
     x = inexact_array(a, "linalg.tensorinv")
-    rows, columns = x.shape[:ind], x.shape[ind:]
-    if ind < 1 or math.prod(rows) != math.prod(columns):
-        raise ShapeError(f"linalg.tensorinv: the sizes before and after axis {ind} of {x.shape} must agree.")
+    split = count_of("linalg.tensorinv", "ind", ind)
+    rows, columns = x.shape[:split], x.shape[split:]
+    if split < 1 or math.prod(rows) != math.prod(columns):
+        raise ShapeError(f"linalg.tensorinv: the sizes before and after axis {split} of {x.shape} must agree.")
     return reshape(inv(reshape(x, (math.prod(rows), math.prod(columns)))), (*columns, *rows))
 
 
@@ -607,7 +613,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
     """The x of tensordot(a, x, x.ndim) = b; `axes` of a are put last first."""
     x, y = inexact_array(a, "linalg.tensorsolve"), inexact_array(b, "linalg.tensorsolve")
     if axes is not None:
-        x = moveaxis(x, list(axes), list(range(x.ndim - len(axes), x.ndim)))
+        last = integers_of("linalg.tensorsolve", "axes", axes)
+        x = moveaxis(x, last, list(range(x.ndim - len(last), x.ndim)))
     sizes = x.shape[y.ndim :]
     if x.shape[: y.ndim] != y.shape or math.prod(sizes) != y.size:
         raise ShapeError(f"linalg.tensorsolve: the shapes {x.shape} and {y.shape} do not make a square system.")

@@ -27,6 +27,7 @@ from tinyxla.numpy.arguments import (
     eager,
     inexact,
     like,
+    number_of,
     operand,
     promoted,
     python_dtype,
@@ -325,7 +326,7 @@ def var(
     if centered.dtype.kind == "c":
         squares = arith.add(arith.square(arith.real(centered)), arith.square(arith.imag(centered)))
     count = _count("var", x, axes, keepdims, where)
-    taken = ddof if correction is None else correction
+    taken = number_of("var", "ddof", ddof) if correction is None else number_of("var", "correction", correction)
     total = sum(squares, axes, keepdims=keepdims, where=where)
     left = count - taken if isinstance(count, int) else arith.subtract(count, taken)
     result = arith.true_divide(total, left)

@@ -13,21 +13,31 @@ from typing import Any
 import numpy as np
 
 from tinyxla import numpy as tnp
-from tinyxla.errors import ArgumentError
-from tinyxla.numpy.arguments import inexact_array
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy.arguments import (
+    array_of,
+    choice_of,
+    count_of,
+    inexact_array,
+    integer_of,
+    integers_of,
+    several_of,
+)
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
 
 def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> Array:
     """Lines of n elements along the last axis."""
-    if type != 2 or norm not in (None, "backward", "ortho"):
-        raise ArgumentError(f"scipy.fft.{what}: type must be 2 and norm None or 'ortho', but got {type} and {norm!r}.")
-    value = inexact_array(x, f"scipy.fft.{what}")
+    if integer_of(what, "type", type) != 2:
+        raise ArgumentError(f"{what}: type must be 2, but got {type}.")
+    if norm is not None:
+        choice_of(what, "norm", norm, ("backward", "ortho"))
+    value = inexact_array(x, what)
     if value.dtype.kind == "c":
-        raise ArgumentError(f"scipy.fft.{what}: takes real numbers; transform real and imaginary parts.")
+        raise ArgumentError(f"{what}: takes real numbers; transform real and imaginary parts.")
     lines = tnp.moveaxis(value, axis, -1)
-    size = lines.shape[-1] if n is None else n
+    size = lines.shape[-1] if n is None else count_of(what, "n", n)
     missing = max(0, size - lines.shape[-1])
     return tnp.pad(lines[..., :size], [(0, 0)] * (lines.ndim - 1) + [(0, missing)])
 
@@ -55,7 +65,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     >>> dct(np.array([1.0, 1.0])).round(4)
     Array([4., 0.], dtype=float32)
     """
-    lines = _lines("dct", x, type, n, axis, norm)
+    lines = _lines("scipy.fft.dct", x, type, n, axis, norm)
     turn, scale = _factors(lines.shape[-1], norm, lines.dtype)
     found = tnp.fft.fft(tnp.concatenate([lines[..., ::2], lines[..., 1::2][..., ::-1]], -1))
     return tnp.moveaxis((found * turn).real * scale, -1, axis)
@@ -67,7 +77,7 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
     >>> idct(np.array([4.0, 0.0])).round(4)
     Array([1., 1.], dtype=float32)
     """
-    lines = _lines("idct", x, type, n, axis, norm)
+    lines = _lines("scipy.fft.idct", x, type, n, axis, norm)
     size = lines.shape[-1]
     turn, scale = _factors(size, norm, lines.dtype)
     scaled = lines / scale
@@ -81,12 +91,16 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
 def _several(
     one: Callable[..., Array], x: Any, type: int, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None
 ) -> Array:
-    rank = np.ndim(x)
-    given = range(rank if s is None else len(s)) if axes is None else axes
-    along = [canonical_axis(d, rank, "scipy.fft") for d in given]
-    for axis, n in zip(along, [None] * len(along) if s is None else s, strict=True):
-        x = one(x, type, n, axis, norm)
-    return x
+    what = f"scipy.fft.{one.__name__}n"
+    value = array_of(x, what)
+    lengths = None if s is None else integers_of(what, "s", s)
+    given = range(value.ndim if lengths is None else len(lengths)) if axes is None else several_of(what, "axes", axes)
+    along = [canonical_axis(d, value.ndim, what) for d in given]
+    if lengths is not None and len(lengths) != len(along):
+        raise ShapeError(f"{what}: there must be as many lengths as axes, but got {lengths} for {tuple(given)}.")
+    for k, axis in enumerate(along):
+        value = one(value, type, None if lengths is None else lengths[k], axis, norm)
+    return value
 
 
 def dctn(

@@ -18,14 +18,15 @@ from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
 from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, choice_of, count_of, promoted
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
 
-_TRANSPOSES = {0: "NO_TRANSPOSE", 1: "TRANSPOSE", 2: "ADJOINT", "N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
+_WAYS = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
+_TRANSPOSES = dict(zip("012NTC", 2 * _WAYS, strict=True))
 
 
 def _with_options(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -96,10 +97,9 @@ def solve_triangular(
     Array([1., 2.], dtype=float32)
     """
     what = "scipy.linalg.solve_triangular"
-    if trans not in _TRANSPOSES:
-        raise ArgumentError(f"{what}: trans must be 0, 1, 2, 'N', 'T' or 'C', but got {trans!r}.")
+    transpose = _TRANSPOSES[choice_of(what, "trans", str(trans), _TRANSPOSES)]
     x, y, vector = system(what, a, b)
-    found = triangular(x, y, bool(lower), bool(unit_diagonal), _TRANSPOSES[trans])
+    found = triangular(x, y, bool(lower), bool(unit_diagonal), transpose)
     return tnp.squeeze(found, -1) if vector else found
 
 
@@ -110,8 +110,7 @@ def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str = "gen"
     >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float32)
     """
-    if assume_a not in ("gen", "sym", "her", "pos"):
-        raise ArgumentError(f"scipy.linalg.solve: assume_a must be 'gen', 'sym', 'her' or 'pos', but got {assume_a!r}.")
+    choice_of("scipy.linalg.solve", "assume_a", assume_a, ("gen", "sym", "her", "pos"))
     return cho_solve(cho_factor(a, lower), b) if assume_a == "pos" else tnp.linalg.solve(a, b)
 
 
@@ -160,8 +159,7 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
 @_with_options("overwrite_a lwork check_finite")
 def qr(a: ArrayLike, mode: str = "full") -> Any:
     """Q and R of a = Q R; Q is square with the mode `"full"`, else the mode is `"economic"`, or `"r"` for R alone."""
-    if mode not in ("full", "economic", "r"):
-        raise ArgumentError(f"scipy.linalg.qr: mode must be 'full', 'economic' or 'r', but got {mode!r}.")
+    choice_of("scipy.linalg.qr", "mode", mode, ("full", "economic", "r"))
     found = tnp.linalg.qr(a, "reduced" if mode == "economic" else "complete")
     return (found.R,) if mode == "r" else tuple(found)
 
@@ -335,6 +333,13 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     return tnp.concatenate([tnp.broadcast_to(first[..., None, :], (*below.shape[:-2], 1, n)), below], -2)
 
 
+def _places(what: str, n: Any) -> np.ndarray[Any, Any]:
+    """The rows of a square matrix with n of them, if memory can hold it."""
+    count = count_of(what, "n", n)
+    check_memory(what, (count, count))
+    return np.arange(count)
+
+
 def hilbert(n: int) -> Array:
     """The matrix with 1 / (i + j + 1) in row i and column j.
 
@@ -342,7 +347,8 @@ def hilbert(n: int) -> Array:
     Array([[1.    , 0.5   ],
            [0.5   , 0.3333]], dtype=float32)
     """
-    return tnp.asarray(1 / (np.arange(n)[:, None] + np.arange(n) + 1), default_float())
+    places = _places("scipy.linalg.hilbert", n)
+    return tnp.asarray(1 / (places[:, None] + places + 1), default_float())
 
 
 def hadamard(n: int, dtype: Any = int) -> Array:
@@ -352,9 +358,10 @@ def hadamard(n: int, dtype: Any = int) -> Array:
     Array([[ 1,  1],
            [ 1, -1]], dtype=int32)
     """
-    if n < 1 or n & (n - 1):
+    places = _places("scipy.linalg.hadamard", n)
+    if places.size.bit_count() != 1:
         raise ArgumentError(f"scipy.linalg.hadamard: n must be a power of two, but got {n}.")
-    odd = np.bitwise_count(np.arange(n)[:, None] & np.arange(n)) % 2
+    odd = np.bitwise_count(places[:, None] & places) % 2
     return tnp.asarray(1 - 2 * odd.astype(np.int8)).astype(dtype)
 
 
@@ -365,11 +372,12 @@ def dft(n: int, scale: str | None = None, dtype: Any = None) -> Array:
     Array([[ 1.,  1.],
            [ 1., -1.]], dtype=float32)
     """
-    divisors = {None: 1.0, "sqrtn": np.sqrt(n), "n": n}
-    if scale not in divisors:
-        raise ArgumentError(f"scipy.linalg.dft: scale must be None, 'sqrtn' or 'n', but got {scale!r}.")
-    turns = np.arange(n)[:, None] * np.arange(n) % max(n, 1) / max(n, 1)
-    found = np.exp(-2j * np.pi * turns) / divisors[scale]
+    what = "scipy.linalg.dft"
+    places = _places(what, n)
+    size = max(places.size, 1)
+    found = np.exp(-2j * np.pi * (places[:, None] * places % size / size))
+    if scale is not None:
+        found /= size if choice_of(what, "scale", scale, ("sqrtn", "n")) == "n" else math.sqrt(size)
     return tnp.asarray(found, np.result_type(default_float(), np.complex64) if dtype is None else dtype)
 
 
@@ -381,10 +389,14 @@ def pascal(n: int, kind: str = "symmetric") -> Array:
            [1., 1., 0.],
            [1., 2., 1.]], dtype=float32)
     """
-    lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], float).reshape(n, n)
+    what = "scipy.linalg.pascal"
+    choice_of(what, "kind", kind, ("symmetric", "lower", "upper"))
+    places = _places(what, n)
+    lower = np.zeros((places.size, places.size))
+    lower[:, :1] = 1
+    for i in places[1:]:
+        lower[i, 1:] = lower[i - 1, 1:] + lower[i - 1, :-1]
     kinds = {"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}
-    if kind not in kinds:
-        raise ArgumentError(f"scipy.linalg.pascal: kind must be one of {list(kinds)}, but got {kind!r}.")
     return tnp.asarray(kinds[kind], default_float())
 
 
@@ -395,8 +407,7 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
     Array([[3., 0.],
            [0., 2.]], dtype=float32)
     """
-    if side not in ("right", "left"):
-        raise ArgumentError(f"scipy.linalg.polar: side must be 'right' or 'left', but got {side!r}.")
+    choice_of("scipy.linalg.polar", "side", side, ("right", "left"))
     left, values, right = tnp.linalg.svd(matrices("scipy.linalg.polar", a), full_matrices=False)
     adjoint = tnp.conj(tnp.matrix_transpose(right if side == "right" else left))
     scaled = (adjoint * values[..., None, :]) @ right if side == "right" else (left * values[..., None, :]) @ adjoint

@@ -9,11 +9,24 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, promoted
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    canonical_axes,
+    check_memory,
+    choice_of,
+    count_of,
+    integers_of,
+    is_several,
+    number_of,
+    promoted,
+    shown,
+)
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
-from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+
+_MODES = ("full", "same", "valid")
 
 
 def _pair(what: str, a: ArrayLike, b: ArrayLike, rank: int | None = None) -> tuple[Array, Array]:
@@ -25,10 +38,10 @@ def _pair(what: str, a: ArrayLike, b: ArrayLike, rank: int | None = None) -> tup
 
 
 def _zero_padded(what: str, boundary: str, fillvalue: Any) -> None:
-    if boundary != "fill" or fillvalue != 0:
+    if str(boundary) != "fill" or number_of(what, "fillvalue", fillvalue) != 0:
         raise ArgumentError(
-            f"{what}: boundary must be 'fill' and fillvalue 0, but got {boundary!r} and {fillvalue!r}; pad the first "
-            "array by numpy.pad, and use the mode 'valid'."
+            f"{what}: boundary must be 'fill' and fillvalue 0, but got {shown(boundary)} and {shown(fillvalue)}; "
+            "pad the first array by numpy.pad, and use the mode 'valid'."
         )
 
 
@@ -45,14 +58,14 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     Array([1., 3., 2.], dtype=float32)
     """
     x, y = _pair("scipy.signal.convolve", in1, in2)
-    if method not in ("auto", "direct", "fft"):
-        raise ArgumentError(f"scipy.signal.convolve: method must be 'auto', 'direct' or 'fft', but got {method!r}.")
+    choice_of("scipy.signal.convolve", "method", method, ("auto", "direct", "fft"))
     if method == "fft" or (method == "auto" and min(x.size, y.size) >= 1 << 10):
         return fftconvolve(x, y, mode)
     return _convolved("scipy.signal.convolve", x, y, mode)
 
 
 def _convolved(what: str, x: Array, y: Array, mode: str) -> Array:
+    choice_of(what, "mode", mode, _MODES)
     if mode == "valid" and all(m < k for m, k in zip(x.shape, y.shape, strict=True)):
         x, y = y, x
     return slid(what, x, tnp.flip(y), mode)
@@ -92,7 +105,9 @@ def correlate2d(
     what = "scipy.signal.correlate2d"
     _zero_padded(what, boundary, fillvalue)
     x, y = _pair(what, in1, in2, 2)
-    if mode == "same":  # the middle is rounded to the other side than that of a convolution
+    if (
+        choice_of(what, "mode", mode, _MODES) == "same"
+    ):  # the middle is rounded to the other side than that of a convolution
         return tnp.flip(slid(what, tnp.flip(x), tnp.flip(tnp.conj(y)), mode))
     return _convolved(what, x, tnp.flip(tnp.conj(y)), mode)
 
@@ -109,11 +124,9 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
     Array([1., 3., 2.], dtype=float32)
     """
     what = "scipy.signal.fftconvolve"
-    if mode not in ("full", "same", "valid"):
-        raise ArgumentError(f"{what}: mode must be 'full', 'same' or 'valid', but got {mode!r}.")
+    choice_of(what, "mode", mode, _MODES)
     x, y = _pair(what, in1, in2)
-    given = range(x.ndim) if axes is None else [axes] if isinstance(axes, int) else axes
-    along = [canonical_axis(d, x.ndim, what) for d in given]
+    along = canonical_axes(what, axes, x.ndim)
     if mode == "valid" and all(x.shape[d] < y.shape[d] for d in along):
         x, y = y, x
     sizes = [x.shape[d] + y.shape[d] - 1 for d in along]
@@ -152,16 +165,16 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
     >>> detrend(np.array([1.0, 2.0, 4.0]), type="constant").round(2)
     Array([-1.33, -0.33,  1.67], dtype=float32)
     """
-    (x,), _ = promoted("scipy.signal.detrend", data, to_inexact=True)
-    if type not in ("linear", "constant"):
-        raise ArgumentError(f"scipy.signal.detrend: type must be 'linear' or 'constant', but got {type!r}.")
+    what = "scipy.signal.detrend"
+    (x,), _ = promoted(what, data, to_inexact=True)
+    choice_of(what, "type", type, ("linear", "constant"))
     if type == "constant":
         return x - tnp.mean(x, axis, keepdims=True)
     lines = tnp.moveaxis(x, axis, -1)
     n = lines.shape[-1]
-    places = sorted({0, n, *np.atleast_1d(bp).tolist()})
+    places = sorted({0, n, *integers_of(what, "bp", bp if is_several(bp) else [bp])})
     if places[0] < 0 or places[-1] > n:
-        raise ArgumentError(f"scipy.signal.detrend: bp must be places from 0 to {n}, but got {bp!r}.")
+        raise ArgumentError(f"{what}: bp must be places from 0 to {n}, but got {bp!r}.")
     parts: list[Any] = []
     for low, high in itertools.pairwise(places):
         part = lines[..., low:high]
@@ -195,15 +208,21 @@ class _Segments(NamedTuple):
 
     @staticmethod
     def of(what: str, window: Any, size: int | None, overlap: int | None, transformed: int | None) -> _Segments:
-        name, *parameters = window if isinstance(window, tuple) else [window]
+        size, overlap, transformed = (
+            None if n is None else count_of(what, name, n)
+            for name, n in (("nperseg", size), ("noverlap", overlap), ("nfft", transformed))
+        )
+        words: Any = window if isinstance(window, tuple) and window else [window]
+        name, *parameters = words
         if not isinstance(name, str):
             (weights,), _ = promoted(what, window, to_inexact=True)
             size = weights.size if size is None else size
             if weights.shape != (size,):
                 raise ShapeError(f"{what}: window must have nperseg = {size} elements, but got {Shape.of(weights)}.")
-        elif name == "kaiser" and size is not None:
+        elif name == "kaiser" and size is not None and len(parameters) == 1:
             weights = tnp.kaiser(size + 1, *parameters)[:-1]
-        elif name in _WINDOWS and size is not None:
+        elif name in _WINDOWS and size is not None and not parameters:
+            check_memory(what, (size,))
             weights = tnp.asarray(_WINDOWS[name](size + 1)[:-1], np.float32)
         else:
             raise ArgumentError(f"{what}: window must be an array, ('kaiser', beta) or one of {list(_WINDOWS)}.")
@@ -226,13 +245,12 @@ class _Segments(NamedTuple):
             parts = trend(parts) if callable(trend) else detrend(parts, type=trend)
         return (tnp.fft.rfft if one_sided else tnp.fft.fft)(parts * self.window, self.transformed)
 
-    def frequencies(self, fs: float, one_sided: bool) -> Array:
+    def frequencies(self, fs: Array, one_sided: bool) -> Array:
         return (tnp.fft.rfftfreq if one_sided else tnp.fft.fftfreq)(self.transformed, 1 / fs)
 
 
-def _scale(what: str, scaling: str, window: Array, fs: float) -> Array:
-    if scaling not in ("density", "spectrum"):
-        raise ArgumentError(f"{what}: scaling must be 'density' or 'spectrum', but got {scaling!r}.")
+def _scale(what: str, scaling: str, window: Array, fs: Any) -> Array:
+    choice_of(what, "scaling", scaling, ("density", "spectrum"))
     return 1 / (fs * tnp.sum(window * window)) if scaling == "density" else 1 / tnp.sum(window) ** 2
 
 
@@ -270,18 +288,18 @@ def stft(
     what = "scipy.signal.stft"
     (signal,), _ = promoted(what, x, to_inexact=True)
     signal = tnp.moveaxis(signal, axis, -1)
-    cut = _Segments.of(what, window, min(nperseg, signal.shape[-1]), noverlap, nfft)
+    rate = array_of(fs, what)
+    cut = _Segments.of(what, window, min(count_of(what, "nperseg", nperseg), signal.shape[-1]), noverlap, nfft)
     sides = [(0, 0)] * (signal.ndim - 1)
     if boundary is not None:
-        if boundary not in _BOUNDARIES:
-            raise ArgumentError(f"{what}: boundary must be None or one of {list(_BOUNDARIES)}, but got {boundary!r}.")
+        choice_of(what, "boundary", boundary, _BOUNDARIES)
         signal = tnp.pad(signal, [*sides, (cut.size // 2, cut.size // 2)], _BOUNDARIES[boundary])
     if padded:
         signal = tnp.pad(signal, [*sides, (0, -(signal.shape[-1] - cut.size) % cut.step)])
     one_sided = return_onesided and signal.dtype.kind != "c"
-    found = cut.transforms(signal, detrend, one_sided) * tnp.sqrt(_scale(what, "spectrum", cut.window, fs))
-    times = (tnp.arange(found.shape[-2]) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / fs
-    return cut.frequencies(fs, one_sided), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
+    found = cut.transforms(signal, detrend, one_sided) * tnp.sqrt(_scale(what, "spectrum", cut.window, rate))
+    times = (tnp.arange(found.shape[-2]) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / rate
+    return cut.frequencies(rate, one_sided), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
 
 
 def istft(
@@ -308,7 +326,10 @@ def istft(
     (given,), _ = promoted(what, Zxx, to_inexact=True)
     lines = tnp.moveaxis(given, (time_axis, freq_axis), (-2, -1))
     whole = 2 * (lines.shape[-1] - 1) if input_onesided else lines.shape[-1]
-    whole += input_onesided and nperseg == whole + 1  # which has as many frequencies
+    if nperseg is not None:
+        nperseg = count_of(what, "nperseg", nperseg)
+    if input_onesided and nperseg == whole + 1:  # which has as many frequencies
+        whole += 1
     cut = _Segments.of(what, window, whole if nperseg is None else nperseg, noverlap, whole if nfft is None else nfft)
     back = tnp.fft.irfft if input_onesided else tnp.fft.ifft
     parts = back(lines, cut.transformed)[..., : cut.size] * cut.window * tnp.sum(cut.window)
@@ -319,7 +340,7 @@ def istft(
     inside = slice(cut.size // 2, size - cut.size // 2) if boundary else slice(None)
     found = (total / tnp.where(weight > 1e-10, weight, 1))[..., inside]
     target = min(time_axis % given.ndim, freq_axis % given.ndim)
-    return tnp.arange(found.shape[-1]) / fs, tnp.moveaxis(found, -1, target)
+    return tnp.arange(found.shape[-1]) / array_of(fs, what), tnp.moveaxis(found, -1, target)
 
 
 def csd(
@@ -351,12 +372,12 @@ def csd(
     Array([10.67,  5.33,  0.  ], dtype=float32)
     """
     what = "scipy.signal.csd"
-    if average not in ("mean", "median"):
-        raise ArgumentError(f"{what}: average must be 'mean' or 'median', but got {average!r}.")
+    choice_of(what, "average", average, ("mean", "median"))
+    rate = array_of(fs, what)
     (first, second), _ = promoted(what, x, x if y is None else y, to_inexact=True)
     first, second = tnp.moveaxis(first, axis, -1), tnp.moveaxis(second, axis, -1)
     n = max(first.shape[-1], second.shape[-1])
-    cut = _Segments.of(what, window, _size(window, nperseg, n), noverlap, nfft)
+    cut = _Segments.of(what, window, _size(what, window, nperseg, n), noverlap, nfft)
     one_sided = return_onesided and first.dtype.kind != "c"
 
     def transforms(line: Array) -> Array:
@@ -372,17 +393,18 @@ def csd(
         found = middle if y is None else middle + 1j * tnp.median(tnp.imag(power), -2)
         places = np.arange(2, power.shape[-2], 2)
         found = found / (1 + float(np.sum(1 / (places + 1) - 1 / places)))
-    found *= _scale(what, scaling, cut.window, fs)
+    found *= _scale(what, scaling, cut.window, rate)
     if one_sided:  # each frequency stands for its negative too, but zero and the highest, if this is one alone
         twice = np.ones(found.shape[-1], np.float32)
         twice[1 : None if cut.transformed % 2 else -1] = 2
         found = found * tnp.asarray(twice)
-    return cut.frequencies(fs, one_sided), tnp.moveaxis(found, -1, axis)
+    return cut.frequencies(rate, one_sided), tnp.moveaxis(found, -1, axis)
 
 
-def _size(window: Any, size: int | None, n: int) -> int | None:
+def _size(what: str, window: Any, size: int | None, n: int) -> int | None:
+    """The elements of a segment, no more than there are, unless the window says how many."""
     named = isinstance(window, (str, tuple))
-    return min(size or n, n) if named else size
+    return min(n if size is None else count_of(what, "nperseg", size), n) if named else size
 
 
 def welch(

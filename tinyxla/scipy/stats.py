@@ -26,7 +26,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax import cummax, cummin
-from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, canonical_axes, choice_of, inexact_array, promoted
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (
     betainc,
@@ -576,10 +576,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) 
     >>> rankdata(np.array([10, 30, 20, 20]))
     Array([1. , 4. , 2.5, 2.5], dtype=float32)
     """
-    if method not in ("average", "min", "max", "dense", "ordinal"):
-        raise ArgumentError(
-            f"scipy.stats.rankdata: method must be 'average', 'min', 'max', 'dense' or 'ordinal', but got {method!r}."
-        )
+    choice_of("scipy.stats.rankdata", "method", method, ("average", "min", "max", "dense", "ordinal"))
     x = array_of(a, "scipy.stats.rankdata")
     lines = tnp.moveaxis(x, axis, -1) if axis is not None else tnp.reshape(x, (-1,))
     order = tnp.argsort(lines, -1)
@@ -604,7 +601,7 @@ def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, *, keepdims: bool = F
     1.0
     """
     x = inexact_array(a, "scipy.stats.sem")
-    count = x.size if axis is None else x.shape[axis]
+    count = math.prod(x.shape[d] for d in canonical_axes("scipy.stats.sem", axis, x.ndim))
     return tnp.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(count)
 
 
