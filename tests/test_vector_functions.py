@@ -85,6 +85,25 @@ def test_called_functions_give_the_same(case: str, monkeypatch: pytest.MonkeyPat
         np.testing.assert_array_equal(called, taken_in)
 
 
+def test_rare_cases_of_doubles_are_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Few of either function, but many together, as they have so in common; huge arguments give what others do."""
+    x = x_of(np.float64, 515)
+    x[[3, 200, 514]] = 1e22, -3e7, np.inf
+
+    def function(x: Any) -> Any:
+        return sum(f(x * k) for k in (0.5, 1.5, 2.5) for f in (lax.sin, lax.cos))
+
+    called, text = run(monkeypatch, tmp_path, True, function, x)
+    taken_in, _ = run(monkeypatch, tmp_path, False, function, x)
+    for name in ("sine", "cosine"):
+        assert re.search(rf"call <\d+ x double> @{name}.f64.f64.\d+\(", text)
+        assert len(re.findall(rf"define .*@{name}.f64.f64.whole\(", text)) == 1
+    np.testing.assert_array_equal(called, taken_in)
+    with np.errstate(invalid="ignore"):
+        expected = sum(f(x * k) for k in (0.5, 1.5, 2.5) for f in (np.sin, np.cos))
+    np.testing.assert_allclose(called, expected, 1e-12, 1e-12)
+
+
 @pytest.mark.parametrize(
     ("function", "shape"),
     [

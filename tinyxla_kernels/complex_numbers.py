@@ -165,7 +165,8 @@ def _exp_in_steps(x: Scalar, x_low: Scalar | float = 0.0) -> tuple[Scalar, Scala
 def exp(z: Complex) -> Complex:
     """e to the z."""
     size, first, second = _exp_in_steps(z.real)
-    turned = Complex(elementary.cos(z.imag), elementary.sin(z.imag)).scaled(size).scaled(first).scaled(second)
+    sine, cosine = elementary.sin_and_cos(z.imag)
+    turned = Complex(cosine, sine).scaled(size).scaled(first).scaled(second)
     result = Complex(turned.real, z.imag.equal(0.0).where(z.imag, turned.imag))
     undirected = ~(z.imag.abs() < math.inf)
     nothing = constant(z.real, 0.0)
@@ -258,8 +259,8 @@ def _growth(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
 def sinh(z: Complex) -> Complex:
     """The hyperbolic sine."""
     c, s, factor = _growth(z.real)
-    real = s * elementary.cos(z.imag) * factor
-    imag = c * elementary.sin(z.imag) * factor
+    sine, cosine = elementary.sin_and_cos(z.imag)
+    real, imag = s * cosine * factor, c * sine * factor
     # Zero times an infinity or NaN is zero on the axes; other zeros have the sign of their product.
     result = Complex(
         (z.real.equal(0.0) & real.not_equal(real)).where(z.real, real), z.imag.equal(0.0).where(z.imag, imag)
@@ -270,8 +271,8 @@ def sinh(z: Complex) -> Complex:
 def cosh(z: Complex) -> Complex:
     """The hyperbolic cosine."""
     c, s, factor = _growth(z.real)
-    real = c * elementary.cos(z.imag) * factor
-    imag = s * elementary.sin(z.imag) * factor
+    sine, cosine = elementary.sin_and_cos(z.imag)
+    real, imag = c * cosine * factor, s * sine * factor
     lost = (z.real.equal(0.0) | z.imag.equal(0.0)) & imag.not_equal(imag)
     one = constant(z.real, 1.0)
     imag = lost.where(constant(z.real, 0.0).copysign(z.real) * one.copysign(z.imag), imag)
@@ -357,7 +358,7 @@ def pow(z: Complex, w: Complex) -> Complex:
     size, first, second = _exp_in_steps(power, _as_correction(w.real.fma(log_low, power_low)))
     turn, turn_low = _products_in_two_parts(w.real, angle, w.imag, log)
     turn_low = _as_correction(w.imag.fma(log_low, turn_low))
-    cosine, sine = elementary.cos(turn), elementary.sin(turn)
+    sine, cosine = elementary.sin_and_cos(turn)
     direction = Complex(sine.fma(-turn_low, cosine), cosine.fma(turn_low, sine))
     direction = choose(turn.equal(0.0), Complex(constant(turn, 1.0), turn), direction)
     result = direction.scaled(size).scaled(first).scaled(second)

@@ -30,7 +30,7 @@ from tinyxla_kernels.integers import (
     total_order,
 )
 from tinyxla_kernels.powers import cbrt, pow, rsqrt, sqrt
-from tinyxla_kernels.trigonometry import atan2, cos, sin, tan
+from tinyxla_kernels.trigonometry import atan2, cos, sin, sin_and_cos, tan
 
 __all__ = [
     "absolute",
@@ -64,6 +64,7 @@ __all__ = [
     "shift_right_logical",
     "sign",
     "sin",
+    "sin_and_cos",
     "sinh",
     "sqrt",
     "tan",

@@ -6,7 +6,8 @@ chapter 11). In vectors both reductions are computed, and one is chosen. The sec
 `huge=False` leaves it out, for loops whose arguments are known to stay within `REDUCTION_LIMIT`.
 
 What is left of the argument is at most pi / 4, where sine, cosine and tangent have short polynomials, which are fitted
-as those in `exponentials`. The sine and the cosine of one argument share all work but the last choice.
+as those in `exponentials`. The sine and the cosine of one argument share all work but the last choice, and
+`sin_and_cos` says so.
 """
 
 from __future__ import annotations
@@ -237,30 +238,52 @@ def _high_product(a: Scalar, b: Scalar) -> Scalar:
     return a_high * b_high + (middle >> 32) + (other >> 32)
 
 
-def _sine_of(reduced: _Reduced, quarters: Scalar, form: FloatFormat) -> Scalar:
-    """The bits of the sine of what is left of the argument and that many quarter turns."""
-    r, low = reduced.high, reduced.low
+class _Waves(NamedTuple):
+    """The sine and cosine of what is left of an argument after n quarter turns."""
+
+    sine: Scalar
+    cosine: Scalar
+    n: Scalar
+    form: FloatFormat
+
+    def sine_of(self, x: Scalar) -> Scalar:
+        return (self._after(self.n) ^ (x.bits() & self.form.sign_bit)).bitcast(self.form.type)
+
+    def cosine_of(self) -> Scalar:
+        """As the sine of the argument and a quarter turn."""
+        return self._after(self.n + 1).bitcast(self.form.type)
+
+    def _after(self, quarters: Scalar) -> Scalar:
+        """The bits of the sine after so many quarter turns."""
+        value = (quarters & 1).equal(0).where(self.sine, self.cosine)
+        return value.bits() ^ ((quarters >> 1) << (self.form.width - 1))
+
+
+def _waves(x: Scalar, huge: bool) -> _Waves:
+    form = format_of(x)
+    r, low, n = _reduce(x.abs(), huge)
     square = r * r
     parabola = square.fma(-0.5, 1.0)
     parabola_low = square.fma(-0.5, 1.0 - parabola)
     sine = r + (r * square).fma(polynomial(square, SIN[form.type]), low * parabola)
     cosine = parabola + (square * square).fma(polynomial(square, COS[form.type]), r.fma(-low, parabola_low))
-    value = (quarters & 1).equal(0).where(sine, cosine)
-    return value.bits() ^ ((quarters >> 1) << (form.width - 1))
+    return _Waves(sine, cosine, n, form)
 
 
 def sin(x: Scalar, *, huge: bool = True) -> Scalar:
     """The sine."""
-    form = format_of(x)
-    reduced = _reduce(x.abs(), huge)
-    return (_sine_of(reduced, reduced.n, form) ^ (x.bits() & form.sign_bit)).bitcast(form.type)
+    return _waves(x, huge).sine_of(x)
 
 
 def cos(x: Scalar, *, huge: bool = True) -> Scalar:
-    """The cosine, as the sine of x and a quarter turn."""
-    form = format_of(x)
-    reduced = _reduce(x.abs(), huge)
-    return _sine_of(reduced, reduced.n + 1, form).bitcast(form.type)
+    """The cosine."""
+    return _waves(x, huge).cosine_of()
+
+
+def sin_and_cos(x: Scalar) -> tuple[Scalar, Scalar]:
+    """Both, for a little more than one of them."""
+    waves = _waves(x, huge=True)
+    return waves.sine_of(x), waves.cosine_of()
 
 
 def tan(x: Scalar, *, huge: bool = True) -> Scalar:

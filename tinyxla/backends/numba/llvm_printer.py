@@ -73,11 +73,13 @@ _UNROLLED = 8  # iterations that are better written out than made a vector
 _PAIRS = 4  # the same of complex numbers, and how many of them are a vector where there are few
 _WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
 _LONG_BODY = 45  # lines of functions in a loop from which on two iterations at a time hide what each waits for
+_LONGER_BODY = 90  # from which on masks take less than compiling what goes through the last elements one by one
 _AT_ONCE = 4  # vectors, at most
+_MASKED = ['vectorize.predicate.enable", i1 true']
 _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
 _BETWEEN_POLLS = 1 << 14  # iterations
-_MOST_LINES = 400  # of text that a function may take up where it is taken in
+_MOST_LINES = 200  # of text that a function may take up where it is taken in
 
 
 def print_llvm(
@@ -228,13 +230,18 @@ class _Printer:
     def _vector_lengths(self, use: _Use) -> list[int]:
         """Of the vectors that a function is called with; none if it is taken in."""
         function, register = use.function, use.function.result
-        total = use.times * function.text.count("\n")
-        if self.vector_bytes is None or use.times <= _FEW or total <= _MOST_LINES:
+        alike = [u for u in self.functions.values() if self._has_rare_parts(u)] if self._has_rare_parts(use) else [use]
+        times = sum(u.times for u in alike)
+        total = sum(u.times * u.function.text.count("\n") for u in alike)
+        if self.vector_bytes is None or times <= _FEW or total <= _MOST_LINES:
             return []
         if register not in ("float", "double") or {register} != {*function.registers}:
             return []
         lengths = vector_lengths(register, self.widest, self.vector_bytes)
         return lengths if use.iterations >= max(lengths) else []
+
+    def _has_rare_parts(self, use: _Use) -> bool:
+        return _function(*use.operation, "leave out", self.scales).leaves_out
 
     def _scratch(self, buffers: Sequence[Buffer]) -> None:
         total = 0
@@ -580,21 +587,22 @@ class _Printer:
     def _vectors(self, loop: Loop, count: int | None) -> list[str]:
         """What LLVM should know of an innermost loop's vectors."""
         if self.in_rest:
-            masks = [] if _leaves_one(loop, count) else ['vectorize.predicate.enable", i1 true']
-            return [*masks, 'interleave.count", i32 1']
+            return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
         lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_call(x))
         is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
+        # Pairs would be gathered singly.
+        masks = _MASKED if self.masked_tails and not (pairs or _leaves_one(loop, count) or _skips_bytes(loop)) else []
         if lines > _LONG_BODY and in_any_order and is_long:
-            return ['interleave.count", i32 2']
+            spared = [] if loop.carried or lines <= _LONGER_BODY else masks
+            return [*spared, 'interleave.count", i32 2']
         widest = widest_of(loop)
         if count is None:  # LLVM takes four vectors together, in which there are more than `TOGETHER` narrow elements
             return [f'interleave.count", i32 {widest}'] if loop.has_rest and widest < _AT_ONCE else []
         if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
             return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
-        suits_masks = not (pairs or _leaves_one(loop, count) or _skips_bytes(loop))  # pairs would be gathered singly
-        if self.masked_tails and suits_masks and count % _VECTOR and count < LONG:
-            return ['vectorize.predicate.enable", i1 true']
+        if masks and count % _VECTOR and count < LONG:
+            return masks
         vectors = count * widest // (4 * _VECTOR)
         is_narrow = widest == 1 or (widest == 2 and not loop.carried)
         if vectors and is_narrow and not loop.sequential and lines <= _LONG_BODY:  # more would leave many elements

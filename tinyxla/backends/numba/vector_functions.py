@@ -28,17 +28,20 @@ def callable_function(
     leaves out what is rarely needed, and says as a second result whether it was: vectors go through that first, and
     through the other one element by element if need be.
     """
-    taken_in, shorter = f"{name}.inline", f"{name}.usual.inline"
+    whole, shorter = f"{name}.whole", f"{name}.usual"
     parameters = ", ".join(f"{register} %x{k}" for k, register in enumerate(registers))
     variants = ",".join(f"_ZGV_LLVM_N{n}{'v' * len(registers)}_{name}({name}.{n})" for n in lengths)
     scalar = f"""\
 define internal {registers[0]} @{name}({parameters}) noinline nounwind willreturn memory(none) \
 "vector-function-abi-variant"="{variants}" {{
-  %result = call {registers[0]} @{taken_in}({parameters})
+  %result = call {registers[0]} @{whole}({parameters})
   ret {registers[0]} %result
 }}"""
-    texts = [_renamed(definition, taken_in), *([_renamed(usual, shorter)] if usual else []), scalar]
-    texts += [_of_vectors(f"{name}.{n}", taken_in, shorter if usual else None, registers, n) for n in lengths]
+    text = _renamed(definition, whole)
+    if usual and registers[0] == "double":  # whose rare cases LLVM makes no vectors of, but a copy for each element
+        text = text.replace(" alwaysinline ", " noinline ", 1)
+    texts = [text, *([_renamed(usual, shorter)] if usual else []), scalar]
+    texts += [_of_vectors(f"{name}.{n}", whole, shorter if usual else None, registers, n) for n in lengths]
     return "\n".join(texts)
 
 
@@ -46,7 +49,7 @@ def _renamed(definition: str, name: str) -> str:
     return re.sub(r"@[\w.-]+\(", f"@{name}(", definition, count=1)
 
 
-def _of_vectors(name: str, taken_in: str, usual: str | None, registers: Sequence[str], n: int) -> str:
+def _of_vectors(name: str, whole: str, usual: str | None, registers: Sequence[str], n: int) -> str:
     result = f"<{n} x {registers[0]}>"
     types = [f"<{n} x {register}>" for register in registers]
     lines = [
@@ -62,7 +65,7 @@ def _of_vectors(name: str, taken_in: str, usual: str | None, registers: Sequence
         lines.append("  br i1 %usual.any, label %loop, label %end")
     else:
         lines.append("  br label %loop")
-    lines += _loop("loop", "entry" if usual is None else "decide", "end", taken_in, registers, n, False)
+    lines += _loop("loop", "entry" if usual is None else "decide", "end", whole, registers, n, False)
     return "\n".join([*lines, "end:", f"  %all = load {result}, ptr %out, align 64", f"  ret {result} %all", "}"])
 
 
