@@ -62,6 +62,9 @@ WHY: dict[str, str] = {
     "vecmat, 4096 x 4096": "1.30 ms beside 1.19 of NumPy's in processes of their own.",
     "depthwise convolution 3 x 3": "Runs differ: 0.17 ms beside JAX alone.",
     "sin, 1e5": "22 us beside 22 of PyTorch's in processes of their own.",
+    "log, 1e6": "At best 161 us beside 137 of PyTorch's in processes of their own, in the median 189 beside 156.",
+    "eager: zeros, 3 x 3": "1.9 us of Python: shape and type are checked, and the result is wrapped; NumPy's call is C "
+    "alone.",
     "sqrt, 1e6": "144 us beside 139 of PyTorch's in processes of their own.",
     "argmin of columns, 4096 x 1024": f"17 MB are the array; {_CODE}",
     "sum, 128 MB": "2.9 ms beside 3.4 of JAX's in processes of their own, since pieces ask for those that follow.",
