@@ -387,6 +387,7 @@ MADE = [
     case("vander", V),
     case("vander", V, 3, increasing=True),
     *(case(w, n) for w in ("bartlett", "hanning", "hamming", "blackman") for n in (0, 1, 2, 7)),
+    case("i0", np.array([-3.0, 0.0, 0.5, 9.0, 20.0], np.float32)),
     case("kaiser", 6, 3.5),
     case("array", [[1, 2], [3, 4]]),
     case("array", [1, 2.5]),

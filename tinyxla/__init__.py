@@ -98,6 +98,7 @@ __version_info__ = (0, 1, 0)
 if TYPE_CHECKING:
     from tinyxla import (
         debug as debug,
+        example_libraries as example_libraries,
         experimental as experimental,
         ffi as ffi,
         image as image,
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
         scipy as scipy,
     )
 
-_LATER = frozenset("debug experimental ffi image modules nn profiler random scipy".split())
+_LATER = frozenset("debug example_libraries experimental ffi image modules nn profiler random scipy".split())
 
 
 def __getattr__(name: str) -> _Any:

@@ -18,7 +18,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp, vmap
 from tinyxla.callbacks import pure_callback
-from tinyxla.custom_derivatives import custom_jvp
+from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
@@ -31,7 +31,7 @@ Function = Callable[..., Any]
 Partial = Callable[..., Any]  # of the result and the operands: the derivative by one of these
 
 
-def _special(name: str, names: str, function: Function, partials: Sequence[Partial], text: str) -> Function:
+def special_function(name: str, names: str, function: Function, partials: Sequence[Partial], text: str) -> Function:
     """The function of arrays of one floating type and shape that has these derivatives; `names` are its arguments'."""
     signature = inspect.Signature(
         [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names.split()]
@@ -40,24 +40,24 @@ def _special(name: str, names: str, function: Function, partials: Sequence[Parti
 
     def rule(operands: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         ans = ruled(*operands)
-        moving = [t is not None for t in tangents]
+        moving = [not isinstance(t, SymbolicZero) for t in tangents]
         parts = [t * p(ans, *operands) for t, p, m in zip(tangents, partials, moving, strict=True) if m]
         return ans, sum(parts[1:], parts[0])
 
-    ruled.defjvp(rule)
+    ruled.defjvp(rule, symbolic_zeros=True)
 
     def apply(*args: ArrayLike, **kwargs: ArrayLike) -> Array:
         operands = signature.bind(*args, **kwargs).args
-        values = of_one_shape(f"lax.{name}", of_one_type(f"lax.{name}", *operands))
+        values = of_one_shape(name, of_one_type(name, *operands))
         if element_type(values[0].dtype).kind != "float":
-            raise DTypeError(f"lax.{name}: not defined for {values[0].dtype.name}; convert to a floating type.")
+            raise DTypeError(f"{name}: not defined for {values[0].dtype.name}; convert to a floating type.")
         return ruled(*values)
 
     apply.__signature__ = signature  # type: ignore[attr-defined]
-    return named(apply, name, text)
+    return named(apply, name.rpartition(".")[2], text)
 
 
-def _narrowed(function: Function) -> Function:
+def narrowed(function: Function) -> Function:
     """Types of less than 32 bits are computed in 32."""
 
     def widened(*operands: Any) -> Any:
@@ -68,15 +68,17 @@ def _narrowed(function: Function) -> Function:
     return widened
 
 
-def _on_host(name: str) -> Function:
-    """The function of SciPy of that name."""
+def on_host(name: str, part: int | None = None, whole: int = 0) -> Function:
+    """The function of SciPy of that name; of several results, the one at that place. The first `whole` operands are
+    whole numbers."""
 
     def compute(*values: Any) -> Any:
         import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32) for x in values]
         with np.errstate(all="ignore"):
-            return np.asarray(getattr(scipy.special, name)(*wide)).astype(values[0].dtype)
+            found = getattr(scipy.special, name)(*(x.astype(int) for x in wide[:whole]), *wide[whole:])
+        return np.asarray(found if part is None else found[part]).astype(values[0].dtype)
 
     def function(*operands: Any) -> Any:
         result = ShapeDtypeStruct(operands[0].shape, operands[0].dtype)
@@ -85,7 +87,7 @@ def _on_host(name: str) -> Function:
     return function
 
 
-def _slope(name: str, number: int) -> Partial:
+def slope_on_host(name: str, number: int) -> Partial:
     """The derivative of a function of SciPy by an operand, by differences of fourth order in double precision; it has
     no derivative itself. Its error is some 1e-10 of the function's value."""
 
@@ -189,15 +191,15 @@ def _zeta(s: Any, q: Any) -> Any:
 
 def _in_programs(function: Function, host: Function) -> Function:
     """A function of arrays that compiled programs compute; outside `jit` it is the host's."""
-    narrowed = _narrowed(function)
-    return lambda *operands: host(*operands) if state.staging is None else narrowed(*operands)
+    compiled = narrowed(function)
+    return lambda *operands: host(*operands) if state.staging is None else compiled(*operands)
 
 
-zeta = _special(
-    "zeta",
+zeta = special_function(
+    "lax.zeta",
     "x q",
-    _in_programs(_zeta, _on_host("zeta")),
-    [_slope("zeta", 0), lambda ans, s, q: -s * zeta(s + 1, q)],
+    _in_programs(_zeta, on_host("zeta")),
+    [slope_on_host("zeta", 0), lambda ans, s, q: -s * zeta(s + 1, q)],
     "Hurwitz' zeta function, the sum of (q + k)^-s over k = 0, 1, ...; of s > 1 and q.",
 )
 _PRODUCTS = 20  # up to so many factors a power is made of products
@@ -208,20 +210,22 @@ def _zeta_at(s: int) -> Function:
     """`zeta` of a number that is known: its powers are products."""
 
     def host(q: Any) -> Any:
-        return _on_host("zeta")(tnp.full_like(q, s), q)
+        return on_host("zeta")(tnp.full_like(q, s), q)
 
     partials = [lambda ans, q: -s * _zeta_at(s + 1)(q)]
-    return _special("polygamma", "x", _in_programs(lambda q: _zeta(s, q), host), partials, "")
+    return special_function("lax.polygamma", "x", _in_programs(lambda q: _zeta(s, q), host), partials, "")
 
 
-lgamma = _special(
-    "lgamma",
+lgamma = special_function(
+    "lax.lgamma",
     "x",
-    _narrowed(_log_gamma),
+    narrowed(_log_gamma),
     [lambda ans, x: digamma(x)],
     "The logarithm of the absolute value of the gamma function.",
 )
-digamma = _special("digamma", "x", _narrowed(_digamma), [lambda ans, x: polygamma(1, x)], "The derivative of `lgamma`.")
+digamma = special_function(
+    "lax.digamma", "x", narrowed(_digamma), [lambda ans, x: polygamma(1, x)], "The derivative of `lgamma`."
+)
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
@@ -310,30 +314,30 @@ def _gamma_slope(share: int, name: str) -> Partial:
         return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
 
     def partial(ans: Any, a: Any, x: Any) -> Any:
-        return _by_lanes(slope, lambda a, x: _slope(name, 0)(ans, a, x))(a, x)
+        return _by_lanes(slope, lambda a, x: slope_on_host(name, 0)(ans, a, x))(a, x)
 
     return partial
 
 
-igamma = _special(
-    "igamma",
+igamma = special_function(
+    "lax.igamma",
     "a x",
-    _by_lanes(lambda *v: _gamma_shares(*v)[0], _on_host("gammainc")),
+    _by_lanes(lambda *v: _gamma_shares(*v)[0], on_host("gammainc")),
     [_gamma_slope(0, "gammainc"), lambda ans, a, x: _gamma_density(a, x)],
     "The regularized lower incomplete gamma function of a and x.",
 )
-igammac = _special(
-    "igammac",
+igammac = special_function(
+    "lax.igammac",
     "a x",
-    _by_lanes(lambda *v: _gamma_shares(*v)[1], _on_host("gammaincc")),
+    _by_lanes(lambda *v: _gamma_shares(*v)[1], on_host("gammaincc")),
     [_gamma_slope(1, "gammaincc"), lambda ans, a, x: -_gamma_density(a, x)],
     "The regularized upper incomplete gamma function of a and x: 1 - `igamma`.",
 )
-betainc = _special(
-    "betainc",
+betainc = special_function(
+    "lax.betainc",
     "a b x",
-    _on_host("betainc"),
-    [_slope("betainc", 0), _slope("betainc", 1), lambda ans, a, b, x: _beta_density(a, b, x)],
+    on_host("betainc"),
+    [slope_on_host("betainc", 0), slope_on_host("betainc", 1), lambda ans, a, b, x: _beta_density(a, b, x)],
     "The regularized incomplete beta function of a, b and x.",
 )
 
@@ -372,11 +376,11 @@ _ERFC: dict[int, tuple[float, tuple[float, ...]]] = {
 
 
 def _erfc(x: Any) -> Any:
-    upper = _gauss(x) * _scaled_erfc(tnp.abs(x))
+    upper = gauss(x) * scaled_erfc(tnp.abs(x))
     return tnp.where(x < 0, 2 - upper, upper)
 
 
-def _scaled_erfc(size: Any) -> Any:
+def scaled_erfc(size: Any) -> Any:
     """exp(x^2) erfc x for x that are not negative. The plan is Shepherd and Laframboise's (Chebyshev Approximation of
     (1 + 2x) exp(x^2) erfc x, Mathematics of Computation 36, 1981)."""
     middle, coefficients = _ERFC[size.dtype.itemsize]
@@ -385,7 +389,7 @@ def _scaled_erfc(size: Any) -> Any:
     return (1 + (t + 1) * polynomial(coefficients, t)) / (1 + 2 * size)
 
 
-def _gauss(x: Any) -> Any:
+def gauss(x: Any) -> Any:
     """exp(-x^2), in two parts: the square of the first is exact."""
     size = tnp.minimum(tnp.abs(x), 30.0)  # beyond, it is 0
     grid = 64.0 if x.dtype.itemsize == 4 else 2.0**20
@@ -393,10 +397,10 @@ def _gauss(x: Any) -> Any:
     return tnp.exp(-coarse * coarse) * tnp.exp((coarse - size) * (coarse + size))
 
 
-erfc = _special(
-    "erfc",
+erfc = special_function(
+    "lax.erfc",
     "x",
-    _narrowed(_erfc),
+    narrowed(_erfc),
     [lambda ans, x: -2 / math.sqrt(math.pi) * tnp.exp(-x * x)],
     "The complementary error function, 1 - `erf`, accurate where that is small.",
 )
@@ -405,8 +409,8 @@ erfc = _special(
 def _log_ndtr(x: Any) -> Any:
     """What is near to 1 has its logarithm as W. Kahan's log1p has: by that of the rounded number."""
     half = x / math.sqrt(2)
-    below = 0.5 * _scaled_erfc(tnp.abs(half))
-    rest = below * _gauss(half)
+    below = 0.5 * scaled_erfc(tnp.abs(half))
+    rest = below * gauss(half)
     share = tnp.where(x < 0, below, 1 - rest)
     logarithm = tnp.log(share)
     is_rounded = (x < 0) | (share == 1)
@@ -416,15 +420,15 @@ def _log_ndtr(x: Any) -> Any:
 
 def _hazard(ans: Any, x: Any) -> Any:
     """The density over `ndtr`: from `ans` where that is close to zero."""
-    low = 1 / (math.sqrt(math.pi / 2) * _scaled_erfc(tnp.maximum(-x, 0) / math.sqrt(2)))
+    low = 1 / (math.sqrt(math.pi / 2) * scaled_erfc(tnp.maximum(-x, 0) / math.sqrt(2)))
     high = tnp.exp(-0.5 * x * x - ans) / math.sqrt(2 * math.pi)
     return tnp.where(x < 0, low, high).astype(x.dtype)
 
 
-log_ndtr = _special(
-    "log_ndtr",
+log_ndtr = special_function(
+    "lax.log_ndtr",
     "x",
-    _narrowed(_log_ndtr),
+    narrowed(_log_ndtr),
     [_hazard],
     "The logarithm of the probability that a normal number is below x.",
 )
@@ -462,7 +466,7 @@ def _bessel(order: int) -> Function:
     def odd_at_zero(function: Function) -> Function:
         return lambda x: tnp.where(x == 0, x, function(x))  # with its sign, which SciPy loses, too
 
-    both = function, _on_host(f"i{order}e")
+    both = function, on_host(f"i{order}e")
     return _in_programs(*(map(odd_at_zero, both) if order else both))
 
 
@@ -474,15 +478,15 @@ def _summed(coefficients: Sequence[float], t: Any) -> Any:
     return t * now - before + coefficients[0]
 
 
-bessel_i0e = _special(
-    "bessel_i0e",
+bessel_i0e = special_function(
+    "lax.bessel_i0e",
     "x",
     _bessel(0),
     [lambda ans, x: bessel_i1e(x) - tnp.sign(x) * ans],
     "The modified Bessel function of order 0, times exp(-|x|).",
 )
-bessel_i1e = _special(
-    "bessel_i1e",
+bessel_i1e = special_function(
+    "lax.bessel_i1e",
     "x",
     _bessel(1),
     [

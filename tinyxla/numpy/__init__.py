@@ -423,6 +423,7 @@ from tinyxla.numpy.windows import (
     blackman as blackman,
     hamming as hamming,
     hanning as hanning,
+    i0 as i0,
     kaiser as kaiser,
 )
 from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespace

@@ -1,4 +1,4 @@
-"""Window functions: weights that fade out towards both ends of a vector.
+"""Window functions: weights that fade out towards both ends of a vector; and what one of them is made of.
 
 Source: F. J. Harris, "On the use of windows for harmonic analysis with the discrete Fourier transform" (1978).
 """
@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.numpy.arguments import counted, integer_of, number_of
+from tinyxla.numpy import arithmetic as arith
+from tinyxla.numpy.arguments import ArrayLike, counted, inexact_array, integer_of, number_of
+from tinyxla.numpy.transcendental import exp
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_float
@@ -43,6 +45,20 @@ def hamming(M: int) -> Array:
 def blackman(M: int) -> Array:
     """A sum of two cosines with little leakage."""
     return _window("blackman", M, lambda t: 0.42 + 0.5 * np.cos(np.pi * t) + 0.08 * np.cos(2 * np.pi * t))
+
+
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 0.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.i0(jnp.array([0.0, 1.0])).round(4)
+        Array([1.    , 1.2661], dtype=float32)
+    """
+    from tinyxla.lax.special import bessel_i0e  # here, since that is made of functions of this package
+
+    value = inexact_array(x, "i0")
+    return arith.multiply(exp(arith.absolute(value)), bessel_i0e(value))
 
 
 @replayed

@@ -10,9 +10,25 @@ from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
+from tinyxla.numpy import i0 as i0
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, promoted
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
+from tinyxla.scipy.integrals import (
+    bernoulli as bernoulli,
+    bessel_jn as bessel_jn,
+    dawsn as dawsn,
+    erfcx as erfcx,
+    exp1 as exp1,
+    expi as expi,
+    expn as expn,
+    fresnel as fresnel,
+    hyp1f1 as hyp1f1,
+    hyp2f1 as hyp2f1,
+    owens_t as owens_t,
+    sici as sici,
+    spence as spence,
+)
 from tinyxla.tracing.array import Array
 
 expit = sigmoid
@@ -367,16 +383,6 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
     1.6449
     """
     return lax_special.zeta(*_of_one_type("zeta", x, q))
-
-
-def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 0.
-
-    >>> round(float(i0(1.0)), 4)
-    1.2661
-    """
-    (value,) = _of_one_type("i0", x)
-    return tnp.exp(tnp.abs(value)) * i0e(value)
 
 
 def i1(x: ArrayLike) -> Array:
