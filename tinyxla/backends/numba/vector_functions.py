@@ -28,7 +28,7 @@ def callable_function(
     leaves out what is rarely needed, and says as a second result whether it was: vectors go through that first, and
     through the other one element by element if need be.
     """
-    whole, shorter = f"{name}.whole", f"{name}.usual"
+    whole, shorter = f"{name}.whole", f"{name}.shorter"
     parameters = ", ".join(f"{register} %x{k}" for k, register in enumerate(registers))
     variants = ",".join(f"_ZGV_LLVM_N{n}{'v' * len(registers)}_{name}({name}.{n})" for n in lengths)
     scalar = f"""\
