@@ -19,8 +19,8 @@ from typing import Any
 
 from tinyxla import lax, nn, numpy as tnp, random
 from tinyxla.errors import ArgumentError
-from tinyxla.nn.initializers import Initializer, glorot_normal, normal, ones, zeros
-from tinyxla.numpy.arguments import choice_of, integers_of
+from tinyxla.nn.initializers import glorot_normal, normal, ones, zeros
+from tinyxla.numpy.arguments import choice_of, integers_of, named
 
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 Shape = tuple[int, ...]
@@ -57,44 +57,45 @@ def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -
 
 
 def _convolution(
-    dimension_numbers: tuple[str, str, str],
-    out_chan: int,
-    filter_shape: Sequence[int],
-    W_init: Initializer | None,
-    b_init: Initializer,
-    shape_of: Callable[[Shape, Shape], Shape],
-    function: Callable[[Any, Any], Any],
-) -> Layer:
-    """A layer with a filter and a bias: `shape_of` gives the output's shape by those of the input and the filter."""
-    given, filtered, found = dimension_numbers
-    draw = W_init or glorot_normal(filtered.index("I"), filtered.index("O"))
+    name: str, text: str, shape_of: Callable[..., Shape], function: Callable[..., Any]
+) -> Callable[..., Layer]:
+    """Layers with filters and biases: `shape_of` gives the output's shape by those of the input and the filter."""
 
-    def init_fun(rng: Any, input_shape: Shape) -> Any:
-        spatial = iter(filter_shape)
-        channels = {"O": out_chan, "I": input_shape[given.index("C")]}
-        filter_sizes = tuple(channels[d] if d in channels else next(spatial) for d in filtered)
-        first, second = random.split(rng)
-        weights = draw(first, filter_sizes)
-        bias = b_init(second, tuple(out_chan if d == "C" else 1 for d in found))
-        shape = _whatever_batch(lambda x: shape_of(x, filter_sizes), input_shape, given, found)
-        return shape, (weights, bias)
+    def layer(
+        dimension_numbers: tuple[str, str, str],
+        out_chan: int,
+        filter_shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        padding: Any = "VALID",
+        W_init: Any = None,
+        b_init: Any = normal(1e-6),  # noqa: B008 (made once)
+    ) -> Layer:
+        given, filtered, found = dimension_numbers
+        draw = W_init or glorot_normal(filtered.index("I"), filtered.index("O"))
+        steps = (1,) * len(filter_shape) if strides is None else tuple(strides)
 
-    def apply_fun(params: Any, inputs: Any, **_: Any) -> Any:
-        weights, bias = params
-        return function(inputs, weights) + bias
+        def init_fun(rng: Any, input_shape: Shape) -> Any:
+            spatial = iter(filter_shape)
+            channels = {"O": out_chan, "I": input_shape[given.index("C")]}
+            sizes = tuple(channels[d] if d in channels else next(spatial) for d in filtered)
+            first, second = random.split(rng)
+            params = draw(first, sizes), b_init(second, tuple(out_chan if d == "C" else 1 for d in found))
+            shape = _whatever_batch(
+                lambda x: shape_of(x, sizes, steps, padding, dimension_numbers), input_shape, given, found
+            )
+            return shape, params
 
-    return init_fun, apply_fun
+        def apply_fun(params: Any, inputs: Any, **_: Any) -> Any:
+            weights, bias = params
+            return function(inputs, weights, steps, padding, dimension_numbers=dimension_numbers) + bias
+
+        return init_fun, apply_fun
+
+    return named(layer, name, text)
 
 
-def GeneralConv(
-    dimension_numbers: tuple[str, str, str],
-    out_chan: int,
-    filter_shape: Sequence[int],
-    strides: Sequence[int] | None = None,
-    padding: Any = "VALID",
-    W_init: Any = None,
-    b_init: Any = normal(1e-6),  # noqa: B008 (made once)
-) -> Layer:
+GeneralConv = _convolution(
+    "GeneralConv",
     """A convolution with a bias for each of `out_chan` channels.
 
     Args:
@@ -104,44 +105,17 @@ def GeneralConv(
         strides: of the filter; 1, if None.
         padding: "VALID", "SAME", or pairs, as for `lax.conv_general_dilated`.
         W_init, b_init: initializers of filters (Glorot's, if None) and biases.
-    """
-    steps = (1,) * len(filter_shape) if strides is None else tuple(strides)
-    return _convolution(
-        dimension_numbers,
-        out_chan,
-        filter_shape,
-        W_init,
-        b_init,
-        lambda x, w: lax.conv_general_shape_tuple(x, w, steps, padding, dimension_numbers),
-        lambda x, w: lax.conv_general_dilated(x, w, steps, padding, dimension_numbers=dimension_numbers),
-    )
-
-
+    """,
+    lax.conv_general_shape_tuple,
+    lax.conv_general_dilated,
+)
+GeneralConvTranspose = _convolution(
+    "GeneralConvTranspose",
+    "A transposed convolution, which takes steps of 1 / `strides`; arguments as for `GeneralConv`.",
+    lax.conv_transpose_shape_tuple,
+    lax.conv_transpose,
+)
 Conv = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
-
-
-def GeneralConvTranspose(
-    dimension_numbers: tuple[str, str, str],
-    out_chan: int,
-    filter_shape: Sequence[int],
-    strides: Sequence[int] | None = None,
-    padding: Any = "VALID",
-    W_init: Any = None,
-    b_init: Any = normal(1e-6),  # noqa: B008 (made once)
-) -> Layer:
-    """A transposed convolution, which takes steps of 1 / `strides`; arguments as for `GeneralConv`."""
-    steps = (1,) * len(filter_shape) if strides is None else tuple(strides)
-    return _convolution(
-        dimension_numbers,
-        out_chan,
-        filter_shape,
-        W_init,
-        b_init,
-        lambda x, w: lax.conv_transpose_shape_tuple(x, w, steps, padding, dimension_numbers),
-        lambda x, w: lax.conv_transpose(x, w, steps, padding, dimension_numbers=dimension_numbers),
-    )
-
-
 Conv1DTranspose = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
 ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
 
