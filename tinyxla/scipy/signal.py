@@ -105,9 +105,8 @@ def correlate2d(
     what = "scipy.signal.correlate2d"
     _zero_padded(what, boundary, fillvalue)
     x, y = _pair(what, in1, in2, 2)
-    if (
-        choice_of(what, "mode", mode, _MODES) == "same"
-    ):  # the middle is rounded to the other side than that of a convolution
+    choice_of(what, "mode", mode, _MODES)
+    if mode == "same":  # the middle is rounded to the other side than that of a convolution
         return tnp.flip(slid(what, tnp.flip(x), tnp.flip(tnp.conj(y)), mode))
     return _convolved(what, x, tnp.flip(tnp.conj(y)), mode)
 

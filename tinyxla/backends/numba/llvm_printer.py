@@ -228,7 +228,8 @@ class _Printer:
         return texts + kept(called)
 
     def _vector_lengths(self, use: _Use) -> list[int]:
-        """Of the vectors that a function is called with; none if it is taken in."""
+        """Of the vectors that a function is called with; none if it is taken in. Functions with rare cases count
+        together, as a loop leaves out those of all or none."""
         function, register = use.function, use.function.result
         alike = [u for u in self.functions.values() if self._has_rare_parts(u)] if self._has_rare_parts(use) else [use]
         times = sum(u.times for u in alike)
