@@ -11,7 +11,7 @@ import pytest
 import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba import native, panel_routines, panels
+from tinyxla.backends.numba import native, panel_routines
 from tinyxla.shapes import element_type
 
 Array = np.ndarray[Any, Any]
@@ -79,6 +79,21 @@ def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generat
         for m, n in ((few, 563), (563, few)):
             operands = _operands(generator, name, m, n, 1001, left, right)
             _check(_product(left, right, preferred), operands, 1e-5 * (name in FLOATS))
+
+
+@pytest.mark.parametrize("name", ["f32", "f64", "s32"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 11, 16])
+def test_few_rows(generator: np.random.Generator, name: str, rows: int) -> None:
+    """By a matrix that is read once, by ones that a cache holds, and by those of a batch."""
+    with tinyxla.enable_x64(True):
+        for n, k in ((2050, 517), (5000, 67), (563, 1001), (37, 70)):
+            for left in (0, 1):
+                operands = _operands(generator, name, rows, n, k, left, 0)
+                _check(_product(left, 0), operands, FLOATS.get(name, 0))
+            kernels = tinyxla.jit(_product(left, 0)).lower(*operands).compile().kernels
+            assert bool(kernels) == (rows > 1 or n > 37 or name == "s32")  # else it is the BLAS that multiplies
+        operands = [_numbers(generator, name, shape) for shape in ((3, rows, 600), (3, 600, 450))]
+        _check(jnp.matmul, operands, FLOATS.get(name, 0))
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -159,20 +174,6 @@ def test_code_serves_all_shapes(generator: np.random.Generator) -> None:
     before = native.cache_info().compilations
     np.asarray(function(*_operands(generator, "f32", 90, 310, 490, 1, 0)))
     assert native.cache_info().compilations == before
-
-
-@pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("name", ["f32", "f64"])
-def test_a_large_matrix_is_read_once_for_few_rows(
-    generator: np.random.Generator, name: str, m: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(panels, "_LARGE", 1 << 12)
-    with tinyxla.enable_x64(True):
-        for n, k in ((70, 65), (333, 40), (5000, 17)):
-            operands = _operands(generator, name, m, n, k, 1, 0)
-            _check(_product(1, 0), operands, FLOATS[name])
-            compiled = tinyxla.jit(_product(1, 0)).lower(*operands).compile()
-            assert bool(compiled.kernels) == (m > 2)  # of this library's own: else it is the BLAS's
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

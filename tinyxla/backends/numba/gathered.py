@@ -16,11 +16,15 @@ addresses of several of them: so a tile of one or two vectors has as many rows a
 few terms, the *taps*, move the elements as far as the next row does, as neighbours in a window do, an element is loaded
 once for all of them. A tile of one vector is fast only so: else each of its multiplications takes a load.
 
+Where there are few rows, what takes time is how `b` comes from memory. A tile for so many has more vectors, and asks
+for those of some terms later, which lie equally far apart.
+
 A routine takes the addresses of c, a and b, of the four lists of places, and of six numbers: how many rows, columns and
-terms there are, whether to add to what c has, how far apart the rows of a run are, and how far apart in b the taps; of
-these, a list of terms has the first. So a way to multiply has one routine for each number of vectors that a tile is
-wide, each length of runs, and each number of taps. Where two factors at once are multiplied and added, elements of a
-and b are words of them; and where a matrix unit sums the products, its routine does (see `matrix_unit`).
+terms there are, whether to add to what c has, how far apart the rows of a run are, and how far apart in b the taps or,
+for few rows, the terms; of taps, a list of terms has the first. So a way to multiply has one routine for each number of
+vectors that a tile is wide, each length of runs, each number of taps, and each of few rows. Where two factors at once
+are multiplied and added, elements of a and b are words of them; and where a matrix unit sums the products, its routine
+does (see `matrix_unit`).
 
 Places are those of an array's elements along some axes, in order, which another routine lists: it takes the address of
 the list and of numbers, which are the place of the first element of all, the number of the list's first element, how
@@ -41,6 +45,7 @@ from tinyxla.backends.numba.panel_routines import PAIRS, Arithmetic, numbers_of,
 
 LISTED = 8  # places that are written at once: a list has room for as many more
 NUMBERS = ("m", "n", "k", "more", "between", "beside")
+_EARLY, _EARLY_TERMS = 32, 8  # vectors, or at most terms, from what a tile of few rows loads to what it asks for
 _WHOLE, _PART = "whole", "part"  # tiles
 _SCALARS = {"f32": "float", "f64": "double", "s32": "i32", "s64": "i64"}
 
@@ -140,6 +145,7 @@ $numbers
   %m_less = sub i64 %m, $run
   %m_last = sub i64 %m, 1
   %is_more = icmp ne i64 %more, 0
+  %ahead = mul i64 %beside, $ahead
   br label %columns
 columns:
   %j = phi i64 [ 0, %entry ], [ %j_next, %columns_end ]
@@ -224,9 +230,10 @@ def provide_product(kind: Arithmetic, each: int = 0) -> str:
         "suffix": f"v{count}{kind.total.replace('s', 'i')}",
     }
     sizes = {"lanes": count, "size": kind.bits // 8, "height": kind.rows, "width": kind.width, "run": kind.run}
+    sizes["ahead"] = min(_EARLY_TERMS, _EARLY // kind.vectors)
     whole = Template(text + declaration).substitute(names, **sizes, inputs=inputs, numbers=numbers_of(NUMBERS))
     form = f"columns{each}" if each else "product"
-    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}_{kind.taps}", whole)
+    return provided(f"{form}_{kind.packed or kind.total}_{kind.width}_{kind.run}_{kind.taps}_{kind.few}", whole)
 
 
 @dataclass(frozen=True)
@@ -382,6 +389,9 @@ class _Step:
                 found.append(f"{row} = getelementptr $word, ptr %b_row{k - 1 or ''}$at, i64 %beside")
             found.append(f"%b{k}_{v}$at = getelementptr $word, ptr {row}, i64 {v * kind.lanes}")
             found += self._loaded(f"%right{k}_{v}$at", f"%b{k}_{v}$at", v)
+            if kind.few:
+                found.append(f"%early{v}$at = getelementptr $word, ptr %b{k}_{v}$at, i64 %ahead")
+                found.append(f"call void @llvm.prefetch.p0(ptr %early{v}$at, i32 0, i32 3, i32 1)")
             if _suffix(kind, self.each):
                 found += _turned(f"%right{k}_{v}$at", kind.lanes, _inputs(kind, self.each))
         return found

@@ -47,6 +47,7 @@ class Arithmetic:
     part: int = 1  # 2 for half a vector
     run: int = 1
     taps: int = 1
+    few: int = 0  # rows of a tile that is for few of them, and asks early for what it reads of the right operand
     in_unit: bool = False  # whether tiles are those of a matrix unit, in which it computes blocks
 
     @property
@@ -79,6 +80,8 @@ class Arithmetic:
             return BLOCK
         if self.taps > 1:
             return self.run
+        if self.few:
+            return self.few
         most = (24 if vector_bytes() == 64 else 12) // self.vectors
         return min(8 * self.run, most // self.run * self.run)
 
@@ -103,6 +106,18 @@ class Arithmetic:
             part, counts = 2, [1]  # of which processors may add two at once
         kinds = (replace(self, vectors=v, part=part, run=r, in_unit=False) for v in counts for r in sorted({1, run}))
         return min((kind for kind in kinds if kind.rows), key=time)
+
+    def streaming(self, rows: int, columns: int) -> Arithmetic:
+        """With a tile of few rows: what takes time is how the right operand comes from memory."""
+        tiles = ((8, 2), (6, 4), (4, 4), (2, 8)) if vector_bytes() == 64 else ((6, 2), (4, 2), (2, 4))
+        across = -(-columns // self.lanes)
+        kinds = [replace(self, few=r, vectors=v) for r, v in tiles if v <= across]
+
+        def time(kind: Arithmetic) -> int:
+            loads = kind.rows + 2 * kind.vectors + 2
+            return -(-rows // kind.rows) * -(-columns // kind.width) * (max(kind.rows * kind.vectors, loads) + 2)
+
+        return min(kinds, key=time, default=self)
 
     def sliding(self, places: int, taps: int) -> Arithmetic:
         """With a tile of one vector whose rows, which divide so many places, slide along so many terms."""

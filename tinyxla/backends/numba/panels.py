@@ -38,8 +38,9 @@ from tinyxla.shapes import Shape, element_type
 _DEPTH = 384  # steps of the sum that are done at once: what a tile reads of its operands stays in the second cache
 _UNIT_DEPTH = 256  # the same for a matrix unit, whose panels are wider
 _ODD = 16  # steps that a row of a copy has more: its length is no power of two
-_SHALLOW = 16  # and where the right operand is read from memory once, all of its rows side by side
-_LARGE = 1 << 22  # bytes, which no second cache holds
+_SHALLOW = 64  # and, at most, where the right operand is read once, all columns of a row after another
+_STREAM = 1 << 20  # bytes of it that are read so
+_LARGE = 1 << 21  # bytes, which fill the second cache
 _WAY = 1 << 17  # bytes of the second cache, after which addresses meet
 _MEETING = 4  # rows that may
 _SECOND = 1 << 20  # bytes of it
@@ -50,7 +51,6 @@ _MANY_ROWS = 512  # of a left operand that is copied, for which a right one that
 _GROUP_OF_COPIES = 8  # panels, for which a block of the left operand is worth to be copied once more
 _UNIT_BLOCK = 128  # the same for a matrix unit
 _FEW = 2  # rows or columns, which are products with vectors
-_FEW_OF_LARGE = 1  # where each of them would read a large matrix again
 _SMALL = 16  # columns and terms of a product that the BLAS has a kernel for
 _STORE = 4  # terms of a sum that take as long as to load and to store it
 _PIECES = 8  # into which the work is cut at least, if it is enough
@@ -183,6 +183,7 @@ def _multiply(
     b.list(rows, b.least(n["block"], n["m"]), rows_apart)
     b.list(results, b.least(n["block"], n["m"]), n["c_row"])
     b.list(terms, b.least(n["depth"], n["steps"]), steps_apart)
+    give(b, sizes, NUMBERS, beside=kind.width if inside else n["b_row"])
     b.list(factors, b.least(n["depth"], n["steps"]), kind.width if inside else n["b_row"])
     with b.loop(b.kernel.first, b.kernel.last) as (index, _):
         batch, place, piece = b.split(index, b.times(n["blocks"], n["across"]), n["pieces"])
@@ -255,7 +256,7 @@ def supports(x: Instruction) -> bool:
     if type not in ("f32", "f64"):
         return True
     is_large = p.right.by_rows and p.k * p.right.row * routines.bits_of(type) // 8 >= _SECOND
-    return p.m > (_FEW_OF_LARGE if is_large else _FEW) and p.n > _FEW and max(p.n, p.k) > _SMALL
+    return (p.m > 1 or is_large) and p.n > _FEW and max(p.n, p.k) > _SMALL
 
 
 def _depth(kind: Arithmetic) -> int:
@@ -284,6 +285,8 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     assert p is not None
     kind = arithmetic(type, result, p.m, p.n, p.k)
     assert kind is not None
+    if p.m <= FEW_ROWS and p.right.by_rows and kind.step == 1 and other == kind.total:
+        kind = kind.streaming(p.m, p.n)
     width, steps = kind.width, -(-p.k // kind.step)
     panels = -(-p.n // width)
     kernels: list[LoweredKernel] = []
@@ -304,12 +307,15 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     if not (kind.in_unit or inside):
         most = min(most, _BLOCK if in_cache else _TALL_BLOCK)
     is_symmetric = _is_symmetric(x) and p.m >= 2 * most
-    at_once = not packs and p.m <= FEW_ROWS and held > _LARGE
+    at_once = kind.few > 0 and (p.m <= _FEW or held > _LARGE)
     by_columns = panels >= _PIECES  # the right operand, which then is the larger one, is read once
     block = p.m if at_once or inside else min(most, p.m if by_columns else max(kind.rows, -(-p.m * p.batch // _PIECES)))
     block = _up(-(-p.m // -(-p.m // block)), kind.rows)
     blocks = -(-p.m // block)
-    depth = _SHALLOW if at_once else _depth(kind) if packs else depth
+    if at_once:
+        depth = max(1, min(_SHALLOW, _STREAM * 8 // kind.bits // p.right.row))
+    elif packs:
+        depth = _depth(kind)
     chunks = -(-steps // depth)
     missing = -(-_PIECES // (p.batch * blocks))
     across = 1 if at_once and chunks >= missing else max(1, min(panels, missing))
@@ -317,8 +323,9 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     stays = panels > together * across and not (at_once or inside)  # a group, while block after block comes to it
     group = together if stays else max(1, panels // across)
     across = -(-panels // group)
-    pieces = max(1, min(chunks // 2, _PIECES // (p.batch * blocks * across)))
-    length = -(-chunks // pieces) * depth
+    pieces = min(chunks // 2, _PIECES // (p.batch * blocks * across)) // 2 * 2 or 1
+    length = _up(-(-steps // pieces), kind.whole)
+    depth = _up(-(-length // -(-length // depth)), kind.whole)
     pieces = -(-steps // length)
     size = x.array_shape.size
     partial = Partial(Shape(x.array_shape.element_type, (pieces, size)))
