@@ -27,7 +27,7 @@ from tinyxla.backends.numba.axes import grain
 from tinyxla.backends.numba.gathered import NUMBERS, provide_product
 from tinyxla.backends.numba.loops import INDEX, Buffer, Builder, Index, Kernel, Value, operand_of
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
-from tinyxla.backends.numba.panel_routines import COPY, FEW_ROWS, Arithmetic, arithmetic, tile_rows
+from tinyxla.backends.numba.panel_routines import COPY, Arithmetic, arithmetic, tile_rows
 from tinyxla.backends.numba.products import MatrixProduct, product_of
 from tinyxla.backends.numba.reductions import sum_of_pieces
 from tinyxla.compiler.fusion import Plan
@@ -285,7 +285,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     assert p is not None
     kind = arithmetic(type, result, p.m, p.n, p.k)
     assert kind is not None
-    if p.m <= FEW_ROWS and p.right.by_rows and kind.step == 1 and other == kind.total:
+    if p.m <= _BLOCK and p.right.by_rows and kind.step == 1 and other == kind.total:
         kind = kind.streaming(p.m, p.n)
     width, steps = kind.width, -(-p.k // kind.step)
     panels = -(-p.n // width)
@@ -294,7 +294,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     held = p.k * p.right.row * kind.bits // 8
     copies = not _is_read_in_place(kind, type, p) or (not p.left.by_rows and panels > 1)
     is_scattered = depth < _depth(kind) // 2 or held > _SECOND * (1 if p.m >= _BLOCK else 2)
-    is_copied = is_scattered and p.m > (_MANY_ROWS if copies else FEW_ROWS)
+    is_copied = is_scattered and p.m > (_MANY_ROWS if copies else _BLOCK)
     packs = kind.step > 1 or other != kind.total or not p.right.by_rows or is_copied
     inside = packs and p.m <= _most_rows(kind, copies, True) and (p.batch == 1 or p.right.batch > 0)
     right: Storage = x.operands[1]
