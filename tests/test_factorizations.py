@@ -19,6 +19,7 @@ from tinyxla import lax
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import factorizations
 from tinyxla.scipy import linalg as scipy
+from tinyxla.test_util import check_grads
 from tinyxla.tracing import wrap
 
 same_with_gradients = partial(same_with_two_gradients, twice=False)
@@ -96,8 +97,6 @@ def test_the_complete_basis_has_no_derivative() -> None:
         tx.grad(lambda x: lax.linalg.qr(x)[0].sum())(np.ones((3, 2), REAL))
     with pytest.raises(DifferentiationError, match="full_matrices=False"):
         tx.grad(lambda x: lax.linalg.svd(x)[0].sum())(np.ones((3, 2), REAL))
-    with pytest.raises(DifferentiationError, match="use eigh"):
-        tx.grad(lambda x: jnp.linalg.eigvals(x).real.sum())(np.eye(2, dtype=REAL))
 
 
 @pytest.mark.parametrize(("lower", "dtype"), [(True, COMPLEX), (False, REAL)])
@@ -132,13 +131,43 @@ def test_svd(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator)
     close(lax.linalg.svd(a, compute_uv=False), np.linalg.svd(a, compute_uv=False))
 
 
-def test_eig(generator: np.random.Generator) -> None:
-    for dtype in (REAL, COMPLEX):
-        a = matrices(generator, (2, 4, 4), dtype)
-        values, vectors = jnp.linalg.eig(a)
-        assert values.dtype == vectors.dtype == COMPLEX
-        close(a @ np.asarray(vectors), np.asarray(vectors) * np.asarray(values)[:, None, :])
-        close(jnp.linalg.eigvals(a), values)
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX, np.float64, np.complex128])
+def test_eig(generator: np.random.Generator, dtype: Any) -> None:
+    """Compiled and not, whether vectors are wanted or not; with real eigenvalues, and pairs of conjugate ones."""
+    with tx.enable_x64(True):
+        for shape in ((1, 1), (2, 4, 4), (3, 30, 30)):
+            a = matrices(generator, shape, dtype)
+            for eig in (jnp.linalg.eig, tx.jit(jnp.linalg.eig)):
+                values, vectors = map(np.asarray, eig(a))
+                assert values.dtype == vectors.dtype == np.result_type(dtype, COMPLEX)
+                close(a @ vectors, vectors * values[..., None, :], 10)
+                close(np.linalg.norm(vectors, axis=-2), np.ones(shape[:-1]))
+                close(tx.jit(jnp.linalg.eigvals)(a).sum(-1), np.trace(a, axis1=-2, axis2=-1), 10)
+                close(jnp.linalg.eigvals(a).prod(-1), np.linalg.det(a), 100)
+
+
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+def test_derivatives_of_eig(generator: np.random.Generator, dtype: Any) -> None:
+    """Of the values as JAX has them, where they are equal, too; of the vectors by functions that know no phases."""
+    a = matrices(generator, (2, 4, 4), dtype) + np.diag([0, 3, 6, 9]).astype(dtype)
+
+    def cubes(lib: Any, x: Any) -> Any:
+        return lib.linalg.eigvals(x) ** 3 / 100
+
+    same_with_gradients(partial(cubes, jnp), partial(cubes, jax.numpy), a)
+    once = partial(tx.vjp, lambda x: jnp.linalg.eigvals(x).real.sum())
+    close(once(np.eye(3, dtype=dtype))[1](REAL(1))[0], np.eye(3))
+
+    def cube(x: Any) -> Any:
+        w, v = jnp.linalg.eig(x)
+        return jnp.linalg.solve(v.swapaxes(-1, -2), (v * w[..., None, :] ** 3).swapaxes(-1, -2)).swapaxes(-1, -2) / 100
+
+    same_with_two_gradients(cube, lambda x: jax.numpy.linalg.matrix_power(x + 0j, 3) / 100, a)
+
+    def lengths(x: Any) -> Any:
+        return jnp.abs(jnp.linalg.eig(x).eigenvectors) ** 2
+
+    check_grads(lengths, (a,), 1, atol=2e-2, rtol=2e-2)
 
 
 def test_what_lapack_refuses_is_nan_alone() -> None:

@@ -43,7 +43,7 @@ from tinyxla.numpy.manipulation import (
     squeeze,
     trace as trace_of,
 )
-from tinyxla.numpy.operations import factorizations, linear_algebra, ops, systems
+from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import max, min, prod, sum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import log, sqrt
@@ -348,14 +348,14 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
 
 
 def eig(a: ArrayLike) -> EigResult:
-    """The eigenvalues and eigenvectors, as columns, of square matrices; both are complex, and have no derivative.
+    """The eigenvalues and eigenvectors, as columns, of square matrices; both are complex.
 
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
         Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
-    vectors, values = factorizations.eig(matrices("linalg.eig", a, square=True))
+    vectors, values = eigenvalues.eig(matrices("linalg.eig", a, square=True))
     return EigResult(values, vectors)
 
 

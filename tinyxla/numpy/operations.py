@@ -13,6 +13,7 @@ from tinyxla import ops as families
 bits: Any = families.bits
 contraction: Any = families.contraction
 convolution: Any = families.convolution
+eigenvalues: Any = families.eigenvalues
 ops: Any = families.elementwise
 factorizations: Any = families.factorizations
 fourier: Any = families.fourier

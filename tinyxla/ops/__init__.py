@@ -15,6 +15,7 @@ from tinyxla.ops import (
     convolution as convolution,
     custom_call as custom_call,
     dynamic_sizes as dynamic_sizes,
+    eigenvalues as eigenvalues,
     elementwise as elementwise,
     factorizations as factorizations,
     fourier as fourier,

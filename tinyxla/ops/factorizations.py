@@ -1,5 +1,5 @@
-"""Factorizations that XLA leaves to custom calls: LU, QR, eigenvalues of Hermitian and general matrices, singular
-values. LAPACK computes them; the names are those of XLA's custom calls.
+"""Factorizations that XLA leaves to custom calls: LU, QR, eigenvalues of Hermitian matrices, singular values. LAPACK
+computes them; the names are those of XLA's custom calls.
 
 Matrices are the last two dimensions, the others are batch dimensions. Where there is no result, it is NaN.
 
@@ -59,41 +59,41 @@ def _like_operand(results: tuple[Array, ...], a: Array) -> tuple[Array, ...]:
     )
 
 
-def _by_lapack(routine: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
+def by_lapack(routine: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
     batch = in_lapack_type(a).reshape((math.prod(a.shape[:-2]), *a.shape[-2:]))
     return _like_operand(where_defined(routine, batch), a)
 
 
-def _diagonal(x: Value) -> Value:
+def diagonal(x: Value) -> Value:
     """The diagonals of square matrices."""
-    return reduction.reduce_sum(elementwise.mul(x, _identity(x)), (x.ndim - 1,))
+    return reduction.reduce_sum(elementwise.mul(x, identity(x)), (x.ndim - 1,))
 
 
-def _identity(x: Value) -> Value:
+def identity(x: Value) -> Value:
     """Of the type and size of x."""
     row, column = rows_and_columns(x)
     return elementwise.convert(elementwise.eq(row, column), new_element_type=element_type(x.dtype))
 
 
-def _rows(x: Value, size: int) -> Value:
+def rows_of(x: Value, size: int) -> Value:
     """Vectors, each element spread along a row of `size`."""
     return movement.broadcast(x, sizes=(*x.shape, size), dimensions=tuple(range(x.ndim)))
 
 
-def _columns(x: Value, size: int) -> Value:
+def columns_of(x: Value, size: int) -> Value:
     """Vectors, each element spread along a column of `size`."""
-    return transposed(_rows(x, size))
+    return transposed(rows_of(x, size))
 
 
-def _of_type(x: Value, like: Value) -> Value:
+def of_type(x: Value, like: Value) -> Value:
     return x if x.dtype == like.dtype else elementwise.convert(x, new_element_type=element_type(like.dtype))
 
 
-def _inverse_differences(x: Value) -> Value:
+def inverse_differences(x: Value) -> Value:
     """1 / (x_j - x_i), infinite where two are equal, and 0 on the diagonal."""
     size = x.shape[-1]
-    difference = elementwise.sub(_columns(x, size), _rows(x, size))
-    unit = _identity(difference)
+    difference = elementwise.sub(columns_of(x, size), rows_of(x, size))
+    unit = identity(difference)
     return elementwise.sub(elementwise.div(elementwise.one_like(difference), elementwise.add(difference, unit)), unit)
 
 
@@ -101,16 +101,16 @@ def _skew(x: Value) -> Value:
     return elementwise.sub(x, adjoint(x))
 
 
-def _samples(shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...], **attributes: Any) -> Callable[..., Any]:
+def samples_of(shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...], **attributes: Any) -> Callable[..., Any]:
     """Matrices with well separated eigenvalues and singular values."""
 
     def samples(random: np.random.Generator) -> Iterator[Sample]:
         for dtype in types:
             for shape in shapes:
                 x = elementwise.sample_array(random, dtype, shape, -0.2, 0.2)
-                diagonal = np.zeros(shape[-2:])
-                np.fill_diagonal(diagonal, np.arange(1, 1 + min(shape[-2:])))
-                yield Sample(((x + diagonal).astype(dtype),), attributes)
+                main = np.zeros(shape[-2:])
+                np.fill_diagonal(main, np.arange(1, 1 + min(shape[-2:])))
+                yield Sample(((x + main).astype(dtype),), attributes)
 
     return samples
 
@@ -215,7 +215,7 @@ def _squared(x: Value) -> Value:
 
 def _permutation_matrix(permutation: Value, like: Value) -> Value:
     size = permutation.shape[-1]
-    at = _rows(permutation, size)
+    at = rows_of(permutation, size)
     column = movement.iota(shape=Shape(element_type(np.int32), at.shape), iota_dimension=at.ndim - 1)
     return elementwise.convert(elementwise.eq(at, column), new_element_type=element_type(like.dtype))
 
@@ -231,7 +231,7 @@ def _lu_jvp(tangents: tuple[Value], ans: tuple[Value, ...], a: Value) -> tuple[V
     change = matrix_product(_permutation_matrix(ans[2], a), tangents[0])
     change = triangular_solve(lower, change, left_side=True, transpose_a="NO_TRANSPOSE", **_UNIT_LOWER)
     change = triangular_solve(upper, change, left_side=False, transpose_a="NO_TRANSPOSE", **_UPPER)
-    unit = elementwise.add(triangle(lower, lower=True, unit_diagonal=True), _identity(lower))
+    unit = elementwise.add(triangle(lower, lower=True, unit_diagonal=True), identity(lower))
     to_lower = matrix_product(unit, triangle(_cut(change, m, k), lower=True, unit_diagonal=True))
     to_upper = matrix_product(triangle(_cut(change, k, n), lower=False), triangle(upper, lower=False))
     return elementwise.add(_grown(to_lower, m, n), _grown(to_upper, m, n)), None, None
@@ -240,7 +240,7 @@ def _lu_jvp(tangents: tuple[Value], ans: tuple[Value, ...], a: Value) -> tuple[V
 def _lu_vjp(g: tuple[Value, ...], ans: tuple[Value, ...], a: Value) -> tuple[Value]:
     lower, upper, k = _lu_parts(ans[0])
     m, n = a.shape[-2:]
-    unit = elementwise.add(triangle(lower, lower=True, unit_diagonal=True), _identity(lower))
+    unit = elementwise.add(triangle(lower, lower=True, unit_diagonal=True), identity(lower))
     by_lower = matrix_product(transposed(unit), triangle(_cut(g[0], m, k), lower=True, unit_diagonal=True))
     by_upper = matrix_product(triangle(_cut(g[0], k, n), lower=False), transposed(triangle(upper, lower=False)))
     change = elementwise.add(
@@ -257,7 +257,7 @@ lu = Op(
     evaluate=_lu_evaluate,
     derivative=Rules(_lu_jvp, _lu_vjp),
     batch=movement.one_more_in_front(lambda: lu),
-    samples=_samples(((3, 3), (4, 2, 2), (3, 2), (2, 3), (0, 2, 2), (2, 0)), (np.float32, np.complex64, np.float16)),
+    samples=samples_of(((3, 3), (4, 2, 2), (3, 2), (2, 3), (0, 2, 2), (2, 0)), (np.float32, np.complex64, np.float16)),
 )
 
 
@@ -336,12 +336,12 @@ qr = Op(
     "Qr",
     attributes=Qr,
     shape=_qr_shape,
-    evaluate=lambda a, *, full_matrices: _by_lapack(
+    evaluate=lambda a, *, full_matrices: by_lapack(
         lambda x: tuple(np.linalg.qr(x, mode="complete" if full_matrices else "reduced")), a
     ),
     derivative=Rules(_qr_jvp, _qr_vjp),
     batch=movement.one_more_in_front(lambda: qr),
-    samples=_samples(((3, 3), (2, 3, 2), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False),
+    samples=samples_of(((3, 3), (2, 3, 2), (0, 2, 2)), (np.float32, np.complex64, np.float16), full_matrices=False),
 )
 
 # --- eigenvalues ------------------------------------------------------------------------------------------------------
@@ -363,16 +363,16 @@ def _eigh_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, low
     below = halved(tangents[0])
     change = elementwise.add(below, adjoint(below))
     inside = matrix_product(adjoint(vectors), matrix_product(change, vectors))
-    turn = elementwise.chain_mul(inside, _of_type(_inverse_differences(values), vectors))
-    return matrix_product(vectors, turn), elementwise.real(_diagonal(inside))
+    turn = elementwise.chain_mul(inside, of_type(inverse_differences(values), vectors))
+    return matrix_product(vectors, turn), elementwise.real(diagonal(inside))
 
 
 def _eigh_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, lower: bool) -> tuple[Value]:
     vectors, values = ans
     turn = matrix_product(transposed(vectors), g[0])
     inside = elementwise.add(
-        elementwise.chain_mul(turn, _of_type(_inverse_differences(values), vectors)),
-        elementwise.mul(_rows(_of_type(g[1], vectors), values.shape[-1]), _identity(turn)),
+        elementwise.chain_mul(turn, of_type(inverse_differences(values), vectors)),
+        elementwise.mul(rows_of(of_type(g[1], vectors), values.shape[-1]), identity(turn)),
     )
     whole = matrix_product(elementwise.conj(vectors), matrix_product(inside, transposed(vectors)))
     return (halved(elementwise.add(whole, adjoint(whole))),)
@@ -383,13 +383,13 @@ def _eigh_derivative(*, lower: bool) -> Derivative:
 
 
 def _eigh_evaluate(a: Array, *, lower: bool) -> tuple[Array, ...]:
-    return _by_lapack(lambda x: tuple(reversed(np.linalg.eigh(x, "L" if lower else "U"))), a)
+    return by_lapack(lambda x: tuple(reversed(np.linalg.eigh(x, "L" if lower else "U"))), a)
 
 
 def _eigh_samples(random: np.random.Generator) -> Iterator[Sample]:
     """Without phases, which a difference would see."""
     for lower in (True, False):
-        yield from _samples(((3, 3), (2, 2, 2), (0, 2, 2), (0, 0)), (np.float32, np.float16), lower=lower)(random)
+        yield from samples_of(((3, 3), (2, 2, 2), (0, 2, 2), (0, 0)), (np.float32, np.float16), lower=lower)(random)
 
 
 eigh = Op(
@@ -400,28 +400,6 @@ eigh = Op(
     derivative=ByAttributes(_eigh_derivative),
     batch=movement.one_more_in_front(lambda: eigh),
     samples=_eigh_samples,
-)
-
-
-def _eig_shape(a: AnyShape) -> TupleShape:
-    shape = square_operand("Eig", a)
-    kind = element_type(np.complex128 if shape.element_type.name in ("f64", "c128") else np.complex64)
-    return TupleShape((Shape(kind, shape.dimensions), Shape(kind, shape.dimensions[:-1])))
-
-
-def _eig_evaluate(a: Array) -> tuple[Array, ...]:
-    wide = in_lapack_type(a)
-    kind = np.result_type(wide.dtype, np.complex64)  # NumPy gives real numbers where all are
-    return _by_lapack(lambda x: tuple(part.astype(kind) for part in reversed(np.linalg.eig(x))), wide)
-
-
-eig = Op(
-    "Eig",
-    shape=_eig_shape,
-    evaluate=_eig_evaluate,
-    derivative=NotDifferentiable("eigenvectors of general matrices have none here; use eigh for Hermitian ones"),
-    batch=movement.one_more_in_front(lambda: eig),
-    samples=_samples(((3, 3), (2, 2, 2), (0, 2, 2)), (np.float32, np.complex128, np.float16)),
 )
 
 # --- singular values --------------------------------------------------------------------------------------------------
@@ -443,7 +421,7 @@ def _svd_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
 def _svd_evaluate(a: Array, *, full_matrices: bool) -> tuple[Array, ...]:
     with np.errstate(invalid="ignore"):
         without_infinities = a + (a - a)  # with which LAPACK would not end: NaN instead
-    return _by_lapack(lambda x: tuple(np.linalg.svd(x, full_matrices)), without_infinities)
+    return by_lapack(lambda x: tuple(np.linalg.svd(x, full_matrices)), without_infinities)
 
 
 class _Spectrum(NamedTuple):
@@ -461,19 +439,19 @@ class _Spectrum(NamedTuple):
 
     def over(self, x: Value) -> Value:
         """x S^-1, for vectors of any length."""
-        return elementwise.mul(x, _columns(self.inverse, x.shape[-2]))
+        return elementwise.mul(x, columns_of(self.inverse, x.shape[-2]))
 
 
 def _spectrum(ans: tuple[Value, Value, Value]) -> _Spectrum:
     u, values, vh = ans
-    s = _of_type(values, u)
+    s = of_type(values, u)
     none = elementwise.eq(s, elementwise.zeros_like(s))
     one = elementwise.one_like(s)
     inverse = elementwise.select(
         none, elementwise.zeros_like(s), elementwise.div(one, elementwise.select(none, one, s))
     )
-    ratio = _of_type(_inverse_differences(elementwise.mul(values, values)), u)
-    return _Spectrum(u, adjoint(vh), _columns(s, s.shape[-1]), ratio, inverse)
+    ratio = of_type(inverse_differences(elementwise.mul(values, values)), u)
+    return _Spectrum(u, adjoint(vh), columns_of(s, s.shape[-1]), ratio, inverse)
 
 
 def _svd_jvp(tangents: tuple[Value], ans: tuple[Value, Value, Value], a: Value, *, full_matrices: bool) -> Any:
@@ -491,13 +469,13 @@ def _svd_jvp(tangents: tuple[Value], ans: tuple[Value, Value, Value], a: Value, 
     if a.shape[-1] > a.shape[-2]:
         rest = elementwise.sub(matrix_product(adjoint(change), x.u), matrix_product(x.v, adjoint(inside)))
         dv = elementwise.add(dv, x.over(rest))
-    return du, elementwise.real(_diagonal(inside)), adjoint(dv)
+    return du, elementwise.real(diagonal(inside)), adjoint(dv)
 
 
 def _phases(x: _Spectrum, inside: Value) -> Value:
     """The imaginary part of the diagonal over the values: the turn of complex vectors that is left to u."""
     half = movement.full(0.5, inside.dtype, inside.shape)
-    return elementwise.mul(x.over(elementwise.mul(_skew(inside), half)), _identity(inside))
+    return elementwise.mul(x.over(elementwise.mul(_skew(inside), half)), identity(inside))
 
 
 def _svd_vjp(
@@ -511,7 +489,7 @@ def _svd_vjp(
         x.times(elementwise.add(along_u, adjoint(along_u))),
         adjoint(x.times(elementwise.add(along_v, adjoint(along_v)))),
     )
-    values = elementwise.mul(_rows(_of_type(by_s, x.u), x.s.shape[-1]), _identity(inside))
+    values = elementwise.mul(rows_of(of_type(by_s, x.u), x.s.shape[-1]), identity(inside))
     inside = elementwise.add(elementwise.add(inside, values), _phases(x, turn_u))
     outside: list[Value] = []
     if a.shape[-2] > a.shape[-1]:
@@ -535,8 +513,8 @@ def _svd_derivative(*, full_matrices: bool) -> Derivative:
 def _svd_samples(random: np.random.Generator) -> Iterator[Sample]:
     """Without phases, which a difference would see."""
     shapes = ((3, 3), (2, 3, 2), (2, 3), (0, 2, 2))
-    yield from _samples(shapes, (np.float32, np.float16), full_matrices=False)(random)
-    yield from _samples(shapes, (np.float32,), full_matrices=True)(random)
+    yield from samples_of(shapes, (np.float32, np.float16), full_matrices=False)(random)
+    yield from samples_of(shapes, (np.float32,), full_matrices=True)(random)
 
 
 svd = Op(

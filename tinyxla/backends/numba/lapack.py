@@ -36,6 +36,7 @@ _CALL = 300  # what a call costs, in simple operations
 _SPLIT = 2000  # work for a matrix from which on threads gain: OpenBLAS hands out its memory to one at a time
 _SIDES = 32  # of right-hand sides that are one part of the work, at least
 _COMPACT, _REFLECTIONS = 1 << 13, 32  # elements of a matrix that is multiplied by so many reflections at once, at least
+_COMPLEX = {real: kind for kind, real in REAL.items()}
 _UNTHREADED = 8  # rows or columns for which OpenBLAS uses no threads
 
 
@@ -395,6 +396,63 @@ def eigh(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
             m.spoil(m.result(0), n * n, failed)
 
     return m.kernel(body)
+
+
+def eig(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
+    m = _Matrices(x, plan, users, 3000)
+    b, n, real = m.b, m.rows, REAL.get(m.kind)
+    has_vectors, complex_kind = 0 in m.results, m.kind if real else _COMPLEX[m.kind]
+
+    def body() -> None:
+        copy, is_undefined = m.turned_operand(n * n), (b.scratch("s32", 1), 0)
+        _without_undefined(m, copy, n * n, is_undefined)
+        values, vectors = m.result_or_temporary(1, n, complex_kind), m.temporary(n * n if has_vectors else 1)
+        parts = [values] if real else [m.temporary(n), m.temporary(n)]
+        work = [_Workspace(m.kind), *([m.temporary(2 * n, real)] if real else [])]
+        letters = "N", "V" if has_vectors else "N"  # no vectors on the left
+        m.blas("geev", *letters, n, copy, n, *parts, m.temporary(1), 1, vectors, n, *work, m.status)
+        failed = b.compare("NE", b.either(m.load(is_undefined, 0), b.load(*m.status)), Literal("s32", 0))
+        if not real:
+            with m.low.loop(0, n) as (k, _):
+                m.store(values, k, b.compute("complex", complex_kind, *(m.load(part, k) for part in parts)))
+        m.spoil(values, n, failed)
+        if has_vectors:
+            if real:
+                m.turn(n, n, vectors, n, m.result(0), n)
+            else:
+                _from_pairs(m, n, parts[1], vectors, complex_kind)
+            m.spoil(m.result(0), n * n, failed)
+
+    return m.kernel(body)
+
+
+def _without_undefined(m: _Matrices, place: Place, size: int, found: Place) -> None:
+    """Zero for infinities and NaN, with which LAPACK might not end, and whether there were any."""
+    b, real = m.b, REAL.get(m.kind)
+    m.store(found, 0, Literal("s32", 0))
+    with m.low.loop(0, size, sequential=True) as (k, _):
+        element = m.load(place, k)
+        none = b.compute("subtract", m.kind, element, element)
+        for part in [b.compute(name, real, none) for name in ("real", "imag")] if real else [none]:
+            is_undefined = b.compare("NE", part, Literal(real or m.kind, 0))
+            m.store(found, 0, b.either(m.load(found, 0), b.convert("s32", is_undefined)))
+            element = b.choose(is_undefined, Literal(m.kind, 0), element)
+        m.store(place, k, element)
+
+
+def _from_pairs(m: _Matrices, n: int, imaginary: Place, vectors: Place, kind: str) -> None:
+    """The vectors of a real matrix: where eigenvalues are conjugate, the first one's column has real parts of vectors,
+    and the second one's the imaginary parts of the first vector, says LAPACK's manual."""
+    b = m.b
+    zero_ = Literal(m.kind, 0)
+    with m.low.loop(0, n, sequential=True) as (column, _):
+        part = m.load(imaginary, column)
+        is_first, is_second = b.compare("GT", part, zero_), b.compare("LT", part, zero_)
+        real_at, imaginary_at = b.minus(column, b.choose(is_second, 1)), b.sum(column, b.choose(is_first, 1))
+        with m.low.loop(0, n) as (row, _):
+            re, im = (m.load(vectors, m.at(at, n, row)) for at in (real_at, imaginary_at))
+            im = b.choose(is_first, im, b.choose(is_second, b.compute("negate", m.kind, im), zero_))
+            m.store(m.result(0), m.at(row, n, column), b.compute("complex", kind, re, im))
 
 
 def svd(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:

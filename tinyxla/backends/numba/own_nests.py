@@ -53,6 +53,7 @@ _OF_ELEMENTS = OwnNest(element_loops.supports, element_loops.lower, element_loop
 
 OWN_NESTS: dict[str, OwnNest] = {
     "cholesky": OwnNest(lapack.supports, lapack.cholesky, lambda x: {0: 0}),
+    "Eig": OwnNest(lapack.supports, lapack.eig),
     "Eigh": OwnNest(lapack.supports, lapack.eigh),
     "LuDecomposition": OwnNest(lapack.supports, lapack.lu),
     "LuPivotsToPermutation": OwnNest(lapack.supports_permutation, lapack.permutation),
