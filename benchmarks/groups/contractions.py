@@ -214,6 +214,7 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
     *map(_squares, (256, 512, 1024)),
     _matmul((20_000, 64), (64, 64)),
     _matmul((64, 20_000), (20_000, 64)),
+    _matmul((2, 784), (784, 512)),
     _matmul((4, 768), (768, 3072)),
     _matmul((128, 1024), (1024, 1024)),
     _matmul((300, 3000), (3000, 3000)),
@@ -294,6 +295,13 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
     ),
     _linalg("QR, 256 x 64", "qr", normal((256, 64))),
     _linalg("eigh, 128 x 128", "eigh", _symmetric(128)),
+    Workload(
+        "spectral radius, 100 x 100",
+        lambda tx: lambda x: tx.numpy.abs(tx.numpy.linalg.eigvals(x)).max(),
+        normal((100, 100)),
+        numpy=lambda x: np.abs(np.linalg.eigvals(x)).max(),
+        torch=lambda torch: lambda x: torch.linalg.eigvals(x).abs().max(),
+    ),
     Workload(
         "SVD, 128 x 128",
         lambda tx: partial(tx.numpy.linalg.svd, full_matrices=False),
