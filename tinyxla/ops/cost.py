@@ -96,6 +96,7 @@ _COUNTED: dict[str, Callable[[Instruction], float]] = {
     "cholesky": _of_matrix(1 / 3),
     "LuDecomposition": _of_matrix(2 / 3),
     "Qr": _of_matrix(4 / 3),
+    "Eig": _of_matrix(25),
     "Eigh": _of_matrix(9),
     "Svd": _of_matrix(21),
     "triangular-solve": _triangular_solve,

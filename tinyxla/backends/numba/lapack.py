@@ -443,15 +443,14 @@ def _without_undefined(m: _Matrices, place: Place, size: int, found: Place) -> N
 def _from_pairs(m: _Matrices, n: int, imaginary: Place, vectors: Place, kind: str) -> None:
     """The vectors of a real matrix: where eigenvalues are conjugate, the first one's column has real parts of vectors,
     and the second one's the imaginary parts of the first vector, says LAPACK's manual."""
-    b = m.b
-    zero_ = Literal(m.kind, 0)
+    b, nothing = m.b, Literal(m.kind, 0)
     with m.low.loop(0, n, sequential=True) as (column, _):
         part = m.load(imaginary, column)
-        is_first, is_second = b.compare("GT", part, zero_), b.compare("LT", part, zero_)
+        is_first, is_second = b.compare("GT", part, nothing), b.compare("LT", part, nothing)
         real_at, imaginary_at = b.minus(column, b.choose(is_second, 1)), b.sum(column, b.choose(is_first, 1))
         with m.low.loop(0, n) as (row, _):
             re, im = (m.load(vectors, m.at(at, n, row)) for at in (real_at, imaginary_at))
-            im = b.choose(is_first, im, b.choose(is_second, b.compute("negate", m.kind, im), zero_))
+            im = b.choose(is_first, im, b.choose(is_second, b.compute("negate", m.kind, im), nothing))
             m.store(m.result(0), m.at(row, n, column), b.compute("complex", kind, re, im))
 
 
