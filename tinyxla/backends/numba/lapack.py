@@ -447,7 +447,8 @@ def _from_pairs(m: _Matrices, n: int, imaginary: Place, vectors: Place, kind: st
     with m.low.loop(0, n, sequential=True) as (column, _):
         part = m.load(imaginary, column)
         is_first, is_second = b.compare("GT", part, nothing), b.compare("LT", part, nothing)
-        real_at, imaginary_at = b.minus(column, b.choose(is_second, 1)), b.sum(column, b.choose(is_first, 1))
+        real_at = b.most(b.minus(column, b.choose(is_second, 1)), 0)
+        imaginary_at = b.least(b.sum(column, b.choose(is_first, 1)), n - 1)  # if LAPACK failed, parts may be anything
         with m.low.loop(0, n) as (row, _):
             re, im = (m.load(vectors, m.at(at, n, row)) for at in (real_at, imaginary_at))
             im = b.choose(is_first, im, b.choose(is_second, b.compute("negate", m.kind, im), nothing))
