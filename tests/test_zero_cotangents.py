@@ -25,7 +25,7 @@ PRODUCTS = "sums of products are the BLAS's, which looks for no zeros: an infini
 SINGULAR = "the inverse of a singular or infinite matrix counts"
 EXCEPTIONS = {
     **dict.fromkeys(("convolution", "custom-call", "dot", "ragged-dot", "scaled-dot"), PRODUCTS),
-    **dict.fromkeys(("Eigh", "LuDecomposition", "Qr", "Solve", "Svd", "cholesky", "triangular-solve"), SINGULAR),
+    **dict.fromkeys(("Eig", "Eigh", "LuDecomposition", "Qr", "Solve", "Svd", "cholesky", "triangular-solve"), SINGULAR),
     "reduce-window": "a recurrence carries its infinite factors along",
 }
 OTHER = ("while", "while-pullback", "bitcast-convert")  # loops need not end for other values; bits need their width
