@@ -285,7 +285,8 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     assert p is not None
     kind = arithmetic(type, result, p.m, p.n, p.k)
     assert kind is not None
-    if p.m <= _BLOCK and p.right.by_rows and kind.step == 1 and other == kind.total:
+    is_right_in_order = kind.step == 1 and other == kind.total and p.right.by_rows
+    if p.m <= _BLOCK and is_right_in_order:
         kind = kind.streaming(p.m, p.n)
     width, steps = kind.width, -(-p.k // kind.step)
     panels = -(-p.n // width)
@@ -295,7 +296,7 @@ def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     copies = not _is_read_in_place(kind, type, p) or (not p.left.by_rows and panels > 1)
     is_scattered = depth < _depth(kind) // 2 or held > _SECOND * (1 if p.m >= _BLOCK else 2)
     is_copied = is_scattered and p.m > (_MANY_ROWS if copies else _BLOCK)
-    packs = kind.step > 1 or other != kind.total or not p.right.by_rows or is_copied
+    packs = not is_right_in_order or is_copied
     inside = packs and p.m <= _most_rows(kind, copies, True) and (p.batch == 1 or p.right.batch > 0)
     right: Storage = x.operands[1]
     b_batch, b_row, b_column = p.right.batch, p.right.row, p.right.column
