@@ -137,6 +137,7 @@ def test_eig(generator: np.random.Generator, dtype: Any) -> None:
     with tx.enable_x64(True):
         for shape in ((1, 1), (2, 4, 4), (3, 30, 30)):
             a = matrices(generator, shape, dtype)
+            close(jnp.linalg.eigvals(a), jnp.linalg.eig(a).eigenvalues)
             for eig in (jnp.linalg.eig, tx.jit(jnp.linalg.eig)):
                 values, vectors = map(np.asarray, eig(a))
                 assert values.dtype == vectors.dtype == np.result_type(dtype, COMPLEX)

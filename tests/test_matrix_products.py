@@ -82,7 +82,7 @@ def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generat
 
 
 @pytest.mark.parametrize("name", ["f32", "f64", "s32"])
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 11, 16])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 11, 16, 40])
 def test_few_rows(generator: np.random.Generator, name: str, rows: int) -> None:
     """By a matrix that is read once, by ones that a cache holds, and by those of a batch."""
     with tinyxla.enable_x64(True):
