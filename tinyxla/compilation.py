@@ -237,8 +237,8 @@ class Jitted:
         program, leaves = self._program(args, kwargs)
         if program.runs and state.staging is None:
             results = program.run(leaves)
-            if config.special and unwanted(tuple(x.numpy() for x in pytrees.leaves(results))):
-                check_computation(program.computation, [x.numpy() for x in leaves])
+            if config.special and unwanted(tuple(x.buffer() for x in pytrees.leaves(results))):
+                check_computation(program.computation, [x.buffer() for x in leaves])
             return results
         for x in leaves:
             if isinstance(x, ShapeDtypeStruct):

@@ -91,6 +91,10 @@ class DeletedError(TinyxlaError, RuntimeError):
     """An array whose memory was given to a compiled function."""
 
 
+class ExportError(TinyxlaError, BufferError):
+    """An array that cannot be exported as another library wants it."""
+
+
 class OutOfBoundsError(TinyxlaError, IndexError):
     """An index outside its axis."""
 

@@ -81,7 +81,10 @@ def _python(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(*operands: Any, attributes: CustomCall) -> Any:
         own = [np.array(x) for x in operands]  # the function may keep them, and the program's memory is used again
-        return fn(*own, backend_config=attributes.backend_config) if configured else fn(*own)
+        found = fn(*own, backend_config=attributes.backend_config) if configured else fn(*own)
+        if isinstance(found, (tuple, list)):
+            return tuple(map(np.array, found))  # the function may write to its own results later
+        return np.array(found)
 
     return compute
 

@@ -46,7 +46,7 @@ def run_module(module: Module, arguments: Sequence[Any], backend: str | None) ->
 
 
 def _dense(x: ConcreteArray) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(x.numpy()).reshape(x.shape)
+    return np.ascontiguousarray(x.buffer()).reshape(x.shape)
 
 
 def _prepare(module: Module, backend: str | None) -> Executable:

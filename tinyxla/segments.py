@@ -92,7 +92,7 @@ def _reduced(
     if not element_type(ids.dtype).is_integer:
         raise ArgumentError(f"{what}: segment_ids must be integers, but are {ids.dtype.name}.")
     if count is None:
-        known = ids.concrete(f"{what} without num_segments").numpy()
+        known = ids.concrete(f"{what} without num_segments").buffer()
         count = int(known.max()) + 1 if known.size else 0
     count = integer_of(what, "num_segments", count)
     if count < 0:

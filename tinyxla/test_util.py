@@ -164,7 +164,7 @@ def _differences(f: Function, args: Any, directions: Any, eps: float) -> Leaves:
             if d.dtype == float0:
                 return x
             start = np.asarray(as_array(x))
-            return as_array((start + step * np.asarray(d.numpy())).astype(start.dtype))
+            return as_array((start + step * np.asarray(d.buffer())).astype(start.dtype))
 
         return _numbers(f(*pytrees.map_tree(moved, args, directions)))
 

@@ -89,7 +89,7 @@ def cast(value: Any, dtype: np.dtype[Any], weak: bool | None = None) -> Array:
     if value.dtype != dtype:
         kept = value.weak_type if weak is None else weak
         if type(value) is ConcreteArray and state.staging is None and value.size < LARGE:
-            return ConcreteArray(converted(value.numpy(), dtype), kept)
+            return ConcreteArray(converted(value.buffer(), dtype), kept)
         if dtype.kind == "b" and value.dtype.kind == "c":  # the op drops imaginary parts
             value = ops.ne(value, ops.zeros_like(value))
         else:
@@ -178,7 +178,7 @@ def constant(value: Any, dtype: Any) -> Array:
 
 def value_of(x: Any) -> Any:
     """The NumPy value of a concrete array."""
-    return x.numpy()
+    return x.buffer()
 
 
 def like(value: Any, x: Array) -> Array:

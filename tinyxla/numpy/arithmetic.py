@@ -67,7 +67,7 @@ abs = absolute
 
 def positive(x: ArrayLike, /) -> Array:
     """x."""
-    return array_of(x, "positive")
+    return array_of(x, "positive").copy()
 
 
 # --- division ---------------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
 @as_unary()
 def real(x: Any) -> Any:
     """The real part."""
-    return ops.real(x) if x.dtype.kind == "c" else x
+    return ops.real(x) if x.dtype.kind == "c" else x.copy()
 
 
 @as_unary()
@@ -283,7 +283,12 @@ def imag(x: Any) -> Any:
     return ops.imag(x) if x.dtype.kind == "c" else _zero(x)
 
 
-conjugate = unary("conjugate", ops.conj, "The complex conjugate.")
+@as_unary()
+def conjugate(x: Any) -> Any:
+    """The complex conjugate."""
+    return ops.conj(x) if x.dtype.kind == "c" else x.copy()
+
+
 conj = conjugate
 
 

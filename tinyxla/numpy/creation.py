@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import math
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError, SizeError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -46,6 +47,7 @@ from tinyxla.tracing.promotion import (
     promote_types,
     scalar_dtype,
 )
+from tinyxla.tracing.views import read_only_view
 
 # --- from data --------------------------------------------------------------------------------------------------------
 
@@ -57,7 +59,9 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
     Args:
         object: a number, an array of any library, or nested lists or tuples of numbers and arrays.
         dtype: the element type; if not given, that of the data, with 64-bit types made 32-bit unless `enable_x64`.
-        copy, order: accepted for NumPy's sake; arrays never change, so they make no difference.
+        copy: whether an array of this library becomes another one. They share memory, as arrays never change; but
+            deleting one, by donating it say, leaves the other.
+        order: accepted for NumPy's sake; it makes no difference.
         ndmin: axes of size 1 are put in front until there are that many.
 
     Example:
@@ -70,7 +74,7 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
     found = _from_data(object, wanted)
     if ndmin:
         found = _led_by_ones(found, integer_of("array", "ndmin", ndmin))
-    return found
+    return found.copy() if found is object and copy else found
 
 
 def _led_by_ones(x: Array, rank: int) -> Array:
@@ -82,7 +86,7 @@ def _led_by_ones(x: Array, rank: int) -> Array:
 @with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
     """An array of numbers, arrays, or nested lists of them; see `array`."""
-    return array(a, dtype)
+    return array(a, dtype, copy)
 
 
 def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
@@ -156,17 +160,24 @@ def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
 
 @with_device
 def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
-    """An array of anything that speaks DLPack on the CPU; arrays do not change, so it is always a copy.
+    """An array of anything that speaks DLPack on the CPU.
+
+    Args:
+        copy: by default the array is a copy, so that it stays what it is when its exporter writes to its own. With
+            False the memory is shared, and nobody may write to it from then on.
 
     Raises:
-        AttributeValueError: `copy` is False.
+        ArgumentError: not an array that exports its elements.
     """
-    if copy is False:
-        raise AttributeValueError("from_dlpack: copy must be None or True, but got False; arrays do not share memory.")
+    if isinstance(x, ConcreteArray):
+        return x.copy()
     if not hasattr(x, "__dlpack__"):
         raise ArgumentError(f"from_dlpack: takes an array with __dlpack__, but got a {type(x).__name__}; use asarray.")
-    value = np.from_dlpack(x)
-    return array(value, value.dtype)
+    try:
+        value = np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ArgumentError(f"from_dlpack: {reprlib.repr(x)} cannot be exported ({error}); use asarray.") from None
+    return ConcreteArray(read_only_view(value)) if copy is False else array(value, value.dtype)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
@@ -191,7 +202,7 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """The array: arrays never change."""
+    """An array of the same elements; deleting one of the two, by donating it say, leaves the other."""
     return array(a)
 
 
@@ -278,7 +289,7 @@ def _static(what: str, value: Any) -> Any:
     if getattr(value, "ndim", 0):
         raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
-        return value.concrete(f"{what}, whose shape depends on its arguments,").numpy().item()
+        return value.concrete(f"{what}, whose shape depends on its arguments,").buffer().item()
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 

@@ -71,7 +71,7 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
             return [bool(value)]
         mask = value
         if isinstance(value, Array):
-            mask = value.concrete("A boolean mask as an index", NonConcreteBooleanIndexError).numpy()
+            mask = value.concrete("A boolean mask as an index", NonConcreteBooleanIndexError).buffer()
         return [MaskAxis(places, size) for places, size in zip(np.nonzero(mask), mask.shape, strict=True)]
     if not element_type(value.dtype).is_integer:
         raise DTypeError(
@@ -81,7 +81,7 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
     if isinstance(value, np.ndarray):
         return [Picked(value, True)]
     if type(value) is ConcreteArray:
-        return [Picked(np.asarray(value.numpy()), True)]
+        return [Picked(np.asarray(value.buffer()), True)]
     return [Picked(value, False)]
 
 

@@ -226,13 +226,13 @@ def take_index(x: Array, index: Any) -> Array:
         if type(index) in _BASIC or (type(index) is tuple and _BASIC.issuperset(map(type, index))):
             known = index
         elif type(index) is ConcreteArray and index.dtype.kind in "iub":
-            known = index.numpy()
+            known = index.buffer()
         elif type(index) is tuple and all(map(_is_known, index)):
-            known = tuple(e.numpy() if type(e) is ConcreteArray else e for e in index)
+            known = tuple(e.buffer() if type(e) is ConcreteArray else e for e in index)
         else:
             return read(x, index, None, None)
         try:
-            return ConcreteArray(x.numpy()[known], x.weak_type)
+            return ConcreteArray(x.buffer()[known], x.weak_type)
         except (IndexError, TypeError, ValueError):
             pass  # the long way says what is wrong
     return read(x, index, None, None)
@@ -282,7 +282,7 @@ def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
 def _numpy_read(x: Any, entries: list[Entry], layout: Layout, weak: bool) -> Array:
     _places(x, layout, None)  # they are inside
     index = tuple(e.places if isinstance(e, Picked) else None if isinstance(e, New) else e for e in entries)
-    return ConcreteArray(np.asarray(x.numpy())[index], weak)
+    return ConcreteArray(np.asarray(x.buffer())[index], weak)
 
 
 # --- updated copies ---------------------------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """The elements in one dimension."""
     x = array_of(a, "ravel")
-    return reshape(x, (x.size,), order)
+    made = reshape(x, (x.size,), order)
+    return made.copy() if made is x else made
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
@@ -438,7 +439,7 @@ def _repeated_to(x: Any, along: int, counts: Any, length: int) -> Any:
 def concrete_value(what: str, value: Any) -> Any:
     """The value of an argument on which a shape depends."""
     return (
-        value.concrete(f"{what}, whose result's shape depends on this argument,").numpy()
+        value.concrete(f"{what}, whose result's shape depends on this argument,").buffer()
         if isinstance(value, Array)
         else value
     )

@@ -46,7 +46,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     if mask.ndim == 0:
         raise ShapeError("nonzero: an array without dimensions has no indices; reshape it to (1,).")
     if size is None:
-        known = np.asarray(mask.concrete("nonzero, whose result's shape depends on values (or give `size`),").numpy())
+        known = np.asarray(mask.concrete("nonzero, whose result's shape depends on values (or give `size`),").buffer())
         return tuple(ConcreteArray(found.astype(_index_type())) for found in np.nonzero(known))
     return _nonzero_of_size(mask, count_of("nonzero", "size", size), fill_value)
 
@@ -131,7 +131,7 @@ def ravel_multi_index(
     total: Any = 0
     for d, (i, n) in enumerate(pairs if order == "C" else reversed(pairs)):
         if mode == "raise":
-            known = np.asarray(i.concrete("ravel_multi_index with mode='raise'").numpy())
+            known = np.asarray(i.concrete("ravel_multi_index with mode='raise'").buffer())
             if ((known < 0) | (known >= n)).any():
                 raise OutOfBoundsError(f"ravel_multi_index: indices of axis {d} are not all from 0 to {n - 1}.")
         i = arith.remainder(i, n) if mode == "wrap" else arith.clip(i, 0, n - 1) if mode == "clip" else i

@@ -149,7 +149,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     """Without the slices at these places of an axis (a static integer, slice, or array of them)."""
     x, along = along_axis("delete", array_of(arr, "delete"), axis)
     if isinstance(obj, Array):
-        obj = obj.concrete("delete, whose result's shape depends on the places,").numpy()
+        obj = obj.concrete("delete, whose result's shape depends on the places,").buffer()
     places = nested("delete", obj) if isinstance(obj, (list, tuple)) else obj
     try:
         kept = np.delete(np.arange(x.shape[along]), places)
@@ -164,7 +164,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     """With values before these places of an axis (a static integer, or several)."""
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
     if isinstance(obj, Array):
-        obj = obj.concrete("insert, whose result's shape depends on the places,").numpy()
+        obj = obj.concrete("insert, whose result's shape depends on the places,").buffer()
     length = x.shape[along]
     places = np.arange(length)[obj] if isinstance(obj, slice) else nested("insert", obj)
     single = places.ndim == 0
@@ -236,7 +236,7 @@ def compress(
     chosen, before = flat_array(condition, "compress"), (slice(None),) * along
     if size is not None:
         return read(x, (*before, *nonzero(chosen, size=size, fill_value=x.shape[along])), "fill", fill_value)
-    known = chosen.concrete("compress, whose result's shape depends on the condition (or give `size`),").numpy()
+    known = chosen.concrete("compress, whose result's shape depends on the condition (or give `size`),").buffer()
     return read(x, (*before, np.flatnonzero(known)), None, None)
 
 

@@ -21,7 +21,7 @@ from tinyxla.tracing.promotion import default_int
 
 
 def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
-    return np.asarray(x.concrete(f"{what}, whose result's shape depends on values,").numpy())
+    return np.asarray(x.concrete(f"{what}, whose result's shape depends on values,").buffer())
 
 
 def _elements(values: np.ndarray[Any, Any], x: Array, known: np.ndarray[Any, Any]) -> Array:

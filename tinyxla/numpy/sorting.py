@@ -361,7 +361,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")
     if length is None:
         known = np.asarray(
-            values.concrete("bincount, whose result's shape depends on values (or give `length`),").numpy()
+            values.concrete("bincount, whose result's shape depends on values (or give `length`),").buffer()
         )
         length = builtins.max(int(known.max()) + 1 if known.size else 0, integer_of("bincount", "minlength", minlength))
     else:

@@ -17,7 +17,7 @@ printoptions = np.printoptions
 
 
 def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
-    return np.asarray(array_of(x, what).concrete(what).numpy())
+    return np.asarray(array_of(x, what).concrete(what).buffer())
 
 
 def save(file: Any, arr: ArrayLike) -> None:

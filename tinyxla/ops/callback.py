@@ -46,7 +46,7 @@ def _evaluate(*operands: Any, **attributes: Any) -> tuple[Array, ...]:
     given = Callback(**attributes)
     if not given.lanes:
         own = [np.array(x) for x in operands]  # the function may keep them, and the program's memory is used again
-        return given.function(own, given.shapes)
+        return tuple(map(np.array, given.function(own, given.shapes)))  # it may write to its own results later
     (size, *lanes), (mapped, *others) = given.lanes, given.mapped
     inner = given._replace(lanes=tuple(lanes), mapped=tuple(others))._asdict()
     lane = lambda k: (x[k, ...] if m else x for x, m in zip(operands, mapped, strict=True))  # noqa: E731

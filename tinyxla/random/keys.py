@@ -134,7 +134,7 @@ def fold_in(key: KeyArray, data: Any) -> KeyArray:
         number = elementwise.convert(number, new_element_type=_WORD)
     if isinstance(source, ConcreteArray) and isinstance(number, ConcreteArray):
         with np.errstate(over="ignore"):
-            pair = threefry2x32((source.numpy()[0], source.numpy()[1]), (np.uint32(0), np.uint32(number.numpy())))
+            pair = threefry2x32((source.buffer()[0], source.buffer()[1]), (np.uint32(0), np.uint32(number.buffer())))
         return wrap(np.array(pair, np.uint32))
     return _stacked(*threefry(*halves(source), elementwise.zeros_like(number), number))
 

@@ -25,6 +25,7 @@ from tinyxla.errors import (
     TracerIntegerConversionError,
 )
 from tinyxla.tracing.device import CPU, Device, check_device
+from tinyxla.tracing.views import dlpack_capsule, read_only_view
 
 _namespace: Any = None
 
@@ -110,11 +111,11 @@ class Array:
     @property
     def strides(self) -> tuple[int, ...]:
         """The distances in bytes between neighbours along each axis."""
-        return np.asarray(self.concrete("strides").numpy()).strides
+        return np.asarray(self.concrete("strides").buffer()).strides
 
     def tobytes(self) -> bytes:
         """The bytes of the elements, in row-major order."""
-        return self.concrete("tobytes()").numpy().tobytes()
+        return self.concrete("tobytes()").buffer().tobytes()
 
     @property
     def itemsize(self) -> int:
@@ -138,7 +139,7 @@ class Array:
                 f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or "
                 "tinyxla.numpy.where for a choice for each element."
             )
-        return bool(value.numpy())
+        return bool(value.buffer())
 
     def __int__(self) -> int:
         return int(self._single("int()"))
@@ -165,7 +166,7 @@ class Array:
                 f"{wanted} takes an array without dimensions, but this one has the shape {value.shape}; choose an "
                 "element by indexing, or use tolist()."
             )
-        return value.numpy()
+        return value.buffer()
 
     def item(self, *index: int) -> Any:
         """The only element (or the one at `index`) as a Python number."""
@@ -175,7 +176,7 @@ class Array:
                 f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist()."
             )
         try:
-            return value.numpy().item(*index)
+            return value.buffer().item(*index)
         except (IndexError, TypeError, ValueError, OverflowError):
             raise OutOfBoundsError(
                 f"item(): {index} is no place in an array of shape {value.shape}; give one integer for each axis."
@@ -183,15 +184,15 @@ class Array:
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self.concrete("tolist()").numpy().tolist()
+        return self.concrete("tolist()").buffer().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        value = self.concrete("A NumPy array", TracerArrayConversionError).numpy()
+        value = self.concrete("A NumPy array", TracerArrayConversionError).buffer()
         if copy:
             return np.array(value, dtype=dtype)
-        view = np.array(value, dtype=dtype, copy=copy).view()
-        view.flags.writeable = False  # it may share the memory of this array, which never changes
-        return view
+        if dtype is None or value.dtype == dtype:
+            return read_only_view(value)
+        return np.array(value, dtype=dtype, copy=copy)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -214,7 +215,7 @@ class Array:
         )
 
     def __format__(self, spec: str) -> str:
-        return format(self.concrete("format()").numpy()[()], spec) if not self.shape else format(str(self), spec)
+        return format(self.concrete("format()").buffer()[()], spec) if not self.shape else format(str(self), spec)
 
     def with_weak_type(self, weak: bool) -> Array:
         """This array, weakly typed or not."""
@@ -240,9 +241,10 @@ class Array:
         """The module of functions on arrays, as the Python array API standard names it."""
         return _namespace
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        value = self.concrete("DLPack").numpy()
-        return np.asarray(value).__dlpack__(**kwargs)
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        return dlpack_capsule(self.concrete("DLPack").buffer(), stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the CPU
@@ -267,9 +269,9 @@ class Array:
         """Nothing: the elements are there."""
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """This array: there is one device."""
+        """A copy of this array: there is one device."""
         check_device("to_device", device)
-        return self
+        return self.copy()
 
     # --- operators
 
@@ -358,7 +360,7 @@ class Array:
         return _namespace.view(self, dtype)
 
     def copy(self) -> Array:
-        """This array, since it cannot change."""
+        """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other."""
         return self
 
     def reshape(self, *shape: Any, order: str = "C") -> Array:
@@ -488,9 +490,13 @@ class ConcreteArray(Array):
         self._value = value  # an ndarray, or the NumPy scalar that NumPy makes of one without dimensions
         self.weak_type = weak_type
 
-    def numpy(self) -> Any:
-        """The value, which must not be written to: an ndarray, or a NumPy scalar."""
+    def buffer(self) -> Any:
+        """The value itself, for the library: an ndarray, or a NumPy scalar. It must not be written to."""
         return self._value
+
+    def numpy(self) -> Any:
+        """The value for users: a read-only ndarray, or a NumPy scalar."""
+        return self._value if isinstance(self._value, np.generic) else read_only_view(self._value)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -527,8 +533,14 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._value)
 
-    def __reduce__(self) -> Any:
-        return type(self), (self._value, self.weak_type)  # a signature is a number of this process alone
+    def __reduce__(self) -> Any:  # without the signature, which is a number of this process alone
+        return _restored, (self.numpy(), self.weak_type)
+
+    def __copy__(self) -> ConcreteArray:
+        return self.copy()
+
+    def copy(self) -> ConcreteArray:
+        return ConcreteArray(self._value, self.weak_type)
 
     def signature(self) -> int:
         """A number that stands for element type, shape and weakness: what compiled functions are looked up by.
@@ -555,6 +567,11 @@ class ConcreteArray(Array):
     def delete(self) -> None:
         """Let go of the memory; the array has no value any more."""
         delete_all([self], [without_memory(self.dtype, self.shape)])
+
+
+def _restored(value: Any, weak_type: bool) -> ConcreteArray:
+    """An array from a pickle. One whose buffers are kept apart from it belongs to whoever loads it."""
+    return ConcreteArray(np.array(value) if isinstance(value, np.ndarray) else value, weak_type)
 
 
 @functools.lru_cache(1024)

@@ -242,7 +242,7 @@ class GraphTrace(Trace):
             instruction = self.parameter(Shape.of(value)).instruction
             self.captured[len(self.parameters) - 1] = value
         else:
-            literal = Literal(np.asarray(value.numpy()))
+            literal = Literal(np.asarray(value.buffer()))
             attributes = movement.Constant(literal)
             instruction = self._append(movement.constant, (), attributes, Shape.of(literal.value), None)
         self._lifted[id(value)] = (value, instruction)
@@ -357,7 +357,7 @@ def set_compute_large(function: Callable[[Op, Sequence[Any], dict[str, Any]], An
 
 def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An op on concrete arrays."""
-    values = [x.numpy() for x in operands]
+    values = [x.buffer() for x in operands]
     check_once(op, values, attributes)
     try:
         if op.name in _COMPILED and max([x.size for x in values]) >= LARGE and not config.special:

@@ -377,7 +377,7 @@ def known_value(x: Any) -> Any:
         x = x.value
     if isinstance(x, GraphTracer):
         return literal_of(x.instruction)
-    return x.numpy().item() if isinstance(x, ConcreteArray) and not x.shape else None
+    return x.buffer().item() if isinstance(x, ConcreteArray) and not x.shape else None
 
 
 def _steps(direction: str, start: int, step: int, stop: int) -> int | None:

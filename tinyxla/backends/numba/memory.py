@@ -178,7 +178,7 @@ class BufferPool:
         """Whether an array is in memory of the pool, and nothing else refers to that."""
         owner = view.base
         with self._lock:
-            ring = None if owner is None else self._rings.get(owner.nbytes)
+            ring = self._rings.get(owner.nbytes) if isinstance(owner, np.ndarray) else None
             if ring is None or id(owner) not in ring.known:
                 return False
             return getrefcount(owner) == _FREE + 1
