@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, choice_of, integer_of, operand
+from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_to_shape, cast, choice_of, integer_of, operand
+from tinyxla.numpy.calculus import apply_along_axis
 from tinyxla.numpy.manipulation import concatenate, concrete_value, expand_dims, flip, rows_at
 from tinyxla.numpy.operations import movement, ops, reduction
-from tinyxla.numpy.reductions import sum as total
+from tinyxla.numpy.reductions import mean
+from tinyxla.numpy.sorting import median
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -46,37 +48,123 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
         array: what is padded.
         pad_width: how many: a number, a pair (before, after), or a pair for each axis (or a dict of axes).
         mode: `constant` (of `constant_values`), `edge`, `reflect`, `symmetric`, `wrap`, `empty`, `linear_ramp` (to
-            `end_values`), or `maximum`, `mean`, `minimum` of the axis.
-        options: `constant_values`, `end_values`; `reflect_type` is even.
+            `end_values`), or `maximum`, `mean`, `median`, `minimum` of the axis; or a function as NumPy's takes: it is
+            given each vector along an axis with zeros at both ends, the pair of widths, the axis and the options, and
+            returns the padded vector.
+        options: `constant_values`; `end_values`; `stat_length`, how many elements at the edge a statistic is of (all
+            unless given); `reflect_type`, which is "even" or, for 2 edge - reflection, "odd".
     """
     x = array_of(array, "pad")
     if isinstance(pad_width, Mapping):
         table: dict[int, Any] = {canonical_axis(k, x.ndim, "pad"): v for k, v in pad_width.items()}
         pad_width = [_pairs("pad", table.get(d, 0), 1)[0] for d in range(x.ndim)]
-    widths = [
-        (integer_of("pad", "a width", a), integer_of("pad", "a width", b)) for a, b in _pairs("pad", pad_width, x.ndim)
-    ]
-    if any(a < 0 or b < 0 for a, b in widths):
-        raise ShapeError(f"pad: widths are not negative, but got {widths}.")
-    names = ("constant", "empty", "linear_ramp", *_PAD_INDEX, *_PAD_VALUE)
-    choice_of("pad", "mode", mode, names)
+    widths = _counts("a width", pad_width, x.ndim)
+    if callable(mode):
+        return _pad_function(x, widths, mode, options)
+    choice_of("pad", "mode", mode, _OPTIONS)
+    if unknown := options.keys() - {_OPTIONS[mode]}:
+        takes = f"takes only {_OPTIONS[mode]}" if _OPTIONS[mode] else "takes no options"
+        raise ArgumentError(f"pad: mode {mode!r} {takes}, but got {', '.join(sorted(unknown))}.")
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, options.get("constant_values", 0))
+    for d, (before, after) in enumerate(widths):
+        if (before or after) and x.shape[d] == 0:
+            raise ShapeError(f"pad: axis {d} of shape {x.shape} is empty, so mode {mode!r} has nothing to repeat.")
     if mode in _PAD_INDEX:
-        for d, (before, after) in enumerate(widths):
-            if before or after:
-                if x.shape[d] == 0:
-                    raise ShapeError(
-                        f"pad: axis {d} of shape {x.shape} is empty, so mode {mode!r} has nothing to repeat."
-                    )
-                x = rows_at(x, d, _PAD_INDEX[mode](np.arange(-before, x.shape[d] + after), x.shape[d]))
-        return x
+        reflect_type = choice_of("pad", "reflect_type", options.get("reflect_type", "even"), ("even", "odd"))
+        return _pad_index(x, widths, mode, reflect_type)
     if mode in _PAD_VALUE:
-        for d, (before, after) in enumerate(widths):
-            end = _PAD_VALUE[mode](x, d)
-            x = concatenate([_spread(end, d, before), x, _spread(end, d, after)], d)
-        return x
-    return _pad_ramp(x, widths, _pairs("pad", options.get("end_values", 0), x.ndim))
+        return _pad_statistic(x, widths, _PAD_VALUE[mode], options.get("stat_length"))
+    return _pad_ramp(x, widths, _values(options.get("end_values", 0), x.ndim))
+
+
+# The modes, with the option that each takes.
+_OPTIONS: dict[str, str | None] = {
+    "constant": "constant_values",
+    "empty": None,
+    "linear_ramp": "end_values",
+    "edge": None,
+    "reflect": "reflect_type",
+    "symmetric": "reflect_type",
+    "wrap": None,
+    "maximum": "stat_length",
+    "mean": "stat_length",
+    "median": "stat_length",
+    "minimum": "stat_length",
+}
+
+
+def _values(value: Any, rank: int) -> list[tuple[Any, Any]]:
+    """Numbers or scalar arrays, a pair for each axis; parts of an array, which may be traced, if it is one."""
+    if not isinstance(value, Array) or not value.ndim:
+        return [(value, value)] * rank if isinstance(value, Array) else _pairs("pad", value, rank)
+    table = broadcast_to_shape("pad", value, (rank, 2))
+    rows = [movement.slice_axis(table, 0, d, d + 1) for d in range(rank)]
+    ends = [[movement.slice_axis(row, 1, k, k + 1) for k in (0, 1)] for row in rows]
+    return [(movement.reshape_to(first, ()), movement.reshape_to(last, ())) for first, last in ends]
+
+
+def _counts(name: str, value: Any, rank: int) -> list[tuple[int, int]]:
+    """A pair of integers that are not negative for each axis."""
+    counts = [(integer_of("pad", name, a), integer_of("pad", name, b)) for a, b in _pairs("pad", value, rank)]
+    if any(a < 0 or b < 0 for a, b in counts):
+        noun = "widths" if name == "a width" else name
+        raise ShapeError(f"pad: {noun} are not negative, but got {counts}.")
+    return counts
+
+
+def _pad_function(x: Any, widths: list[tuple[int, int]], function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Zeros around the array; along one axis after the other the function replaces each vector."""
+    x = _pad_constant(x, widths, 0)
+    for d, width in enumerate(widths):
+        x = cast(apply_along_axis(function, d, x, width, d, options), x.dtype)
+    return x
+
+
+def _pad_index(x: Any, widths: list[tuple[int, int]], mode: str, reflect_type: str) -> Any:
+    for d, (before, after) in enumerate(widths):
+        if reflect_type == "odd" and x.shape[d] > 1:
+            x = _pad_odd(x, d, before, after, int(mode == "reflect"))
+        elif before or after:
+            x = rows_at(x, d, _PAD_INDEX[mode](np.arange(-before, x.shape[d] + after), x.shape[d]))
+    return x
+
+
+def _pad_odd(x: Any, axis: int, before: int, after: int, skipped: int) -> Any:
+    """Point reflections at both edges: 2 edge - (reflected elements). Each round adds at most one period, after which
+    the new edge is a centre of reflection too. `skipped` is 1 where the edge itself is not repeated."""
+    period = x.shape[axis] - skipped
+    while before or after:
+        left, right = min(before, period), min(after, period)
+        size = x.shape[axis]
+        low, high = movement.slice_axis(x, axis, 0, 1), movement.slice_axis(x, axis, size - 1, size)
+        front = flip(movement.slice_axis(x, axis, skipped, skipped + left), axis)
+        back = flip(movement.slice_axis(x, axis, size - skipped - right, size - skipped), axis)
+        x = concatenate([_point_reflection(low, front, axis), x, _point_reflection(high, back, axis)], axis)
+        before, after = before - left, after - right
+    return x
+
+
+def _point_reflection(edge: Any, x: Any, axis: int) -> Any:
+    edge = _spread(edge, axis, x.shape[axis])
+    return ops.sub(ops.add(edge, edge), x)
+
+
+def _pad_statistic(
+    x: Any, widths: list[tuple[int, int]], statistic: Callable[[Any, int], Any], stat_length: Any
+) -> Any:
+    lengths = [None] * x.ndim if stat_length is None else _counts("stat_length", stat_length, x.ndim)
+    for d, ((before, after), length) in enumerate(zip(widths, lengths, strict=True)):
+        if not (before or after):
+            continue
+        size = x.shape[d]
+        first, last = (size, size) if length is None else (min(length[0], size), min(length[1], size))
+        if first == 0 or last == 0:
+            raise ShapeError(f"pad: stat_length must be positive on axis {d}, but got {stat_length!r}.")
+        low = statistic(movement.slice_axis(x, d, 0, first), d)
+        high = low if first == last == size else statistic(movement.slice_axis(x, d, size - last, size), d)
+        x = concatenate([_spread(low, d, before), x, _spread(high, d, after)], d)
+    return x
 
 
 def _spread(x: Any, axis: int, count: int) -> Any:
@@ -91,7 +179,7 @@ def _pad_constant(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
         fill = cast(operand(values, "pad"), x.dtype, weak)
         if fill.ndim == 0:
             return movement.pad(x, fill, padding_config=tuple((a, b, 0) for a, b in widths)).with_weak_type(weak)
-    for d, (ends, width) in enumerate(zip(_pairs("pad", values, x.ndim), widths, strict=True)):
+    for d, (ends, width) in enumerate(zip(_values(values, x.ndim), widths, strict=True)):
         for k in (0, 1):
             config = [(0, 0, 0)] * x.ndim
             config[d] = (width[0], 0, 0) if k == 0 else (0, width[1], 0)
@@ -119,11 +207,15 @@ _PAD_INDEX: dict[Any, Callable[[np.ndarray[Any, Any], int], np.ndarray[Any, Any]
 }
 
 
-def _axis_mean(x: Any, d: int) -> Any:
-    found = total(x, d, keepdims=True)
-    wide = cast(found, np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)) if x.dtype.kind != "c" else found
-    middle = ops.div(wide, movement.full(x.shape[d], wide.dtype, wide.shape))
-    return cast(ops.round_nearest_even(middle) if element_type(x.dtype).is_integer else middle, x.dtype)
+def _rounded(middle: Callable[..., Any]) -> Callable[[Any, int], Any]:
+    """A mean in the type of x: that of integers is computed in float64 and rounded, halves to the even one."""
+
+    def apply(x: Any, d: int) -> Any:
+        if not element_type(x.dtype).is_integer:
+            return cast(middle(x, d, keepdims=True), x.dtype)
+        return cast(ops.round_nearest_even(middle(cast(x, np.dtype(np.float64)), d, keepdims=True)), x.dtype)
+
+    return apply
 
 
 def _axis_extremum(op: str) -> Callable[[Any, int], Any]:
@@ -137,25 +229,42 @@ def _axis_extremum(op: str) -> Callable[[Any, int], Any]:
 _PAD_VALUE: dict[Any, Callable[[Any, int], Any]] = {
     "maximum": _axis_extremum("maximum"),
     "minimum": _axis_extremum("minimum"),
-    "mean": _axis_mean,
+    "mean": _rounded(mean),
+    "median": _rounded(median),
 }
 
 
 def _pad_ramp(x: Any, widths: list[tuple[int, int]], ends: list[tuple[Any, Any]]) -> Any:
     for d, ((before, after), (first, last)) in enumerate(zip(widths, ends, strict=True)):
-        low = movement.slice_axis(x, d, 0, 1)
-        high = movement.slice_axis(x, d, x.shape[d] - 1, x.shape[d])
-        parts = [_ramp(first, low, before, d), x, flip(_ramp(last, high, after, d), d)]
-        x = concatenate(parts, d)
+        size = x.shape[d]
+        if before:
+            x = concatenate([_ramp(first, movement.slice_axis(x, d, 0, 1), before, d), x], d)
+        if after:
+            high = movement.slice_axis(x, d, size - 1 + before, size + before)
+            x = concatenate([x, flip(_ramp(last, high, after, d), d)], d)
     return x
 
 
 def _ramp(start: Any, end: Any, count: int, axis: int) -> Any:
-    """`count` steps from `start` towards the values at the edge, without reaching them."""
-    shape = (*end.shape[:axis], count, *end.shape[axis + 1 :])
-    wide = np.dtype(np.float64 if end.dtype.itemsize == 8 else np.float32) if end.dtype.kind != "c" else end.dtype
-    number = movement.iota(shape=Shape(element_type(wide), shape), iota_dimension=axis)
-    share = ops.div(number, movement.full(max(count, 1), wide, shape))
-    first = movement.broadcast(cast(operand(start, "pad"), wide), sizes=shape, dimensions=())
-    rise = ops.sub(_spread(cast(end, wide), axis, count), first)
-    return cast(ops.add(first, ops.mul(rise, share)), end.dtype)
+    """`count` steps from `start` towards the values at the edge, without reaching them. The first one is `start`; the
+    others are weighted means, which are infinite or NaN only where an end is. Integers are rounded down, as NumPy's
+    `linspace` does; the quotients of their exact weighted sums are."""
+    dtype = end.dtype
+    whole = element_type(dtype).is_integer
+    wide = np.dtype(np.float64) if whole or dtype.itemsize == 8 and dtype.kind == "f" else np.dtype(np.float32)
+    wide = dtype if dtype.kind == "c" else wide
+    shape = (*end.shape[:axis], count - 1, *end.shape[axis + 1 :])
+    begin = cast(operand(start, "pad"), wide)
+    first = movement.broadcast(begin, sizes=shape, dimensions=())
+    edge = _spread(cast(end, wide), axis, count - 1)
+    one = movement.full(1, wide, shape)
+    number = ops.add(movement.iota(shape=Shape(element_type(wide), shape), iota_dimension=axis), one)
+    total = movement.full(count, wide, shape)
+    left = ops.sub(total, number)
+    if whole:
+        steps = ops.floor(ops.div(ops.add(ops.mul(first, left), ops.mul(edge, number)), total))
+        begin = ops.floor(begin)
+    else:
+        steps = ops.add(ops.mul(first, ops.div(left, total)), ops.mul(edge, ops.div(number, total)))
+    begin = movement.broadcast(begin, sizes=(*shape[:axis], 1, *shape[axis + 1 :]), dimensions=())
+    return cast(concatenate([begin, steps], axis), dtype)
