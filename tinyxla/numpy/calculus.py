@@ -155,7 +155,7 @@ def cov(
         centered = arith.subtract(rows, mean(rows, 1, keepdims=True))
         total: Any = rows.shape[1]
         scaled = centered
-        divisor: Any = total - taken
+        divisor: Any = total - taken if total > taken else 0
     else:
         total = sum(weights)
         center = arith.true_divide(sum(arith.multiply(rows, weights), 1, keepdims=True), total)
@@ -166,7 +166,7 @@ def cov(
             if aweights is None
             else arith.true_divide(sum(arith.multiply(weights, cast(operand(aweights, "cov"), weights.dtype))), total)
         )
-        divisor = arith.subtract(total, arith.multiply(taken, extra))
+        divisor = arith.maximum(arith.subtract(total, arith.multiply(taken, extra)), 0)
     product = dot(centered, arith.conjugate(scaled).T)
     found = arith.true_divide(product, divisor)
     return movement.reshape_to(found, ()) if found.shape == (1, 1) else found

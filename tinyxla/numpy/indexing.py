@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import ArrayLike, broadcast_to_shape, cast, constan
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
+from tinyxla.numpy.repetition import applied_repeatedly
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
@@ -374,8 +375,11 @@ class Update:
 
     def power(self, values: ArrayLike, **options: Any) -> Array:
         """The elements to the power of values."""
-        mode = options.get("mode")
-        return self.set(arith.power(self.get(mode=mode), values), **options)
+        exponents = operand(array(values) if isinstance(values, (list, tuple)) else values, "at[].power")
+        if self._may_repeat(options):
+            product = self._filled(1, promoted("at[].power", exponents)[1][0]).multiply(exponents, **options)
+            exponents = Update(product, self._index).get(**_reading(options))
+        return self.set(arith.power(self.get(**_reading(options)), exponents), **options)
 
     def min(self, values: ArrayLike, **options: Any) -> Array:
         """The smaller of elements and values."""
@@ -386,8 +390,32 @@ class Update:
         return self._update("max", ops.max_, lambda t: reduction.scalar_computation("maximum", t), values, options)
 
     def apply(self, func: Callable[[Array], Any], **options: Any) -> Array:
-        """The elements replaced by a function of them; once, also if the index names an element several times."""
-        return self.set(func(self.get(mode=options.get("mode"))), **options)
+        """The elements replaced by a function of them, applied as often as the index names an element; the function is
+        called with arrays of elements.
+
+        Example:
+            >>> import tinyxla.numpy as jnp
+            >>> jnp.ones(2).at[jnp.array([0, 0])].apply(lambda x: 2 * x)
+            Array([4., 1.], dtype=float32)
+        """
+        values = self.get(**_reading(options))
+        if self._may_repeat(options):
+            counted = Update(self._filled(0, np.dtype(np.int32)).add(1, **options), self._index)
+            counts = counted.get(**_reading(options))
+            return self.set(applied_repeatedly("at[].apply", func, values, counts), **options)
+        return self.set(func(values), **options)
+
+    def _may_repeat(self, options: dict[str, Any]) -> bool:
+        """Whether the index may name an element several times: only arrays of integers can."""
+        unique = bool(options.get("unique_indices", False))
+        return not unique and any(isinstance(e, Picked) for e in entries_of(self._array, self._index)[1])
+
+    def _filled(self, value: Any, dtype: np.dtype[Any]) -> Update:
+        """The same places of an array of one value."""
+        shape = self._array.shape
+        known = state.staging is None
+        filled: Any = ConcreteArray(np.full(shape, value, dtype)) if known else movement.full(value, dtype, shape)
+        return Update(filled, self._index)
 
     def _update(
         self,
@@ -422,6 +450,11 @@ class Update:
             found = _write_spans(wide, spans, combine(old, y))
         result = cast(movement.reshape_to(found, x.shape), x.dtype)
         return result.with_weak_type(x.weak_type)
+
+
+def _reading(options: dict[str, Any]) -> dict[str, Any]:
+    """Those options of an update that matter where elements are read."""
+    return {name: options[name] for name in ("mode", "wrap_negative_indices") if name in options}
 
 
 def _fitting(what: str, y: Any, shape: Ints) -> Any:

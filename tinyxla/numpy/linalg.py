@@ -453,16 +453,21 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
 
     Args:
         a: matrices, of shape [..., m, n].
-        rtol: by default 10 times the larger size and the precision of the type.
+        rtol: by default 10 times the larger size and the precision of the type; a number, or one for each matrix.
         hermitian: accepted for compatibility.
     """
     x = matrices("linalg.pinv", a)
     u, s, vh = svd(x, full_matrices=False)
-    bound = 10 * _precision(x) if rtol is None else array_of(rtol, "linalg.pinv")
-    kept = arith.greater(s, arith.multiply(max(s, -1, keepdims=True, initial=0), bound))
+    kept = arith.greater(s, _bound("linalg.pinv", s, 10 * _precision(x) if rtol is None else rtol))
     inverse = where(kept, arith.divide(1, where(kept, s, 1)), 0)
     right = arith.multiply(linear_algebra.adjoint(vh), expand_dims(inverse, -2))
     return contractions.matmul(right, linear_algebra.adjoint(u))
+
+
+def _bound(what: str, s: Array, rtol: ArrayLike) -> Array:
+    """The largest singular value of each matrix times its tolerance."""
+    tolerance = array_of(rtol, what)
+    return arith.multiply(max(s, -1, keepdims=True, initial=0), expand_dims(tolerance, -1) if tolerance.ndim else rtol)
 
 
 def _precision(x: Any) -> float:
@@ -577,8 +582,8 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
     """How many singular values are more than `rtol` times the largest."""
     x = matrices("linalg.matrix_rank", M)
     s = svdvals(x)
-    bound = _precision(x) if rtol is None else array_of(rtol, "linalg.matrix_rank")
-    return sum(arith.greater(s, arith.multiply(max(s, -1, keepdims=True, initial=0), bound)), -1, dtype=np.int32)
+    bound = _bound("linalg.matrix_rank", s, _precision(x) if rtol is None else rtol)
+    return sum(arith.greater(s, bound), -1, dtype=np.int32)
 
 
 @replayed

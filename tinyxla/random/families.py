@@ -457,8 +457,8 @@ def _poisson_by_rejection(key: Any, rate: Any, unwanted: Any) -> Any:
 
 @drawn("shape", "dtype")
 def binomial(key: KeyArray, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
-    """How many of n trials succeed if each does with probability p, as floating-point numbers; NaN where no n trials
-    can be made, or p is no probability.
+    """How many of n trials succeed if each does with probability p, as floating-point numbers; NaN where n is negative
+    or NaN, or p is no probability. Of infinitely many trials infinitely many succeed, unless p is 0.
 
     >>> binomial(PRNGKey(42), 10, 0.3, (3,)).shape
     (3,)
@@ -467,14 +467,18 @@ def binomial(key: KeyArray, n: Any, p: Any, shape: MaybeShape = None, dtype: DTy
     sizes, kind = shape_for(what, shape, n, p), float_type(what, dtype)
     source = checked_key(what, key)
     trials, chance = (spread(what, x, kind, sizes) for x in (n, p))
-    valid = (chance >= 0) & (chance <= 1) & (trials >= 0) & tnp.isfinite(trials)
+    valid = (chance >= 0) & (chance <= 1) & (trials >= 0)
+    endless = trials == math.inf
+    trials = tnp.where(endless, 0, trials)
     rare = tnp.where(valid, tnp.where(chance < 0.5, chance, 1 - chance), 0)  # the rarer of success and failure
     few = ~valid | (trials * rare <= 10)
     trials = tnp.floor(trials)
     by_gaps = _binomial_by_gaps(source, tnp.where(valid & few, trials, -1), rare)
     other = _binomial_by_rejection(source, tnp.where(few, 1e4, trials), tnp.where(few, 0.5, rare), few)
     found = tnp.where(few, by_gaps, other)
-    return tnp.where(valid, tnp.where(chance < 0.5, found, trials - found), tnp.nan).astype(kind)
+    found = tnp.where(chance < 0.5, found, trials - found)
+    found = tnp.where(endless & (chance > 0), math.inf, found)
+    return tnp.where(valid, found, tnp.nan).astype(kind)
 
 
 def _binomial_by_gaps(key: Any, trials: Any, chance: Any) -> Any:
@@ -537,7 +541,7 @@ def multinomial(
         key: a key.
         n: numbers of trials, of a shape that broadcasts with the leading axes of p.
         p: the outcomes' probabilities, along the last axis.
-        shape: of the result without its last axis.
+        shape: of the result; its last axis are the outcomes. By default the broadcast shape of n and p.
         dtype: a floating-point type, `float32` unless another is asked for.
         unroll: how many outcomes to write out after one another in the loop over them.
 
@@ -549,6 +553,12 @@ def multinomial(
     chances = cast(array_of(p, what), kind, False)
     if not chances.ndim:
         raise ShapeError(f"{what}: p must have at least one dimension, the outcomes, but is a number.")
+    outcomes = chances.shape[-1]
+    if shape is not None:
+        shape = shape_of(what, shape)
+        if not shape or shape[-1] != outcomes:
+            raise ShapeError(f"{what}: shape must end with the {outcomes} outcomes of p, but is {shape}.")
+        shape = shape[:-1]
     sizes = shape_for(what, shape, n, chances[..., 0])
     left = tnp.flip(tnp.cumsum(tnp.flip(chances, -1), -1), -1)
     shares = tnp.moveaxis(tnp.clip(chances / tnp.where(left == 0, 1, left), 0, 1), -1, 0)
