@@ -11,17 +11,25 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp
-from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, operand
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact, inexact_array, operand, type_of
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import promote_types
 
 
 def identity(x: ArrayLike) -> Array:
     """x itself."""
     return array_of(x, "nn.identity")
+
+
+def _with_number(number: complex, x: ArrayLike, what: str) -> Array:
+    """A floating array, of the type that sums of x and a Python number have: with a float that of integers is the
+    default one, weakly."""
+    value = array_of(x, what)
+    return cast(value, *inexact(promote_types((value.dtype, value.weak_type), type_of(number))))
 
 
 # --- with corners -----------------------------------------------------------------------------------------------------
@@ -35,6 +43,8 @@ def relu(x: ArrayLike) -> Array:
     Array([0., 2.], dtype=float32)
     """
     value = array_of(x, "nn.relu")
+    if value.dtype.kind == "b":
+        value = cast(value, *promote_types((value.dtype, False), type_of(0)))
     return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
 
 
@@ -45,7 +55,7 @@ def relu6(x: ArrayLike) -> Array:
     >>> relu6(np.array([-1.0, 2.0, 8.0]))
     Array([0., 2., 6.], dtype=float32)
     """
-    return clamp(0.0, inexact_array(x, "nn.relu6"), 6.0)
+    return clamp(0.0, _with_number(0.0, x, "nn.relu6"), 6.0)
 
 
 @replayed
@@ -55,7 +65,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> leaky_relu(np.array([-1.0, 2.0]), 0.5)
     Array([-0.5,  2. ], dtype=float32)
     """
-    value = inexact_array(x, "nn.leaky_relu")
+    value = _with_number(0.0, x, "nn.leaky_relu")
     return tnp.where(value >= 0, value, operand(negative_slope, "nn.leaky_relu") * value)
 
 
@@ -67,7 +77,8 @@ def hard_tanh(x: ArrayLike) -> Array:
     Array([-1. ,  0.5], dtype=float32)
     """
     value = array_of(x, "nn.hard_tanh")
-    return tnp.where(value > 1, 1, tnp.where(value < -1, -1, value))
+    above = value if element_type(value.dtype).kind == "unsigned" else tnp.where(value < -1, -1, value)
+    return tnp.where(value > 1, 1, above)
 
 
 @replayed
@@ -77,7 +88,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> hard_sigmoid(np.array([-4.0, 0.0]))
     Array([0. , 0.5], dtype=float32)
     """
-    return relu6(inexact_array(x, "nn.hard_sigmoid") + 3.0) / 6.0
+    return relu6(_with_number(0.0, x, "nn.hard_sigmoid") + 3.0) / 6.0
 
 
 @replayed
@@ -87,7 +98,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> hard_silu(np.array([-4.0, 3.0]))
     Array([-0.,  3.], dtype=float32)
     """
-    value = inexact_array(x, "nn.hard_silu")
+    value = _with_number(0.0, x, "nn.hard_silu")
     return value * hard_sigmoid(value)
 
 
@@ -103,7 +114,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> elu(np.array([-100.0, 2.0]))
     Array([-1.,  2.], dtype=float32)
     """
-    value = inexact_array(x, "nn.elu")
+    value = _with_number(0.0, x, "nn.elu")
     below = tnp.where(value > 0, tnp.zeros_like(value), value)  # expm1 of large x would overflow, and so its derivative
     return tnp.where(value > 0, value, operand(alpha, "nn.elu") * tnp.expm1(below))
 
@@ -117,7 +128,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(np.array([0.0, 2.0]), 2.0)
     Array([0., 2.], dtype=float32)
     """
-    value, alpha = inexact_array(x, "nn.celu"), operand(alpha, "nn.celu")
+    value, alpha = _with_number(0.0, x, "nn.celu"), operand(alpha, "nn.celu")
     below = tnp.where(value > 0, tnp.zeros_like(value), value)
     return tnp.where(value > 0, value, alpha * tnp.expm1(below / alpha))
 
@@ -157,7 +168,7 @@ def softplus(x: ArrayLike) -> Array:
     >>> softplus(np.array([-np.inf, 100.0]))
     Array([  0., 100.], dtype=float32)
     """
-    value = inexact_array(x, "nn.softplus")
+    value = _with_number(0, x, "nn.softplus")
     positive = value > 0
     size = tnp.where(positive, value, -value)  # not abs, whose derivatives at 0 are those of neither side
     return tnp.where(positive, value, tnp.zeros_like(value)) + tnp.log1p(tnp.exp(-size))
@@ -180,7 +191,7 @@ def soft_sign(x: ArrayLike) -> Array:
     >>> soft_sign(np.array([-1.0, 3.0]))
     Array([-0.5 ,  0.75], dtype=float32)
     """
-    value = inexact_array(x, "nn.soft_sign")
+    value = _with_number(0, x, "nn.soft_sign")
     return value / (tnp.abs(value) + 1.0)
 
 
@@ -205,7 +216,7 @@ def mish(x: ArrayLike) -> Array:
     >>> mish(np.array([0.0, 100.0]))
     Array([  0., 100.], dtype=float32)
     """
-    value = inexact_array(x, "nn.mish")
+    value = _with_number(0, x, "nn.mish")
     return value * tnp.tanh(softplus(value))
 
 
@@ -307,7 +318,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> sparse_plus(np.array([-2.0, 0.0, 2.0]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
-    value = inexact_array(x, "nn.sparse_plus")
+    value = _with_number(0.0, x, "nn.sparse_plus")
     return tnp.where(value <= -1, 0, tnp.where(value >= 1, value, (value + 1) ** 2 / 4))
 
 
@@ -318,4 +329,4 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return tnp.clip(0.5 * (inexact_array(x, "nn.sparse_sigmoid") + 1), 0, 1)
+    return tnp.clip(0.5 * (_with_number(0.0, x, "nn.sparse_sigmoid") + 1), 0, 1)

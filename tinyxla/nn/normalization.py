@@ -27,7 +27,8 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     weights = tnp.exp(value - _largest(value, axis, where))
     if where is not None:
         weights = tnp.where(where, weights, 0.0)
-    return weights / tnp.sum(weights, axis=axis, keepdims=True)
+    result = weights / tnp.sum(weights, axis=axis, keepdims=True)
+    return result if where is None else tnp.where(where, result, 0.0)
 
 
 @replayed
@@ -49,7 +50,8 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
 def _largest(x: Array, axis: Axis, where: ArrayLike | None) -> Array:
     """The maximum, as a constant: shifting x by any does not change the result, but keeps exp from overflowing."""
     considered = x if where is None else tnp.where(where, x, -tnp.inf)
-    return stop_gradient(tnp.max(considered, axis=axis, keepdims=True))
+    initial = None if considered.size else -tnp.inf
+    return stop_gradient(tnp.max(considered, axis=axis, keepdims=True, initial=initial))
 
 
 @replayed

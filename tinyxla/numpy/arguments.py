@@ -171,6 +171,12 @@ def inexact_array(value: ArrayLike, what: str) -> Array:
     return cast(x, dtype, weak)
 
 
+def default_inexact_array(value: ArrayLike, what: str) -> Array:
+    """As `inexact_array`, for functions that combine integers with Python's floats: these are of the default type."""
+    x = array_of(value, what)
+    return x if element_type(x.dtype).is_inexact else cast(x, default_float(), False)
+
+
 def constant(value: Any, dtype: Any) -> Array:
     """A scalar constant."""
     return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))

@@ -19,6 +19,7 @@ from tinyxla.numpy.arguments import (
     array_of,
     broadcasted,
     cast,
+    default_inexact_array,
     integer_of,
     like,
     operand,
@@ -190,8 +191,9 @@ def raised(x: Any, exponent: int, multiply: Callable[[Any, Any], Any]) -> Any:
 
 
 def square(x: ArrayLike, /) -> Array:
-    """x * x."""
-    return _integer_power(2)(array_of(x, "square"))
+    """x * x; of booleans, as int32."""
+    x = array_of(x, "square")
+    return _integer_power(2)(cast(x, np.dtype(np.int32), False) if x.dtype.kind == "b" else x)
 
 
 # --- comparison -------------------------------------------------------------------------------------------------------
@@ -231,7 +233,8 @@ _population_count = unary("bitwise_count", ops.population_count, "")
 
 def bitwise_count(x: ArrayLike, /) -> Array:
     """How many bits of x, or of its magnitude, are set, as uint8."""
-    return cast(_population_count(absolute(x)), np.dtype(np.uint8))
+    x = absolute(x)
+    return cast(_population_count(cast(x, np.dtype(np.uint8)) if x.dtype.kind == "b" else x), np.dtype(np.uint8))
 
 
 @as_binary(to_integer=True, of_signed=np.right_shift)
@@ -350,8 +353,7 @@ _rint = unary("rint", _to_even, "", to_inexact=True)
 
 def rint(x: ArrayLike, /) -> Array:
     """The nearest integer, in floating point; halves go to the even one."""
-    x = array_of(x, "rint")
-    return _rint(x if _is_inexact(x) else x.with_weak_type(False))
+    return _rint(default_inexact_array(x, "rint"))
 
 
 def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:

@@ -21,6 +21,7 @@ from tinyxla.numpy.arguments import (
     check_memory,
     choice_of,
     count_of,
+    default_inexact_array,
     function_of,
     inexact_array,
     is_several,
@@ -352,7 +353,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 @replayed
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Angles along an axis without jumps of more than half a period."""
-    x = inexact_array(array_of(p, "unwrap"), "unwrap")
+    x = default_inexact_array(p, "unwrap")
     along = canonical_axis(axis, x.ndim, "unwrap")
     steps = diff(x, axis=along)
     half = arith.true_divide(period, 2)

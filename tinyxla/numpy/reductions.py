@@ -550,7 +550,8 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: No
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
-    """The sums of the elements so far, as the array API standard names it; `include_initial` puts a zero in front."""
+    """The sums of the elements so far, as the array API standard has it: small integers are summed in the default
+    integer type. `include_initial` puts a zero in front."""
     return _standard_cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
 
 
@@ -558,7 +559,8 @@ def cumulative_sum(
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
-    """The products so far, as the array API standard names it; `include_initial` puts a one in front."""
+    """The products so far, as the array API standard has it: those of small integers are of the default integer type.
+    `include_initial` puts a one in front."""
     return _standard_cumulative("cumulative_prod", "multiply", x, axis, dtype, include_initial)
 
 
@@ -569,7 +571,7 @@ def _standard_cumulative(
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"{what}: an array of {x.ndim} dimensions needs `axis`.")
     along = 0 if axis is None else canonical_axis(axis, x.ndim, what)
-    found = _cumulative(what, op, x, along, dtype)
+    found = _cumulative(what, op, x, along, _accumulated(x.dtype) if dtype is None else dtype)
     if not include_initial:
         return found
     config = tuple((1 if d == along else 0, 0, 0) for d in range(x.ndim))

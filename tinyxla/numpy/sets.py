@@ -16,6 +16,7 @@ from tinyxla.numpy.places import nonzero
 from tinyxla.numpy.reductions import any, cumsum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.sorting import argsort, sort
+from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
 
@@ -55,7 +56,10 @@ def unique(
         results = tuple(array for array, is_wanted in zip(found, wanted, strict=True) if is_wanted)
         return results[0] if len(results) == 1 else results
     x = _known("unique", given)
-    values, index, inverse, counts = np.unique(x, True, True, True, axis, equal_nan=equal_nan)
+    if axis is not None and equal_nan and element_type(x.dtype).is_inexact:
+        values, index, inverse, counts = _unique_slices(x, axis)
+    else:
+        values, index, inverse, counts = np.unique(x, True, True, True, axis, equal_nan=equal_nan)
     along = 0 if axis is None else axis
     if size is not None:
         missing = max(size - values.shape[along], 0)
@@ -71,6 +75,18 @@ def unique(
         if wanted:
             parts.append(ConcreteArray(found.astype(integer)))
     return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _unique_slices(x: np.ndarray[Any, Any], axis: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """`np.unique` along an axis, for which all NaNs are one value: of integers in the order of the floats."""
+    parts = np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x[..., None]
+    parts = parts.astype(np.promote_types(parts.dtype, np.float32)) + 0.0  # one zero for both
+    parts[np.isnan(x)] = np.nan
+    bits = parts.view(np.int64 if parts.dtype == np.float64 else np.int32)
+    keys = np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+    along = axis % x.ndim
+    _, index, inverse, counts = np.unique(keys, True, True, True, along)
+    return np.take(x, index, along), index, inverse, counts
 
 
 def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tuple[Any, Any, Any, Any]:
@@ -166,8 +182,17 @@ def _of_size(what: str, ar1: Any, ar2: Any, is_kept: Any, size: int, fill_value:
     arrays whose values are not known. What is missing is `fill_value`, or the smallest."""
     (x, y), _ = promoted(what, array_of(ar1, what), array_of(ar2, what))
     ordered = sort(concatenate([ravel(x), ravel(y)]))
-    begins = concatenate([ones(1, bool), arith.not_equal(ordered[1:], ordered[:-1])])[: ordered.size]
-    kept = arith.logical_and(begins, is_kept(isin(ordered, x), isin(ordered, y)))
+    kept = arith.logical_and(_begins(ordered), is_kept(isin(ordered, x), isin(ordered, y)))
+    return _chosen(what, ordered, kept, size, fill_value)
+
+
+def _begins(ordered: Any) -> Any:
+    """Whether an element of a sorted vector differs from the one before."""
+    return concatenate([ones(1, bool), arith.not_equal(ordered[1:], ordered[:-1])])[: ordered.size]
+
+
+def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> Array:
+    """The elements that are kept, `size` of them; what is missing is `fill_value`, or the first one."""
     (places,) = nonzero(kept, size=size, fill_value=ordered.size)
     there = arith.less(places, ordered.size)
     values = ordered[where(there, places, 0)]
@@ -205,10 +230,14 @@ def setdiff1d(
 ) -> Array:
     """The distinct values of the first array that the second has not, in ascending order; or `size` of them, and
     `fill_value` (0) for what is missing."""
+    x = ravel(array_of(ar1, "setdiff1d"))  # which keeps its type, whatever that of the second array is
     if size is not None:
-        fill = 0 if fill_value is None else fill_value
-        return _of_size("setdiff1d", ar1, ar2, lambda x, y: arith.logical_and(x, arith.logical_not(y)), size, fill)
-    return _combined(np.setdiff1d, ar1, ar2, assume_unique)[0]
+        ordered = sort(x)
+        kept = arith.logical_and(_begins(ordered), isin(ordered, ar2, invert=True))
+        return _chosen("setdiff1d", ordered, kept, size, 0 if fill_value is None else fill_value)
+    known = _known("setdiff1d", x)
+    kept = known[_known("setdiff1d", isin(x, ar2, invert=True))]
+    return _elements(kept if assume_unique else np.unique(kept), x, known)
 
 
 def setxor1d(

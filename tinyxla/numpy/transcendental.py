@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.errors import DTypeError
 from tinyxla.numpy import complex_inverses
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact_array, like
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, default_inexact_array, inexact_array, like
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
 from tinyxla.numpy.operations import ops
@@ -157,7 +157,8 @@ def _log_add(name: str, base: float, text: str) -> Binary:
     scale = math.log(base)
 
     def add(x: Any, y: Any) -> Any:
-        _only_real(name, x)
+        if x.dtype.kind == "c":
+            return _complex_log_add(x, y, scale)
         equal, first = ops.eq(x, y), ops.gt(x, y)
         infinite = ops.and_(equal, ops.eq(ops.abs_(x), like(math.inf, x)))
         difference = ops.sub(x, ops.select(infinite, x, y))
@@ -169,6 +170,23 @@ def _log_add(name: str, base: float, text: str) -> Binary:
         return ops.add(larger, ops.div(more, like(scale, x)) if scale != 1 else more)
 
     return binary(name, add, text, to_inexact=True)
+
+
+def _complex_log_add(x: Any, y: Any, scale: float) -> Any:
+    """The one with the larger real part + log(1 + exp(other - larger)), in units of `scale`; the imaginary part is
+    brought to the principal values, from -pi to pi."""
+    (a, b), (c, d) = (ops.real(x), ops.imag(x)), (ops.real(y), ops.imag(y))
+    first = ops.gt(a, c)
+    infinite = ops.and_(ops.eq(a, c), ops.eq(ops.abs_(a), like(math.inf, a)))
+    real = ops.select(infinite, like(0, a), ops.select(first, ops.sub(c, a), ops.sub(a, c)))
+    imag = ops.select(first, ops.sub(d, b), ops.sub(b, d))
+    unit = like(scale, a)
+    more = ops.log1p(ops.exp(ops.complex_(ops.mul(real, unit), ops.mul(imag, unit))))
+    larger, angle = ops.select(first, a, c), ops.select(first, b, d)
+    angle = ops.add(angle, ops.div(ops.imag(more), unit))
+    turn = like(2 * math.pi / scale, a)
+    turns = ops.ceil(ops.sub(ops.div(angle, turn), like(0.5, a)))
+    return ops.complex_(ops.add(larger, ops.div(ops.real(more), unit)), ops.sub(angle, ops.mul(turns, turn)))
 
 
 logaddexp = _log_add("logaddexp", math.e, "log(exp(x) + exp(y)) without overflow.")
@@ -203,7 +221,7 @@ def sinc(x: Any) -> Any:
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The argument of complex numbers; of real ones, 0 or pi."""
-    z = inexact_array(z, "angle")
+    z = default_inexact_array(z, "angle")
     imaginary = ops.imag(z) if z.dtype.kind == "c" else like(0, z)
     found = ops.atan2(imaginary, ops.real(z) if z.dtype.kind == "c" else z)
     return rad2deg(found) if deg else found

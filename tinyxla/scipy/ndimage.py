@@ -13,6 +13,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, inexact_array
+from tinyxla.ops.elementwise import round_nearest_afz
 from tinyxla.tracing.array import Array
 
 
@@ -49,7 +50,8 @@ def map_coordinates(
     Args:
         input: an array of rank d.
         coordinates: d arrays of one shape, of indices that need not be whole.
-        order: 0 for the nearest element, 1 for linear interpolation.
+        order: 0 for the nearest element, 1 for linear interpolation, which is rounded where elements are integers.
+            Halves are rounded away from zero in both.
         mode: how the array goes on outside: "constant" (`cval`), "nearest" (its edge), "wrap" (from its start),
             "mirror" (backwards, without the edge), "reflect" (backwards, with the edge).
         cval: what is outside in the mode "constant".
@@ -68,7 +70,7 @@ def map_coordinates(
     for c in places:
         place = inexact_array(c, what)
         if order == 0:
-            corners.append([(tnp.round(place).astype(np.int32), 1.0)])
+            corners.append([(round_nearest_afz(place).astype(np.int32), 1.0)])
         else:
             low = tnp.floor(place)
             index = low.astype(np.int32)
@@ -81,4 +83,4 @@ def map_coordinates(
             inside = [(k >= 0) & (k < n) for k, n in zip(indices, x.shape, strict=True)]
             value = tnp.where(functools.reduce(operator.and_, inside), value, cval)
         total += functools.reduce(operator.mul, [weight for _, weight in corner]) * value
-    return (tnp.round(total) if x.dtype.kind in "iu" else total).astype(x.dtype)
+    return (round_nearest_afz(total) if x.dtype.kind in "iu" else total).astype(x.dtype)

@@ -9,9 +9,10 @@ from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn.activations import sigmoid
-from tinyxla.nn.normalization import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
+from tinyxla.nn import normalization
+from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
-from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, promoted
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.scipy.integrals import (
@@ -32,6 +33,26 @@ from tinyxla.scipy.integrals import (
 from tinyxla.tracing.array import Array
 
 expit = sigmoid
+
+
+def softmax(x: ArrayLike, axis: Axis = None) -> Array:
+    """exp(x) divided by its sum along axes, all of them unless given (`nn.softmax` takes the last one).
+
+    >>> softmax(np.zeros((2, 2)))
+    Array([[0.25, 0.25],
+           [0.25, 0.25]], dtype=float32)
+    """
+    return normalization.softmax(x, axis)
+
+
+def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
+    """The logarithm of `softmax`.
+
+    >>> log_softmax(np.zeros((2, 2)))
+    Array([[-1.3862944, -1.3862944],
+           [-1.3862944, -1.3862944]], dtype=float32)
+    """
+    return normalization.log_softmax(x, axis)
 
 
 @replayed

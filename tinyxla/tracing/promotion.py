@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
+from tinyxla.ops import integers
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, dense_array, namespace, signature_of, wrap_dense
 from tinyxla.tracing.options import config
@@ -210,7 +211,8 @@ def _scalar_kind(kind: type[Any], enable_x64: bool) -> tuple[np.dtype[Any], bool
 
 
 def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A Python number as a NumPy scalar of that dtype; an error for an integer or a complex one that does not fit."""
+    """A Python number as a NumPy scalar of that dtype; an error for an integer or a complex one that does not fit. A
+    float becomes an integer as an element of an array does: it saturates, and NaN is 0."""
     try:
         with np.errstate(over="ignore"):  # a float that is too large becomes infinite
             return dtype.type(value)
@@ -218,7 +220,9 @@ def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         raise DTypeError(
             f"The complex number {value} does not fit the element type {dtype.name}; take its real part."
         ) from None
-    except OverflowError:
+    except (OverflowError, ValueError):
+        if isinstance(value, float) and element_type(dtype).is_integer:
+            return integers.convert(np.asarray(value, np.float64), dtype)[()]
         if isinstance(value, int) and element_type(dtype).is_integer:
             raise NumberRangeError(f"The Python integer {value} does not fit the element type {dtype.name}.") from None
         return dtype.type(np.inf if value > 0 else -np.inf)
