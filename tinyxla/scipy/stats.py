@@ -16,7 +16,9 @@ Array([0.1353, 0.2707], dtype=float32)
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any, NamedTuple
@@ -51,12 +53,22 @@ Rule = Callable[..., Any]
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class Family:
-    """What all families share: names of parameters, and the interval in which the standard variable lies."""
+def _all_positive(*shapes: Any) -> Any:
+    return functools.reduce(operator.and_, [x > 0 for x in shapes], True)
 
-    def __init__(self, name: str, parameters: str, within: Any, /, **defaults: float) -> None:
+
+def _is_probability(p: Any) -> Any:
+    return (p >= 0) & (p <= 1)
+
+
+class Family:
+    """What all families share: names of parameters, the interval in which the standard variable lies, and which shape
+    parameters are valid; of others, and of a scale that is not positive, all functions give NaN, as SciPy's do."""
+
+    def __init__(self, name: str, parameters: str, within: Any, valid: Rule, /, **defaults: float) -> None:
         """`within` is the interval's ends, or a function from the shape parameters to these."""
         self.name = f"scipy.stats.{name}"
+        self._valid = valid
         self._within: Rule = within if callable(within) else lambda *_: within
         names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in ("x", *parameters.split())]
         optional = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD, default=value) for p, value in defaults.items()]
@@ -79,19 +91,28 @@ def _mirrored(rule: Rule) -> Rule:
 class Continuous(Family):
     """Distributions of real numbers, by the logarithm of the density of the standard variable."""
 
-    def __init__(self, name: str, parameters: str, log_density: Rule, within: Any = (-math.inf, math.inf)) -> None:
-        super().__init__(name, parameters, within, loc=0, scale=1)
+    def __init__(
+        self,
+        name: str,
+        parameters: str,
+        log_density: Rule,
+        within: Any = (-math.inf, math.inf),
+        valid: Rule = _all_positive,
+    ) -> None:
+        super().__init__(name, parameters, within, valid, loc=0, scale=1)
         self._log_density = log_density
 
-    def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array], Array]:
+    def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array], Array, Array]:
+        """The standard variable, the shape parameters, the scale, and whether these are valid."""
         x, *shapes, loc, scale = self._arguments(args, kwargs)
-        return (x - loc) / scale, shapes, scale
+        return (x - loc) / scale, shapes, scale, (scale > 0) & self._valid(*shapes)
 
     def logpdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of the density; -inf where there is none."""
-        z, shapes, scale = self._standard(args, kwargs)
+        z, shapes, scale, valid = self._standard(args, kwargs)
         low, high = self._within(*shapes)
-        return tnp.where((z < low) | (z > high), -math.inf, self._log_density(z, *shapes) - tnp.log(scale))
+        found = tnp.where((z < low) | (z > high), -math.inf, self._log_density(z, *shapes) - tnp.log(scale))
+        return tnp.where(valid, found, math.nan)
 
     def pdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The density."""
@@ -113,16 +134,17 @@ class Cumulative(Continuous):
         logcdf: Rule | None = None,
         logsf: Rule | None = None,
         symmetric: bool = False,
+        valid: Rule = _all_positive,
     ) -> None:
-        super().__init__(name, parameters, log_density, within)
+        super().__init__(name, parameters, log_density, within, valid)
         if symmetric:
             sf, logsf = _mirrored(cdf), logcdf and _mirrored(logcdf)
         assert sf is not None
         self._cdf, self._sf, self._logcdf, self._logsf = cdf, sf, logcdf, logsf
 
     def _apply(self, rule: Rule, args: Any, kwargs: Any) -> Array:
-        z, shapes, _ = self._standard(args, kwargs)
-        return rule(tnp.clip(z, *self._within(*shapes)), *shapes)
+        z, shapes, _, valid = self._standard(args, kwargs)
+        return tnp.where(valid, rule(tnp.clip(z, *self._within(*shapes)), *shapes), math.nan)
 
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number up to x."""
@@ -161,7 +183,8 @@ class Invertible(Cumulative):
 
     def _quantile(self, rule: Rule, args: Any, kwargs: Any) -> Array:
         q, *shapes, loc, scale = self._arguments(args, kwargs)
-        return tnp.where((q < 0) | (q > 1), math.nan, loc + scale * rule(q, *shapes))
+        valid = (scale > 0) & self._valid(*shapes) & _is_probability(q)
+        return tnp.where(valid, loc + scale * rule(q, *shapes), math.nan)
 
     def ppf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The number up to which the probability is the first argument; NaN if that is not from 0 to 1."""
@@ -175,19 +198,23 @@ class Invertible(Cumulative):
 class Discrete(Family):
     """Distributions of whole numbers, by the logarithm of the probability of k, which is x - loc."""
 
-    def __init__(self, name: str, parameters: str, log_mass: Rule, within: Any = (0, math.inf)) -> None:
-        super().__init__(name, parameters, within, loc=0)
+    def __init__(
+        self, name: str, parameters: str, log_mass: Rule, valid: Rule = _all_positive, within: Any = (0, math.inf)
+    ) -> None:
+        super().__init__(name, parameters, within, valid, loc=0)
         self._log_mass = log_mass
 
-    def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array]]:
+    def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array], Array]:
+        """k, the shape parameters, and whether these are valid and k is a number."""
         x, *shapes, loc = self._arguments(args, kwargs)
-        return x - loc, shapes
+        return x - loc, shapes, self._valid(*shapes) & (x - loc == x - loc)
 
     def logpmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of the probability of x; -inf for what is no whole number of the family."""
-        k, shapes = self._standard(args, kwargs)
+        k, shapes, valid = self._standard(args, kwargs)
         low, high = self._within(*shapes)
-        return tnp.where((k < low) | (k > high) | (tnp.floor(k) != k), -math.inf, self._log_mass(k, *shapes))
+        found = tnp.where((k < low) | (k > high) | (tnp.floor(k) != k), -math.inf, self._log_mass(k, *shapes))
+        return tnp.where(valid, found, math.nan)
 
     def pmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of x."""
@@ -197,16 +224,24 @@ class Discrete(Family):
 class CumulativeDiscrete(Discrete):
     """Distributions of whole numbers with a known probability to be at most one."""
 
-    def __init__(self, name: str, parameters: str, log_mass: Rule, cdf: Rule, within: Any = (0, math.inf)) -> None:
-        super().__init__(name, parameters, log_mass, within)
+    def __init__(
+        self,
+        name: str,
+        parameters: str,
+        log_mass: Rule,
+        cdf: Rule,
+        valid: Rule = _all_positive,
+        within: Any = (0, math.inf),
+    ) -> None:
+        super().__init__(name, parameters, log_mass, valid, within)
         self._cdf = cdf
 
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number up to x."""
-        k, shapes = self._standard(args, kwargs)
+        k, shapes, valid = self._standard(args, kwargs)
         low, high = self._within(*shapes)
         inside = self._cdf(tnp.floor(tnp.clip(k, low, high)), *shapes)
-        return tnp.where(k < low, 0.0, tnp.where(k >= high, 1.0, inside))
+        return tnp.where(valid, tnp.where(k < low, 0.0, tnp.where(k >= high, 1.0, inside)), math.nan)
 
 
 # --- real numbers -----------------------------------------------------------------------------------------------------
@@ -223,20 +258,27 @@ def _gamma(z: Any, a: Any) -> Any:
 
 
 def _student(z: Any, df: Any) -> Any:
+    """The normal density in the limit of infinitely many degrees of freedom."""
+    endless = df == math.inf
+    df = tnp.where(endless, 1.0, df)
     normalizer = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * tnp.log(df * math.pi)
-    return normalizer - (df + 1) / 2 * tnp.log1p(z * z / df)
+    return tnp.where(endless, _normal(z), normalizer - (df + 1) / 2 * tnp.log1p(z * z / df))
 
 
 def _below_student(z: Any, df: Any) -> Any:
-    return 0.5 + 0.5 * tnp.sign(z) * (1 - betainc(df / 2, 0.5, df / (df + z * z)))
+    endless = df == math.inf
+    df = tnp.where(endless, 1.0, df)
+    return tnp.where(endless, ndtr(z), 0.5 + 0.5 * tnp.sign(z) * (1 - betainc(df / 2, 0.5, df / (df + z * z))))
 
 
 def _log_normal_between(low: Any, high: Any) -> Any:
     """log(ndtr(high) - ndtr(low)), computed in the tail that is farther from 1."""
     mirrored = low > 0
     a, b = tnp.where(mirrored, -high, low), tnp.where(mirrored, -low, high)
-    tail = log_ndtr(b) + tnp.log1p(-tnp.exp(log_ndtr(a) - log_ndtr(b)))
-    return tnp.where(b > 0, tnp.log1p(-ndtr(a) - ndtr(-b)), tail)
+    nothing = b == -math.inf
+    whole = tnp.where(nothing, 0.0, log_ndtr(b))
+    tail = whole + tnp.log1p(-tnp.exp(log_ndtr(a) - whole))
+    return tnp.where(b > 0, tnp.log1p(-ndtr(a) - ndtr(-b)), tnp.where(nothing, -math.inf, tail))
 
 
 def _truncated_below(z: Any, a: Any, b: Any) -> Any:
@@ -252,7 +294,9 @@ def _below_generalized_normal(z: Any, beta: Any) -> Any:
 
 
 def _cauchy_quantile(q: Any) -> Any:
-    return tnp.where(q < 0.25, -1 / tnp.tan(math.pi * q), tnp.tan(math.pi * (q - 0.5)))
+    inner = tnp.tan(math.pi * (tnp.clip(q, 0.25, 0.75) - 0.5))
+    outer = tnp.where(q < 0.25, -1 / tnp.tan(math.pi * q), 1 / tnp.tan(math.pi * (1 - q)))
+    return tnp.where(tnp.abs(q - 0.5) > 0.25, outer, inner)
 
 
 def _laplace_quantile(q: Any) -> Any:
@@ -265,7 +309,7 @@ def _wrapped_cauchy(z: Any, c: Any) -> Any:
 
 norm = Invertible("norm", "", _normal, cdf=ndtr, ppf=ndtri, logcdf=log_ndtr, symmetric=True)
 uniform = Invertible(
-    "uniform", "", lambda z: tnp.zeros_like(z), cdf=lambda z: z, sf=lambda z: 1 - z, ppf=lambda q: q, within=_UNIT
+    "uniform", "", lambda z: 0 * z, cdf=lambda z: z, sf=lambda z: 1 - z, ppf=lambda q: q, within=_UNIT
 )
 expon = Invertible(
     "expon",
@@ -368,9 +412,15 @@ truncnorm = Cumulative(
     within=lambda a, b: (a, b),
     logcdf=_truncated_below,
     logsf=_truncated_above,
+    valid=lambda a, b: a < b,
 )
-vonmises = Continuous("vonmises", "kappa", lambda z, kappa: kappa * (tnp.cos(z) - 1) - _LOG_2PI - tnp.log(i0e(kappa)))
-wrapcauchy = Continuous("wrapcauchy", "c", _wrapped_cauchy, (0, 2 * math.pi))
+vonmises = Continuous(
+    "vonmises",
+    "kappa",
+    lambda z, kappa: kappa * (tnp.cos(z) - 1) - _LOG_2PI - tnp.log(i0e(kappa)),
+    valid=lambda kappa: kappa >= 0,
+)
+wrapcauchy = Continuous("wrapcauchy", "c", _wrapped_cauchy, (0, 2 * math.pi), valid=lambda c: (c > 0) & (c < 1))
 
 
 # --- whole numbers ----------------------------------------------------------------------------------------------------
@@ -419,18 +469,27 @@ class Poisson(CumulativeDiscrete):
         return tnp.where(mean >= 0, known, math.nan)
 
 
-bernoulli = Bernoulli("bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p), lambda k, p: 1 - p, within=_UNIT)
+bernoulli = Bernoulli(
+    "bernoulli",
+    "p",
+    lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p),
+    cdf=lambda k, p: 1 - p,
+    valid=_is_probability,
+    within=_UNIT,
+)
 binom = CumulativeDiscrete(
     "binom",
     "n p",
     lambda k, n, p: _log_choices(n, k) + xlogy(k, p) + xlog1py(n - k, -p),
     cdf=lambda k, n, p: betainc(n - k, k + 1, 1 - p),
+    valid=lambda n, p: (n >= 0) & (tnp.floor(n) == n) & _is_probability(p),
     within=lambda n, p: (0, n),
 )
 betabinom = Discrete(
     "betabinom",
     "n a b",
     lambda k, n, a, b: _log_choices(n, k) + betaln(k + a, n - k + b) - betaln(a, b),
+    valid=lambda n, a, b: (n >= 0) & (tnp.floor(n) == n) & _all_positive(a, b),
     within=lambda n, a, b: (0, n),
 )
 nbinom = CumulativeDiscrete(
@@ -438,16 +497,22 @@ nbinom = CumulativeDiscrete(
     "n p",
     lambda k, n, p: -tnp.log(n + k) - betaln(n, k + 1) + xlogy(n, p) + xlog1py(k, -p),
     cdf=lambda k, n, p: betainc(n, k + 1, p),
+    valid=lambda n, p: _all_positive(n, p) & (p <= 1),
 )
 geom = CumulativeDiscrete(
     "geom",
     "p",
     lambda k, p: xlog1py(k - 1, -p) + tnp.log(p),
     cdf=lambda k, p: -tnp.expm1(xlog1py(k, -p)),
+    valid=lambda p: (p > 0) & (p <= 1),
     within=(1, math.inf),
 )
 poisson = Poisson(
-    "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu, cdf=lambda k, mu: gammaincc(k + 1, mu)
+    "poisson",
+    "mu",
+    lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
+    cdf=lambda k, mu: gammaincc(k + 1, mu),
+    valid=lambda mu: mu >= 0,
 )
 
 
