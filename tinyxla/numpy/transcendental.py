@@ -43,7 +43,27 @@ def _scaled(name: str, function: Any, text: str) -> Unary:
 
 
 reciprocal = unary("reciprocal", lambda x: ops.div(_one(x), x), "1 / x.", to_inexact=True)
-exp2 = unary("exp2", lambda x: ops.pow_(like(2, x), x), "2 to the power of x.", to_inexact=True)
+
+
+def _complex_exp2(x: Any) -> Any:
+    """exp(x log 2), where the power of two with the whole part of the exponent is exact. What is beyond the range of
+    exponents, such as an infinity, is left to exp."""
+    real, imag = ops.real(x), ops.imag(x)
+    info = ml_dtypes.finfo(real.dtype)
+    inside = ops.max_(like(info.minexp, real), ops.min_(ops.floor(real), like(info.maxexp - 1, real)))
+    whole = ops.select(ops.eq(real, real), inside, like(0, real))
+    unit = like(math.log(2), real)
+    found = ops.exp(ops.complex_(ops.mul(ops.sub(real, whole), unit), ops.mul(imag, unit)))
+    scale = ops.pow_(like(2, real), whole)
+    return ops.complex_(ops.mul(ops.real(found), scale), ops.mul(ops.imag(found), scale))
+
+
+exp2 = unary(
+    "exp2",
+    lambda x: _complex_exp2(x) if x.dtype.kind == "c" else ops.pow_(like(2, x), x),
+    "2 to the power of x.",
+    to_inexact=True,
+)
 
 
 def _log(x: Any, base: int) -> Any:
