@@ -2,6 +2,7 @@
 
 - Those that hold one element at most, as over an array whose holes are as long as the window, move data and compute
   nothing. Such is the gradient of an average pool.
+- Sums and products of floats narrower than 32 bits are accumulated in f32, and rounded once.
 - Of large ones, folds along one dimension after the other are made. Where these have no loop nest, they are steps over
   whole arrays, which give windows of 2, 4, 8, ... elements.
 """
@@ -39,7 +40,8 @@ def canonicalize_windows(computation: Computation) -> Computation:
         if x.op is windows.reduce_window:
             if _is_sparse(x, operands):
                 return _repeated(rewriter, x, operands)
-            steps = _steps(x)
+            narrow = windows.accumulates_in_single(x.operands[0].array_shape.dtype, x.attributes.to_apply)
+            steps = windows.in_single if narrow else _steps(x)
         elif x.op is windows.select_and_scatter:
             steps = windows.by_index if math.prod(w.size for w in x.attributes.window) > _MOST_SELECTED else None
         if steps is None:

@@ -130,7 +130,17 @@ def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) 
     ufunc = ufunc_of(to_apply, arrays[0].dtype)
     if ufunc is None or (arrays[0].dtype.kind == "b" and ufunc in (np.add, np.multiply)):
         return _fold_arrays(arrays, initial, dimensions, to_apply)
-    return ufunc.reduce(arrays[0], axis=dimensions, dtype=arrays[0].dtype, initial=initial[0][()])
+    return _reduced(ufunc, arrays[0], dimensions, initial[0])
+
+
+def _reduced(ufunc: np.ufunc, x: Array, dimensions: Ints, initial: Array) -> Any:
+    """Sums and products of 16-bit floats are accumulated in f32, and rounded once, as in compiled programs."""
+    kind = element_type(x.dtype)
+    if kind.kind == "float" and kind.bits == 16 and ufunc in (np.add, np.multiply):
+        wide = np.dtype(np.float32)
+        start = initial.astype(wide)[()]
+        return np.asarray(ufunc.reduce(x, axis=dimensions, dtype=wide, initial=start)).astype(x.dtype)
+    return ufunc.reduce(x, axis=dimensions, dtype=x.dtype, initial=initial[()])
 
 
 def folded(op: str, x: Array, dimensions: Ints) -> Any:
@@ -139,7 +149,7 @@ def folded(op: str, x: Array, dimensions: Ints) -> Any:
     with np.errstate(all="ignore"):
         if ufunc is None:
             return _fold_arrays([x], [start], dimensions, scalar_computation(op, x.dtype))
-        return ufunc.reduce(x, axis=dimensions, dtype=x.dtype, initial=start[()])
+        return _reduced(ufunc, x, dimensions, start)
 
 
 @cache

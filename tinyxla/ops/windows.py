@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, elementwise, folding, indexing, movement, reduction
+from tinyxla.ops import bits, calls, elementwise, folding, indexing, integers, movement, reduction
 from tinyxla.ops.op import (
     Array,
     Axes,
@@ -263,11 +263,33 @@ def _recurrence_vjp(
 # --- reduce-window ----------------------------------------------------------------------------------------------------
 
 
+def accumulates_in_single(dtype: Any, to_apply: Computation) -> bool:
+    """Whether windows are folded in f32: sums and products of narrower floats, which are rounded once, at the end."""
+    return is_narrow(dtype) and reduction.monoid(to_apply) in ("add", "multiply")
+
+
+def in_single(x: Value, initial: Value, *, window: Window, to_apply: Computation) -> Value:
+    """The windows folded in f32."""
+    op = reduction.monoid(to_apply)
+    assert op is not None
+    single, kind = element_type(np.float32), element_type(x.dtype)
+    wide = [elementwise.convert(v, new_element_type=single) for v in (x, initial)]
+    found = reduce_window(*wide, window=window, to_apply=reduction.scalar_computation(op, np.float32))
+    return elementwise.convert(found, new_element_type=kind)
+
+
 def _reduce_window_evaluate(*operands: Array, window: Window, to_apply: Computation) -> Any:
+    if accumulates_in_single(operands[0].dtype, to_apply):
+        op, dtype = reduction.monoid(to_apply), operands[0].dtype
+        assert op is not None
+        wide = [integers.convert(x, np.dtype(np.float32)) for x in operands]
+        single = reduction.scalar_computation(op, np.float32)
+        with np.errstate(all="ignore"):
+            return integers.convert(_reduce_window_evaluate(*wide, window=window, to_apply=single), dtype)
     moving = [d for d, w in enumerate(window) if w != folding.STILL]
     x = operands[0]
     ufunc = reduction.ufunc_of(to_apply, x.dtype)
-    if len(moving) == 1 and ufunc and not is_narrow(x.dtype):
+    if len(moving) == 1 and ufunc:
         (d,) = moving
         direction = folding.cumulative_direction(window[d], x.shape[d])
         if direction:
