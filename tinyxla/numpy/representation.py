@@ -50,30 +50,55 @@ def _signed(x: Any) -> Any:
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The float next to x in the direction of y.
 
-    Read as integers, floats of one sign are in order of their magnitudes, so the neighbour is one away.
+    Read as integers, floats of one sign are in order of their magnitudes, so the neighbour is one away. Nothing is
+    computed in floating point, where subnormal numbers may count as zeros.
     """
     (x, y), (_, weak) = promoted("nextafter", x, y, to_inexact=True)
     _check_real("nextafter", x)
     x, y = broadcasted("nextafter", [x, y])
-    pattern = _signed(x)
-    one = like(1, pattern)
-    outwards = ops.eq(ops.lt(x, y), ops.gt(x, like(0, x)))
-    moved = ops.select(outwards, ops.add(pattern, one), ops.sub(pattern, one))
-    kind = element_type(x.dtype)
-    smallest = like(ml_dtypes.finfo(x.dtype).smallest_subnormal, x)
-    found = bits.bitcast_convert(moved, new_element_type=kind)
-    found = ops.select(ops.eq(x, like(0, x)), arith.copysign(smallest, y), found)
-    found = ops.select(ops.eq(x, y), y, found)
+    start, goal = _signed(x), _signed(y)
+    none, one = like(0, start), like(1, start)
+    sign = like(np.iinfo(start.dtype).min, start)
+
+    def mirrored(k: Any) -> Any:  # between sign and magnitude, and integers in the order of the floats
+        return ops.select(ops.lt(k, none), ops.sub(sign, k), k)
+
+    here, there = mirrored(start), mirrored(goal)
+    moved = ops.add(here, ops.select(ops.lt(here, there), one, ops.neg(one)))
+    moved = ops.select(ops.eq(moved, none), ops.and_(start, sign), mirrored(moved))  # a zero has the sign of x
+    found = bits.bitcast_convert(moved, new_element_type=element_type(x.dtype))
+    found = ops.select(ops.eq(here, there), y, found)
     either_nan = ops.or_(ops.ne(x, x), ops.ne(y, y))
     return ops.select(either_nan, like(np.nan, x), found).with_weak_type(weak)
 
 
 @replayed
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance from x to the next float away from zero, with the sign of x."""
+    """The distance from x to the next float away from zero; NaN of infinities. As NumPy's it has the sign of x, but none
+    in float16, and beside the largest number it is infinite.
+
+    It is a power of two, whose bits follow from those of the exponent of x, also where it is subnormal.
+    """
     x = inexact_array(x, "spacing")
     _check_real("spacing", x)
-    return arith.subtract(nextafter(x, arith.copysign(np.inf, x)), x)
+    kind, info = element_type(x.dtype), ml_dtypes.finfo(x.dtype)
+    pattern, mantissa_bits = _signed(x), int(info.nmant)
+    sign = ops.and_(pattern, like(np.iinfo(pattern.dtype).min, pattern))
+    shift = like(mantissa_bits, pattern)
+    magnitude = ops.xor(pattern, sign)
+    exponent = ops.shift_right_logical(magnitude, shift)
+    lowest = ops.max_(ops.sub(exponent, like(1, pattern)), like(0, pattern))  # the place of the last bit
+    inside = ops.min_(lowest, shift)
+    small = ops.shift_left(like(1, pattern), inside)
+    normal = ops.shift_left(ops.sub(exponent, shift), shift)
+    size = ops.select(ops.gt(exponent, shift), normal, small)
+    most, beyond = (like(np.asarray(v, x.dtype).view(pattern.dtype)[()], pattern) for v in (info.max, np.inf))
+    size = ops.select(ops.eq(magnitude, most), beyond, size)
+    if x.dtype != np.float16:
+        none = like(0, pattern)
+        size = ops.or_(size, ops.select(ops.eq(magnitude, none), none, sign))
+    found = bits.bitcast_convert(size, new_element_type=kind)
+    return ops.select(ops.is_finite(x), found, like(np.nan, x))
 
 
 @replayed
