@@ -1,0 +1,62 @@
+"""Element types of results where integers and booleans meet Python numbers: those of JAX, in both widths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+
+FUNCTIONS = (
+    *("nn.relu", "nn.relu6", "nn.softplus", "nn.celu", "nn.elu", "nn.leaky_relu", "nn.selu", "nn.soft_sign", "nn.mish"),
+    *("nn.hard_sigmoid", "nn.hard_silu", "nn.hard_tanh", "nn.sparse_plus", "nn.sparse_sigmoid", "nn.squareplus"),
+    *("numpy.unwrap", "numpy.square", "numpy.rint", "numpy.angle", "numpy.cumulative_sum", "numpy.bitwise_count"),
+)
+TYPES = ("bool", "int8", "uint8", "int32", "uint32", "int64", "float16", "float32")
+
+
+def _called(package: Any, name: str) -> Any:
+    part, function = name.split(".")
+    return getattr(getattr(package, part), function)
+
+
+def _type(x: Any) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    return np.dtype(x.dtype), tuple(x.shape), bool(x.weak_type)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_result_type_of_integers_and_booleans_equals_jax(name: str, x64: bool) -> None:
+    with jax.enable_x64(x64), tx.enable_x64(x64):
+        for dtype in TYPES:
+            x = np.ones(3, dtype)
+            if name == "numpy.bitwise_count" and x.dtype.kind == "f":
+                continue
+            expected = _type(jax.eval_shape(_called(jax, name), x))
+            function = _called(tx, name)
+            assert _type(function(x)) == expected, dtype
+            assert _type(tx.jit(lambda v, function=function: function(v))(x)) == expected, dtype
+
+
+def test_cumulative_prod_of_small_integers_widens() -> None:
+    """The array API standard demands the default integer for products as for sums; JAX 0.10 widens sums alone."""
+    for function, expected in ((jnp.cumulative_sum, [255, 257]), (jnp.cumulative_prod, [255, 510])):
+        found = function(np.array([255, 2], np.uint8))
+        assert found.dtype == np.uint32
+        np.testing.assert_array_equal(found, expected)
+    assert jnp.cumulative_prod(np.array([2, 2], np.uint8), dtype=np.uint8).dtype == np.uint8
+
+
+def test_setdiff1d_keeps_the_type_of_the_first_array() -> None:
+    x, y = np.array([3, 1, 2, 3], np.int8), np.array([2.0], np.float32)
+    for size in (None, 4):
+        found = jnp.setdiff1d(x, y, size=size)
+        expected = jax.numpy.setdiff1d(x, y, size=size)
+        assert found.dtype == expected.dtype == np.int8
+        np.testing.assert_array_equal(found, expected)
+    large = np.array([2**24 + 1, 2**24 + 3], np.int32)  # which float32 does not hold
+    np.testing.assert_array_equal(jnp.setdiff1d(large, np.float32([1.5]), size=2), large)
