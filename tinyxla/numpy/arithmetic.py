@@ -234,7 +234,7 @@ _population_count = unary("bitwise_count", ops.population_count, "")
 def bitwise_count(x: ArrayLike, /) -> Array:
     """How many bits of x, or of its magnitude, are set, as uint8."""
     x = absolute(x)
-    return cast(_population_count(cast(x, np.dtype(np.uint8)) if x.dtype.kind == "b" else x), np.dtype(np.uint8))
+    return cast(_population_count(cast(x, np.dtype(np.uint8)) if x.dtype.kind == "b" else x), np.dtype(np.uint8), False)
 
 
 @as_binary(to_integer=True, of_signed=np.right_shift)
