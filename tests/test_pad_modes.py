@@ -13,7 +13,10 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla.errors import ArgumentError, ShapeError
 
-ROUTES = {"eager": lambda function, *arrays: function(*arrays), "jit": lambda function, *arrays: tx.jit(function)(*arrays)}
+ROUTES = {
+    "eager": lambda function, *arrays: function(*arrays),
+    "jit": lambda function, *arrays: tx.jit(function)(*arrays),
+}
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("constant", {"constant_values": (3, 4)}),
     ("edge", {}),

@@ -10,6 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tinyxla.errors import ArgumentError
 
 FUNCTIONS = (
     *("nn.relu", "nn.relu6", "nn.softplus", "nn.celu", "nn.elu", "nn.leaky_relu", "nn.selu", "nn.soft_sign", "nn.mish"),
@@ -60,3 +61,47 @@ def test_setdiff1d_keeps_the_type_of_the_first_array() -> None:
         np.testing.assert_array_equal(found, expected)
     large = np.array([2**24 + 1, 2**24 + 3], np.int32)  # which float32 does not hold
     np.testing.assert_array_equal(jnp.setdiff1d(large, np.float32([1.5]), size=2), large)
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin"])
+def test_nan_reductions_take_positional_arguments_and_masks_as_numpy(name: str) -> None:
+    x = np.array([[1, np.nan, 3], [4, 5, 6]], np.float32)
+    mask = np.array([[True, True, False], [True, True, True]])
+    initial = {"initial": 0.5} if name in ("nansum", "nanprod", "nanmax", "nanmin") else {}
+    function, expected = getattr(jnp, name), getattr(np, name)
+    before = (None,) if name in ("nanmax", "nanmin") else (None, None)  # dtype and out
+    later = (True,) if initial or not before[1:] or name == "nanmean" else (1, True)  # ddof and keepdims
+    np.testing.assert_allclose(function(x, 1, *before, *later), expected(x, 1, *before, *later), rtol=1e-6)
+    found = tx.jit(lambda v: function(v, axis=1, where=mask, **initial))(x)
+    np.testing.assert_allclose(found, expected(x, axis=1, where=mask, **initial), rtol=1e-6)
+
+
+def test_variance_about_a_given_mean_equals_numpy() -> None:
+    x = np.array([[1, 2, 4], [4, 5, 6]], np.float32)
+    mean = np.array([[2.0], [1.0]], np.float32)
+    for name in ("var", "std", "nanvar", "nanstd"):
+        expected = getattr(np, name)(x, axis=1, mean=mean)
+        np.testing.assert_allclose(getattr(jnp, name)(x, axis=1, mean=mean), expected, rtol=1e-6)
+
+
+def test_scipy_linalg_functions_take_positional_arguments_as_scipy() -> None:
+    a = np.array([[2.0, 1.0], [1.0, 3.0]], np.float32)
+    values = tx.scipy.linalg.eigh(a, None, True, True)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(a), rtol=1e-6)
+    with pytest.raises(ArgumentError, match="b must be None"):
+        tx.scipy.linalg.eigh(a, a)
+    (upper,) = tx.scipy.linalg.qr(a, False, None, "r")
+    np.testing.assert_allclose(upper, jax.scipy.linalg.qr(a, mode="r")[0], rtol=1e-5)
+    found = tx.scipy.linalg.solve(a, a[0], False, False, False, False, True, "pos")
+    np.testing.assert_allclose(found, np.linalg.solve(a, a[0]), atol=1e-6)
+
+
+def test_weakness_of_python_numbers_and_types_of_polynomials_equal_jax() -> None:
+    for name in ("deg2rad", "rad2deg", "sinc", "log2", "bitwise_count"):
+        number = 2 if name == "bitwise_count" else 2.5
+        expected = jax.eval_shape(getattr(jax.numpy, name), number)
+        assert _type(getattr(jnp, name)(number)) == _type(expected), name
+    for name, x in (("polyder", np.array([3, 2, 1])), ("poly", np.zeros(0))):
+        expected = jax.eval_shape(getattr(jax.numpy, name), x)
+        assert _type(getattr(jnp, name)(x))[:2] == _type(expected)[:2], name
+    assert jnp.size(np.ones((2, 3, 4)), axis=(0, 2)) == 8

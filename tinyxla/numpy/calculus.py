@@ -241,7 +241,7 @@ def _led(x: Any, length: int) -> Any:
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial given by its coefficients, highest power first."""
-    x = vector_of("polyder", "p", array_of(p, "polyder"))
+    x = vector_of("polyder", "p", inexact_array(p, "polyder"))
     for _ in range(min(count_of("polyder", "m", m), x.shape[0])):
         powers = np.arange(x.shape[0] - 1, 0, -1)
         x = arith.multiply(_part(x, 0, 0, x.shape[0] - 1), cast(operand(powers, "polyder"), x.dtype))

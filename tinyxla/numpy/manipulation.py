@@ -92,10 +92,10 @@ def ndim(a: ArrayLike) -> int:
     return array_of(a, "ndim").ndim
 
 
-def size(a: ArrayLike, axis: int | None = None) -> int:
-    """The number of elements, or the size of an axis."""
+def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
+    """The number of elements, or the product of the sizes of axes."""
     x = array_of(a, "size")
-    return x.size if axis is None else x.shape[canonical_axis(axis, x.ndim, "size")]
+    return math.prod(x.shape[d] for d in canonical_axes("size", axis, x.ndim))
 
 
 def transpose(a: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:

@@ -251,7 +251,7 @@ def _ramp(start: Any, end: Any, count: int, axis: int) -> Any:
     `linspace` does; the quotients of their exact weighted sums are."""
     dtype = end.dtype
     whole = element_type(dtype).is_integer
-    wide = np.dtype(np.float64) if whole or dtype.itemsize == 8 and dtype.kind == "f" else np.dtype(np.float32)
+    wide = np.dtype(np.float64) if whole or (dtype.itemsize == 8 and dtype.kind == "f") else np.dtype(np.float32)
     wide = dtype if dtype.kind == "c" else wide
     shape = (*end.shape[:axis], count - 1, *end.shape[axis + 1 :])
     begin = cast(operand(start, "pad"), wide)

@@ -33,6 +33,8 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     roots_ = _coefficients(seq_of_zeros, "poly")
     if roots_.ndim == 2 and roots_.shape[0] == roots_.shape[1]:
         roots_ = linalg.eigvals(roots_)
+    if not roots_.size:
+        return ones((), roots_.dtype)  # a number of no roots, as NumPy
     if roots_.ndim != 1:
         raise ShapeError(f"poly: takes a vector of roots or a square matrix, but got the shape {roots_.shape}.")
     found = ones(1, roots_.dtype)

@@ -303,6 +303,10 @@ def mean(
     return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where)), wanted, False)
 
 
+def _mean_over(x: Array, axes: tuple[int, ...], where: ArrayLike | None) -> Array:
+    return mean(x, axes, keepdims=True, where=where)
+
+
 @replayed
 def var(
     a: ArrayLike,
@@ -313,15 +317,19 @@ def var(
     keepdims: bool = False,
     *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
-    """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements."""
+    """The mean of |x - mean(x)|^2 over axes, with `ddof` (or `correction`) taken from the number of elements.
+
+    A `mean` that is known already, of a shape that broadcasts with the array's, is not computed again.
+    """
     refuse_out("var", out)
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
     wide = _wide(cast(x, promote_types((wanted, False), (x.dtype, False))[0], False))
-    centered = arith.subtract(wide, mean(wide, axes, keepdims=True, where=where))
+    centered = arith.subtract(wide, _mean_over(wide, axes, where) if mean is None else mean)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
         squares = arith.add(arith.square(arith.real(centered)), arith.square(arith.imag(centered)))
@@ -343,11 +351,12 @@ def std(
     keepdims: bool = False,
     *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
     """The square root of the variance; arguments as for `var`."""
     refuse_out("std", out)
-    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, correction=correction))
+    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
 @replayed
@@ -435,67 +444,139 @@ def _without_nan(a: ArrayLike, what: str, value: Any) -> tuple[Array, Array]:
 
 
 @replayed
-def nansum(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any) -> Array:
+def nansum(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The sum of what is not NaN."""
-    return sum(_without_nan(a, "nansum", 0)[0], axis, dtype, keepdims=keepdims, **options)
+    return sum(_without_nan(a, "nansum", 0)[0], axis, dtype, out, keepdims, initial, where)
 
 
 @replayed
-def nanprod(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any) -> Array:
+def nanprod(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The product of what is not NaN."""
-    return prod(_without_nan(a, "nanprod", 1)[0], axis, dtype, keepdims=keepdims, **options)
+    return prod(_without_nan(a, "nanprod", 1)[0], axis, dtype, out, keepdims, initial, where)
 
 
-def _nan_extremum(what: str, op: str, a: ArrayLike, axis: Axis, keepdims: bool, options: dict[str, Any]) -> Array:
+def _nan_extremum(
+    what: str, op: str, a: ArrayLike, axis: Axis, keepdims: bool, initial: ArrayLike | None, where: ArrayLike | None
+) -> Array:
     x = array_of(a, what)
+    options = {"initial": initial, "where": where}
     reduce = max if op == "maximum" else min
     if not element_type(x.dtype).is_inexact:
         return reduce(x, axis, keepdims=keepdims, **options)
     filled, bad = _without_nan(x, what, reduction.identity_element(op, x.dtype))
     result = reduce(filled, axis, keepdims=keepdims, **options)
     nothing = all(bad, axis, keepdims=keepdims)
-    return result if options.get("initial") is not None else ops.select(nothing, like(np.nan, result), result)
+    return result if initial is not None else ops.select(nothing, like(np.nan, result), result)
 
 
 @replayed
-def nanmax(a: ArrayLike, axis: Axis = None, keepdims: bool = False, **options: Any) -> Array:
+def nanmax(
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The largest element that is not NaN."""
-    return _nan_extremum("nanmax", "maximum", a, axis, keepdims, options)
+    refuse_out("nanmax", out)
+    return _nan_extremum("nanmax", "maximum", a, axis, keepdims, initial, where)
 
 
 @replayed
-def nanmin(a: ArrayLike, axis: Axis = None, keepdims: bool = False, **options: Any) -> Array:
+def nanmin(
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The smallest element that is not NaN."""
-    return _nan_extremum("nanmin", "minimum", a, axis, keepdims, options)
+    refuse_out("nanmin", out)
+    return _nan_extremum("nanmin", "minimum", a, axis, keepdims, initial, where)
 
 
 @replayed
-def nanmean(a: ArrayLike, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def nanmean(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
     """The mean of what is not NaN."""
+    refuse_out("nanmean", out)
     x = array_of(a, "nanmean")
-    return mean(x, axis, dtype, keepdims=keepdims, where=arith.invert(arith.isnan(x)))
+    return mean(x, axis, dtype, keepdims=keepdims, where=_known_where("nanmean", x, where))
 
 
 @replayed
-def nanvar(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
-    """The variance of what is not NaN."""
-    x, bad = _without_nan(a, "nanvar", 0)
-    return var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=arith.invert(bad))
+def nanvar(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+) -> Array:
+    """The variance of what is not NaN; arguments as for `var`."""
+    refuse_out("nanvar", out)
+    x, _ = _without_nan(a, "nanvar", 0)
+    counted = _known_where("nanvar", array_of(a, "nanvar"), where)
+    return var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=counted, mean=mean)
 
 
 @replayed
-def nanstd(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
-    """The standard deviation of what is not NaN."""
-    return sqrt(nanvar(a, axis, dtype, ddof, keepdims))
+def nanstd(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+) -> Array:
+    """The standard deviation of what is not NaN; arguments as for `var`."""
+    refuse_out("nanstd", out)
+    return sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
 
 
-def nanargmax(a: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:
+    """Where elements are not NaN, and wanted."""
+    known = arith.invert(arith.isnan(x))
+    return known if where is None else arith.logical_and(known, array_of(where, what))
+
+
+def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the largest element that is not NaN; -1 where all are."""
+    refuse_out("nanargmax", out)
     return _nan_argument("nanargmax", "maximum", a, axis, keepdims)
 
 
-def nanargmin(a: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the smallest element that is not NaN; -1 where all are."""
+    refuse_out("nanargmin", out)
     return _nan_argument("nanargmin", "minimum", a, axis, keepdims)
 
 

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops

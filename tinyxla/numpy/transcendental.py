@@ -77,8 +77,8 @@ def _log(x: Any, base: int) -> Any:
 
 log2 = _scaled("log2", lambda x: _log(x, 2), "The logarithm to base 2.")
 log10 = _scaled("log10", lambda x: _log(x, 10), "The logarithm to base 10.")
-deg2rad = _scaled("deg2rad", lambda x: ops.mul(x, like(math.pi / 180, x)), "Degrees in radians.")
-rad2deg = _scaled("rad2deg", lambda x: ops.mul(x, like(180 / math.pi, x)), "Radians in degrees.")
+deg2rad = unary("deg2rad", lambda x: ops.mul(x, like(math.pi / 180, x)), "Degrees in radians.", to_inexact=True)
+rad2deg = unary("rad2deg", lambda x: ops.mul(x, like(180 / math.pi, x)), "Radians in degrees.", to_inexact=True)
 radians, degrees = deg2rad, rad2deg
 
 # --- inverse trigonometric and hyperbolic functions -------------------------------------------------------------------
@@ -229,7 +229,7 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     return x
 
 
-@as_unary(to_inexact=True, strong=True)
+@as_unary(to_inexact=True)
 def sinc(x: Any) -> Any:
     """sin(pi x) / (pi x), and 1 at 0."""
     zero = ops.eq(x, like(0, x))

@@ -103,9 +103,18 @@ def solve_triangular(
     return tnp.squeeze(found, -1) if vector else found
 
 
-@_with_options("overwrite_a overwrite_b debug check_finite")
-def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str = "gen") -> Array:
-    """The x of a x = b, for general matrices or, with `assume_a="pos"`, for positive definite ones.
+def solve(
+    a: ArrayLike,
+    b: ArrayLike,
+    lower: bool = False,
+    overwrite_a: Any = None,
+    overwrite_b: Any = None,
+    debug: Any = None,
+    check_finite: Any = None,
+    assume_a: str = "gen",
+) -> Array:
+    """The x of a x = b, for general matrices or, with `assume_a="pos"`, for positive definite ones. The arguments
+    between `lower` and `assume_a` have no meaning here.
 
     >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float32)
@@ -156,9 +165,10 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     return (first @ lower, upper) if permute_l else (first, lower, upper)
 
 
-@_with_options("overwrite_a lwork check_finite")
-def qr(a: ArrayLike, mode: str = "full") -> Any:
-    """Q and R of a = Q R; Q is square with the mode `"full"`, else the mode is `"economic"`, or `"r"` for R alone."""
+@_with_options("check_finite")
+def qr(a: ArrayLike, overwrite_a: Any = None, lwork: Any = None, mode: str = "full") -> Any:
+    """Q and R of a = Q R; Q is square with the mode `"full"`, else the mode is `"economic"`, or `"r"` for R alone.
+    `overwrite_a` and `lwork` have no meaning here."""
     choice_of("scipy.linalg.qr", "mode", mode, ("full", "economic", "r"))
     found = tnp.linalg.qr(a, "reduced" if mode == "economic" else "complete")
     return (found.R,) if mode == "r" else tuple(found)
@@ -172,8 +182,14 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
 
 
 @_with_options("overwrite_a overwrite_b turbo check_finite")
-def eigh(a: ArrayLike, lower: bool = True, eigvals_only: bool = False) -> Any:
-    """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read."""
+def eigh(a: ArrayLike, b: None = None, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read. There is
+    no generalized problem: b must be None."""
+    if b is not None:
+        raise ArgumentError(
+            "scipy.linalg.eigh: b must be None, but got a matrix; a generalized problem becomes an ordinary one by the "
+            "Cholesky factor of b."
+        )
     found = tnp.linalg.eigh(a, "L" if lower else "U", symmetrize_input=False)
     return found.eigenvalues if eigvals_only else tuple(found)
 

@@ -8,8 +8,8 @@ from typing import Any
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
-from tinyxla.nn.activations import sigmoid
 from tinyxla.nn import normalization
+from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
 from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, promoted

@@ -308,9 +308,7 @@ def _wrapped_cauchy(z: Any, c: Any) -> Any:
 
 
 norm = Invertible("norm", "", _normal, cdf=ndtr, ppf=ndtri, logcdf=log_ndtr, symmetric=True)
-uniform = Invertible(
-    "uniform", "", lambda z: 0 * z, cdf=lambda z: z, sf=lambda z: 1 - z, ppf=lambda q: q, within=_UNIT
-)
+uniform = Invertible("uniform", "", lambda z: 0 * z, cdf=lambda z: z, sf=lambda z: 1 - z, ppf=lambda q: q, within=_UNIT)
 expon = Invertible(
     "expon",
     "",
