@@ -67,7 +67,7 @@ def test_pad_mean_of_int16_sums_without_overflow() -> None:
 
 
 def test_pad_linear_ramp_of_integers_is_the_exact_floor() -> None:
-    """In NumPy the steps are multiples of a rounded quotient, which may be below the integer that is exact: 49 * (1 / 49)
+    """In NumPy the steps are multiples of a rounded quotient, which may be below the integer that is exact: 49 * (1/49)
     is less than 1. Here the quotients themselves are rounded down."""
     x = np.array([98], np.int32)
     expected = [(98 * k) // 98 for k in range(98)]

@@ -73,8 +73,8 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @replayed
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance from x to the next float away from zero; NaN of infinities. As NumPy's it has the sign of x, but none
-    in float16, and beside the largest number it is infinite.
+    """The distance from x to the next float away from zero; NaN of infinities. As NumPy's, it has the sign of x, except
+    in float16, and it is infinite beside the largest number.
 
     It is a power of two, whose bits follow from those of the exponent of x, also where it is subnormal.
     """
