@@ -153,7 +153,9 @@ def _point_reflection(edge: Any, x: Any, axis: int) -> Any:
 def _pad_statistic(
     x: Any, widths: list[tuple[int, int]], statistic: Callable[[Any, int], Any], stat_length: Any
 ) -> Any:
-    lengths = [None] * x.ndim if stat_length is None else _counts("stat_length", stat_length, x.ndim)
+    lengths: list[tuple[int, int] | None] = [None] * x.ndim
+    if stat_length is not None:
+        lengths = [*_counts("stat_length", stat_length, x.ndim)]
     for d, ((before, after), length) in enumerate(zip(widths, lengths, strict=True)):
         if not (before or after):
             continue
