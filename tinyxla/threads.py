@@ -18,9 +18,10 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from _thread import allocate_lock, start_new_thread
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,7 @@ def set_num_threads(threads: int) -> None:
         put(min(most, count))
 
 
-@contextmanager
-def num_threads(threads: int) -> Generator[None]:
+class num_threads:  # noqa: N801 - it is used like a function
     """Use so many threads within a `with` block; the number is one for the whole process.
 
     Example:
@@ -98,12 +98,23 @@ def num_threads(threads: int) -> Generator[None]:
         ...     tx.get_num_threads()
         1
     """
-    before = get_num_threads()
-    set_num_threads(threads)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(get_num_threads())
+        try:
+            set_num_threads(self._threads)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        set_num_threads(self._before.pop())
 
 
 def watch(watcher: Callable[[int], None]) -> None:
@@ -122,6 +133,69 @@ def _blas_of_numpy() -> tuple[Callable[[int], Any], int] | None:
             if get is not None and put is not None:
                 return put, get()
     return None
+
+
+class Task:
+    """A function that runs once in a thread of its own, which no signal interrupts: Python runs the handlers of signals
+    in the main thread.
+
+    `start` and `wait` may be interrupted at any time and called again. Those of `threading.Thread` may not: an
+    exception in `start` can leave the new thread waiting for a lock, and one in `join` can mark it as ended while it
+    runs.
+    """
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.error: BaseException | None = None
+        self._function = function
+        self._process = os.getpid()
+        self._decision: dict[str, bool] = {}  # whether it runs: by the thread, or who waits for one that has not begun
+        self._has_started = False
+        self._running = allocate_lock()
+        self._running.acquire()
+        self._is_done = False
+
+    def start(self) -> None:
+        """Run it, if there is a thread to be had."""
+        try:
+            start_new_thread(self._run, ())
+            self._has_started = True
+        except RuntimeError:  # or Python is about to end
+            self._decision.setdefault("runs", False)
+
+    def _run(self) -> None:
+        if not self._decision.setdefault("runs", True):
+            return
+        try:
+            self._function()
+        except BaseException as error:
+            self.error = error
+        self._is_done = True
+        self._running.release()
+
+    def wait(self) -> bool:
+        """Wait until it has run. Whether it has: not where there was no thread, nor in the child of a fork meanwhile."""
+        if not self._has_started and not self._decision.setdefault("runs", False):
+            return False
+        while not self.is_over:
+            if self._running.acquire(timeout=1.0):
+                self._running.release()
+        return self._is_done
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it runs no more, so far as it has begun."""
+        return self._is_done or self._process != os.getpid()
+
+
+def shielded(function: Callable[[], object]) -> None:
+    """Run a function that must not be interrupted half way, as one that sets up a part of the process: where there is a
+    thread to be had, an exception of a signal's handler ends the waiting alone."""
+    task = Task(function)
+    task.start()
+    if not task.wait():
+        function()
+    if task.error is not None:
+        raise task.error
 
 
 # How many there are to use.

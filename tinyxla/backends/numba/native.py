@@ -1,17 +1,19 @@
 """LLVM text to native code.
 
-llvmlite's binding is used as it is: no type inference stands between a kernel and its machine code. All kernels go
+LLVM is called directly (`llvm_binding`): no type inference stands between a kernel and its machine code. All kernels go
 into one MCJIT engine, which makes loading an object a matter of some thirty microseconds. Engines, and with them all
 addresses handed out, live until the process ends. Object code is kept on disk (`tinyxla.cache`), under the SHA-256 of
 what it depends on: the loop IR (up to names) or the LLVM text, the processor and its features, the versions of llvmlite
 and LLVM, and the source of the modules that emit code.
 
 A program is compiled kernel by kernel: `start_kernel` and `provide_llvm` only begin that, threads go on with it, and
-the first address that is asked for waits until all that was begun is part of the process.
+the first address that is asked for waits until all that was begun is part of the process. An exception may interrupt
+any step of that, as Ctrl-C does: what was begun then stays begun, and the next address that is asked for finishes it.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -20,25 +22,24 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import llvmlite
 import llvmlite.binding as llvm
-from llvmlite.binding import ffi
 
 from tinyxla import cache
-from tinyxla.backends.numba import half_precision
+from tinyxla.backends.numba import half_precision, llvm_binding
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.integer_vectors import kinds_of
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.llvm_text import written_out
 from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
-from tinyxla.threads import get_num_threads
+from tinyxla.backends.numba.llvm_binding import Compilation, Owner, symbol_address
+from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
 _SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": ("true", "false")}
@@ -61,10 +62,10 @@ class CacheInfo:
     compilations: int = 0
 
 
-class _Machines(dict[int, llvm.TargetMachine]):
+class _Machines(dict[int, int]):
     """Those of a thread, by how much they try: LLVM takes milliseconds for the first code of each."""
 
-    def __missing__(self, level: int) -> llvm.TargetMachine:
+    def __missing__(self, level: int) -> int:
         made = self[level] = _target_machine(level)
         return made
 
@@ -89,15 +90,34 @@ _lasting: dict[str, dict[str, int]] = {}
 _addresses: dict[str, dict[str, int]] = {}
 _begun: dict[str, _Work] = {}
 _waiting: deque[_Work] = deque()  # those of them that nobody compiles yet
-_threads: list[threading.Thread] = []  # that compile
+_tasks: list[Task] = []  # that compile
 _machines: list[_Machines] = []  # that no thread uses now
 _info = CacheInfo()
+_is_quick = False  # whether LLVM's options are those of a compilation here
+_is_held_for_fork = False
 
 
 def _before_fork() -> None:
     """A fork waits for what compiles: LLVM has locks, which nobody opens in the child."""
-    _lock.acquire()
-    _join()
+    global _is_held_for_fork
+    _is_held_for_fork = not _is_owned()
+    try:
+        if not _is_owned():
+            _lock.acquire()
+        _join()
+    except BaseException:  # a signal's handler raised it: Python reports it, and forks in spite of it
+        _before_fork()
+        raise
+
+
+def _is_owned() -> bool:
+    """Whether this thread has the lock."""
+    return _lock._is_owned()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+def _after_fork() -> None:
+    if _is_held_for_fork and _is_owned():
+        _lock.release()
 
 
 def _renew_lock() -> None:
@@ -107,7 +127,14 @@ def _renew_lock() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _lock.release(), after_in_child=_renew_lock)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_renew_lock)
+
+
+@atexit.register
+def _before_exit() -> None:
+    """The process must not end while LLVM is at work."""
+    with _lock:
+        _join()
 
 
 def compile_kernel(kernel: Kernel, lasts: bool = False) -> int:
@@ -220,7 +247,7 @@ def _module(text: str, names: Sequence[str], is_final: bool, is_seldom: bool, sy
 
 def provide_function(name: str, address: int) -> None:
     """Let native code call what is at an address by a name."""
-    llvm.add_symbol(name, address)
+    llvm_binding.add_symbol(name, address)
 
 
 def function_address(name: str) -> int:
@@ -228,7 +255,7 @@ def function_address(name: str) -> int:
     with _lock:
         if any(work.symbol == name for work in _begun.values()):
             _finish()
-    return int(llvm.address_of_symbol(name) or 0)
+    return symbol_address(name)
 
 
 def cache_info() -> CacheInfo:
@@ -246,27 +273,26 @@ def _begin(work: _Work) -> _Work:
     """Let a module be compiled, unless it is compiled already, on disk, or under way."""
     with _lock:
         work.addresses = _addresses.get(work.key)
-        begun = work if work.addresses is not None else _begun.setdefault(work.key, work)
-        if begun is not work or work.addresses is not None:
+        begun = work if work.addresses is not None else _begun.get(work.key)
+        if begun is not None:
             _count(memory_hits=1)
             return begun
         work.code = cache.read(work.key)
         if work.code is not None:
+            _begun[work.key] = work
             _count(disk_hits=1)
             return work
-        _count(compilations=1)
         _compiler()
-        if not _waiting:
-            _switch(quick=True)
+        _switch(quick=True)
+        _begun[work.key] = work
+        _count(compilations=1)
         if work.passes in ("loops", "all"):  # what takes longest goes first, lest a thread waits for it at the end
             _waiting.appendleft(work)
         else:
             _waiting.append(work)
-        if len(_threads) < min(get_num_threads(), len(_waiting)) - 1:  # one is left for the thread that waits for all
-            thread = threading.Thread(target=_compile_waiting, name="tinyxla compiler")
-            with suppress(RuntimeError):  # there is no thread to be had, or Python is about to end
-                thread.start()
-                _threads.append(thread)
+        if len(_tasks) < min(get_num_threads(), len(_waiting)) - 1:  # one is left for the thread that waits for all
+            _tasks.append(Task(_compile_waiting))
+            _tasks[-1].start()
         return work
 
 
@@ -285,6 +311,7 @@ def _finish() -> None:
     _compile_waiting()
     _join()
     _waiting.extend(work for work in _begun.values() if work.code is None and work.error is None)
+    _switch(quick=True)
     _compile_waiting()  # what Ctrl-C, say, came between
     _switch(quick=False)
     works = sorted(_begun.values(), key=lambda work: not work.symbol)
@@ -300,9 +327,9 @@ def _finish() -> None:
 
 
 def _join() -> None:
-    while _threads:
-        _threads[-1].join()
-        _threads.pop()
+    for task in tuple(_tasks):
+        task.wait()
+    _tasks.clear()
 
 
 def _compile_waiting() -> None:
@@ -311,16 +338,18 @@ def _compile_waiting() -> None:
         machines = _machines.pop()
     except IndexError:
         machines = _Machines()
-    while _waiting:
-        try:
-            work = _waiting.popleft()
-        except IndexError:  # another thread was faster
-            break
-        try:
-            work.code, work.called = _object_code(work.text(), work.passes, machines)
-        except Exception as error:
-            work.error = error
-    _machines.append(machines)
+    try:
+        while _waiting:
+            try:
+                work = _waiting.popleft()
+            except IndexError:  # another thread was faster
+                break
+            try:
+                work.called, work.code = _object_code(work.text(), work.passes, machines)
+            except Exception as error:
+                work.error = error
+    finally:
+        _machines.append(machines)
 
 
 def _count(**increments: int) -> None:
@@ -333,7 +362,7 @@ def _count(**increments: int) -> None:
 
 @functools.cache
 def _processor() -> tuple[str, str]:
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return llvm_binding.processor()
 
 
 def processor_name() -> str:
@@ -367,77 +396,50 @@ def has_tiles() -> bool:
     return request(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
 
 
-def _target_machine(level: int) -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    cpu, features = _processor()
-    return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+def _target_machine(level: int) -> int:
+    return llvm_binding.target_machine(level, *_processor())
 
 
 @functools.cache
-def _compiler() -> tuple[llvm.TargetMachine, str, str]:
+def _compiler() -> tuple[int, str, str]:
     """A machine that compiles, its data layout and its triple."""
     machine = _target_machine(2)
-    return machine, str(machine.target_data), machine.triple
-
-
-@functools.cache
-def _unlocked(name: str) -> Any:
-    """A function of llvmlite without its lock, which lets one thread at a time call LLVM: modules of different contexts
-    and machines of different threads have nothing in common."""
-    locked = getattr(ffi.lib, name)
-    function = getattr(ctypes.CDLL(ffi.lib._name), name)  # pyright: ignore[reportPrivateUsage]
-    function.argtypes, function.restype = locked.argtypes, locked.restype
-    return function
+    return machine, *llvm_binding.machine_layout(machine)
 
 
 def optimised(text: str) -> str:
     """LLVM text after LLVM's passes, to see what became of it."""
-    with _quickly() as machine:
-        return str(_optimised(text, "loops", machine))
+    return _inspected(text, "loops", lambda compilation, _: compilation.text())
 
 
 def assembly(kernel: Kernel, lasts: bool = False) -> str:
     """What a kernel becomes on this processor."""
-    with _quickly() as machine:
-        passes = _passes(kernel.body, lasts)
-        return machine.emit_assembly(_optimised(kernel_text(kernel, lasts=lasts), passes, machine))
+    return _inspected(kernel_text(kernel, lasts=lasts), _passes(kernel.body, lasts), Compilation.assembly)
 
 
-def _optimised(text: str, passes: _Passes, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+def _optimised(owner: Owner, text: str, passes: _Passes, machine: int) -> Compilation:
     """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
     cost time and change nothing in most kernels, which are loops. What consists of instructions on vectors, or calls
     such routines, needs nothing, and what goes through elements one by one little."""
     _, layout, triple = _compiler()
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.data_layout = layout
-    module.triple = triple
-    if passes in ("driver", "routine"):
-        return module
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = True
-    options.loop_interleaving = True
-    options.loop_unrolling = True
-    options.slp_vectorization = passes == "all"
-    builder = llvm.create_pass_builder(machine, options)
-    manager = builder.getModulePassManager()
+    compilation = Compilation(owner, text, layout, triple)
     if passes == "in order":
-        manager = llvm.create_new_module_pass_manager()
-        manager.add_always_inliner_pass()
-        manager.add_instruction_combine_pass()
-    _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
-    return module
+        compilation.inline(machine)
+    elif passes not in ("driver", "routine"):
+        compilation.optimise(machine, slp_vectorization=passes == "all")
+    return compilation
 
 
-@contextmanager
-def _quickly() -> Generator[llvm.TargetMachine]:
-    """A machine that compiles as kernels are compiled, while no other thread does."""
+def _inspected(text: str, passes: _Passes, look: Callable[[Compilation, int], str]) -> str:
+    """What is compiled as kernels are compiled, while no other thread compiles."""
+    owner, machine = Owner(), _compiler()[0]
     with _lock:
         _finish()
         _switch(quick=True)
         try:
-            yield _compiler()[0]
+            return look(_optimised(owner, text, passes, machine), machine)
         finally:
+            owner.close()
             _switch(quick=False)
 
 
@@ -449,62 +451,57 @@ def _switch(quick: bool) -> None:
     LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
     ends the process when it does not know a switch, only known versions meet them.
     """
+    global _is_quick
+    if quick and _is_quick:
+        return
+    _is_quick = False  # nor is it if an exception comes between
     switches = _SWITCHES if llvm.llvm_version_info[0] in _SWITCH_VERSIONS else {}
     for switch, values in switches.items():
-        llvm.set_option("tinyxla", f"-{switch}={values[not quick]}")
+        llvm_binding.set_option(f"-{switch}={values[not quick]}")
+    _is_quick = quick
 
 
-def _object_code(text: str, passes: _Passes, machines: _Machines) -> tuple[bytes, list[str]]:
-    """The code, and the names of the functions that it calls."""
+def _object_code(text: str, passes: _Passes, machines: _Machines) -> tuple[list[str], bytes]:
+    """The names of the functions that the code calls, and the code."""
     machine = machines[0 if passes == "driver" else 2]  # a driver's registers are not worth the time
-    module = _optimised(text, passes, machine)
-    called = [function.name for function in module.functions if function.is_declaration]
-    with ffi.OutputString() as error:
-        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
-        if not buffer:
-            raise RuntimeError(str(error))
+    owner = Owner()
     try:
-        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)), called
+        compilation = _optimised(owner, text, passes, machine)
+        return compilation.declarations(), compilation.object_code(machine)
     finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+        owner.close()
 
 
 def _require_symbols(called: Sequence[str]) -> None:
     """LLVM ends the process when a symbol cannot be resolved, so look first."""
-    missing = [name for name in called if not name.startswith("llvm.") and not llvm.address_of_symbol(name)]
+    missing = [name for name in called if not name.startswith("llvm.") and not symbol_address(name)]
     if missing:
         names = ", ".join(missing)
         raise UnsupportedKernel(f"Native code calls {names}, which this process does not have; load it first.")
 
 
 @functools.cache
-def _shared_engine() -> llvm.ExecutionEngine:
-    """An engine owns its target machine: deleting it would delete that. Hence engines are kept for ever."""
+def _shared_engine() -> int:
     _load_functions()
     return _engine("")
 
 
-def _engine(text: str) -> llvm.ExecutionEngine:
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), _target_machine(2))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # never freed: at exit a thread may still be inside its code
-    return engine
-
-
-_kept: list[Any] = []
+def _engine(text: str) -> int:
+    return llvm_binding.engine(text, _target_machine(2))
 
 
 @functools.cache
 def _load_functions() -> None:
     """What LLVM turns to: for remainders `fmod`, which is in a library of its own on Linux; and for half precision, on
     processors without instructions for it, conversions that the process may not have."""
-    if sys.platform.startswith("linux") and not llvm.address_of_symbol("fmod"):
-        llvm.load_library_permanently("libm.so.6")
+    if sys.platform.startswith("linux") and not symbol_address("fmod"):
+        llvm_binding.load_library("libm.so.6")
     has_instructions = has_feature("f16c") or not _compiler()[2].startswith("x86")
-    if not has_instructions and not all(map(llvm.address_of_symbol, half_precision.CONVERSIONS)):
+    if not has_instructions and not all(map(symbol_address, half_precision.CONVERSIONS)):
         engine = _engine(half_precision.TEXT)
-        engine.finalize_object()
+        llvm_binding.finalize(engine)
         for name in half_precision.CONVERSIONS:
-            provide_function(name, engine.get_function_address(name))
+            provide_function(name, llvm_binding.engine_function(engine, name))
 
 
 def _load(work: _Work) -> None:
@@ -514,14 +511,12 @@ def _load(work: _Work) -> None:
     if work.called is not None:
         _require_symbols(work.called)
         cache.write(work.key, work.code)
-    engine, object_file = _shared_engine(), llvm.ObjectFileRef.from_data(work.code)
-    engine.add_object_file(object_file)
-    engine.finalize_object()
-    _kept.append(object_file)
-    addresses = {name: engine.get_function_address(_unique(name, work.key)) for name in work.names}
-    work.addresses = _addresses[work.key] = addresses
+    engine = _shared_engine()
+    llvm_binding.add_object(engine, work.code)
+    addresses = {name: llvm_binding.engine_function(engine, _unique(name, work.key)) for name in work.names}
     if work.symbol:
-        provide_function(work.symbol, work.addresses[work.names[0]])
+        provide_function(work.symbol, addresses[work.names[0]])
+    work.addresses = _addresses[work.key] = addresses
 
 
 # What code depends on.
