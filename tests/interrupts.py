@@ -20,9 +20,8 @@ import random
 import signal
 import sys
 import threading
-import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -146,13 +145,13 @@ Case = tuple[Callable[[], Any], Any]
 
 
 def _elementwise(tx: Any, k: int) -> Case:
-    x = np.linspace(0, 1, 100 + k, dtype=np.float32)
+    x = np.linspace(0, 1, 100 + k % 900, dtype=np.float32)
     function = tx.jit(lambda x: tx.numpy.sin(x * (k + 1.5)) + tx.numpy.exp(x).max())
     return lambda: function(x), np.sin(x * np.float32(k + 1.5)) + np.exp(x).max()
 
 
 def _product(tx: Any, k: int) -> Case:
-    x = np.random.default_rng(k).standard_normal((20 + k, 30)).astype(np.float32)
+    x = np.random.default_rng(k).standard_normal((20 + k % 300, 30)).astype(np.float32)
     function = tx.jit(lambda x: tx.numpy.tanh(x @ x.T + k % 7).sum(1))
     return lambda: function(x), np.tanh(x @ x.T + k % 7).sum(1)
 
@@ -182,7 +181,7 @@ def _eager(tx: Any, k: int) -> Case:
 
 
 def _sorting(tx: Any, k: int) -> Case:
-    x = np.random.default_rng(k).standard_normal((7, 90 + k)).astype(np.float32)
+    x = np.random.default_rng(k).standard_normal((7, 90 + k % 500)).astype(np.float32)
     function = tx.jit(lambda x: tx.numpy.cumsum(tx.numpy.sort(x, 1), 1) - k)
     return lambda: function(x), np.cumsum(np.sort(x, 1), 1, dtype=np.float64) - k
 
@@ -299,15 +298,13 @@ class Campaign:
         self._tx = tx
         self._random = random.Random(arguments.seed)
         self._arguments = arguments
-        self._numbers = itertools.count(arguments.seed * 100_000 % 1_000_000)
+        self._numbers = itertools.count(arguments.seed * 1000 % 9000)
         self._kept: list[BaseException] = []
         self.interrupts = self.computations = 0
         self.lost: list[str] = []
         sys.unraisablehook = self._note_lost
 
     def _note_lost(self, report: Any) -> None:
-        import traceback
-
         lines = traceback.format_exception(report.exc_type, report.exc_value, report.exc_traceback)
         self.lost.append(f"{report.err_msg} {report.object!r}\n{''.join(lines)}")
 
@@ -372,6 +369,55 @@ class Campaign:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def run_cold(arguments: argparse.Namespace) -> None:
+    """Interrupt the very first computation of processes, which loads the compiler. Each is a fork of this one."""
+    import tinyxla as tx
+
+    if arguments.no_threads:
+        _forbid_threads()
+    generator = random.Random(arguments.seed)
+    came = 0
+    for _ in range(arguments.rounds):
+        bytecodes = int(generator.uniform(1, 2_500_000 ** 0.5) ** 2)  # most happens at first
+        seed, asynchronous = generator.randrange(1000), generator.random() < 0.3
+        child = os.fork()
+        if child == 0:
+            os._exit(_cold_call(tx, bytecodes, seed, asynchronous))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, 3), f"seed {seed}, {bytecodes} bytecodes, asynchronous: {asynchronous}: status {status}"
+        came += status == 3
+    print(f"{came} interrupts of {arguments.rounds} processes")
+
+
+def _forbid_threads() -> None:
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    sys.modules["tinyxla.threads"].start_new_thread = refused  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _cold_call(tx: Any, bytecodes: int, seed: int, asynchronous: bool) -> int:
+    faulthandler.dump_traceback_later(60, exit=True)
+    function, expected = PROGRAMS[seed % len(PROGRAMS)](tx, seed)
+    came = 0
+    try:
+        try:
+            found = Interrupter().call(function, bytecodes, asynchronous)
+        except Interrupted:
+            came = 3
+            found = function()
+        check(tx, found, expected)
+        other, expected = _elementwise(tx, seed + 1)
+        thread = threading.Thread(target=lambda: check(tx, other(), expected), daemon=True)
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive(), "another thread hangs"
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return came
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="interrupts")
@@ -380,12 +426,19 @@ def main() -> None:
     parser.add_argument("--timed", action="store_true", help="interrupts come from a timer")
     parser.add_argument("--seconds", type=float, default=0.1, help="the longest time before one of these")
     parser.add_argument("--bytecodes", type=float, default=60_000, help="how many there are on average before another")
+    parser.add_argument("--cold", action="store_true", help="interrupt the first computation of many processes")
+    parser.add_argument("--no-threads", action="store_true", help="no thread can be started")
     arguments = parser.parse_args()
     faulthandler.enable()
-    faulthandler.dump_traceback_later(arguments.rounds * 2 + 60, exit=True)
     signal.signal(signal.SIGALRM, _raise)
+    if arguments.cold:
+        run_cold(arguments)
+        return
+    faulthandler.dump_traceback_later(arguments.rounds * 2 + 60, exit=True)
     import tinyxla as tx
 
+    if arguments.no_threads:
+        _forbid_threads()
     campaign = Campaign(tx, arguments)
     campaign.run()
     print(f"{campaign.interrupts} interrupts of {campaign.computations} computations")

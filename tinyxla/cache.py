@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,8 +166,10 @@ def read(key: str) -> bytes | None:
         return None
     code = _content(path)
     _count("damaged" if code is None else "hits")
-    with suppress(OSError):
+    try:
         os.utime(path)  # recently used
+    except OSError as error:
+        _check_is_of_system(error)
     return code
 
 
@@ -182,8 +183,11 @@ def write(key: str, code: bytes) -> None:
         with open(aside, "xb", opener=_private) as file:
             file.write(FORMAT + hashlib.sha256(code).digest() + code)
         os.replace(aside, where / f"{key}{_ENTRY}")
-    except OSError:  # a full disk, say
+    except BaseException as error:
         _remove(aside)
+        if not isinstance(error, OSError):
+            raise
+        _check_is_of_system(error)  # a full disk, say
         return
     if counts.writes % _WRITES_BETWEEN_EVICTIONS == 0:
         _evict()
@@ -203,7 +207,8 @@ def _content(path: Path) -> bytes | None:
     """The code in a file, or None if it is not what was written."""
     try:
         data = path.read_bytes()
-    except OSError:
+    except OSError as error:
+        _check_is_of_system(error)
         return None
     code = data[_HEADER:]
     return code if data[:_HEADER] == FORMAT + hashlib.sha256(code).digest() else None
@@ -222,6 +227,8 @@ def _find() -> tuple[Path | None, str]:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError):
+            _check_is_of_system(error)
         return None, f"its directory cannot be made ({error})"
     if os.name == "posix" and status.st_uid != os.getuid():
         return None, f"{path} belongs to another user"
@@ -246,21 +253,32 @@ def _files() -> Iterator[tuple[Path, int, float]]:
     where = directory()
     try:
         paths = list(where.iterdir()) if where else []
-    except OSError:
+    except OSError as error:
+        _check_is_of_system(error)
         return
     for path in paths:
         if path.suffix in (_ENTRY, _UNFINISHED):
-            with suppress(OSError):  # another process may have dropped it
+            try:
                 status = path.stat(follow_symlinks=False)
-                yield path, status.st_size, status.st_mtime
+            except OSError as error:  # another process may have dropped it
+                _check_is_of_system(error)
+                continue
+            yield path, status.st_size, status.st_mtime
 
 
 def _remove(path: Path) -> bool:
     try:
         path.unlink()
-    except OSError:
+    except OSError as error:
+        _check_is_of_system(error)
         return False
     return True
+
+
+def _check_is_of_system(error: OSError) -> None:
+    """Raise an error that comes from outside: a TimeoutError of a signal's handler, say, has no number."""
+    if error.errno is None:
+        raise error
 
 
 def _evict() -> None:

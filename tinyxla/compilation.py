@@ -176,9 +176,12 @@ def _compute_large(op: Op, values: Sequence[Any], attributes: dict[str, Any]) ->
 @functools.lru_cache(4096)
 def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any], ...]) -> Computation:
     graph = GraphTrace(op.name)
-    with graph.run():
+
+    def record() -> Computation:
         result = op(*map(graph.parameter, shapes), **dict(attributes))
         return graph.finish(op.name, result if isinstance(result, tuple) else (result,), isinstance(result, tuple))
+
+    return graph.run(record)
 
 
 set_compute_large(_compute_large)
@@ -273,13 +276,13 @@ class Jitted:
             if not program.captured:  # what it captured belongs to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
                 program.runs = have_values and not (axes and program.computation.axis_names)
-                self._programs[key] = program
-                if have_values and not (axes or config.special):
+                if have_values and not (axes or config.special):  # first: an interrupt between must not make it slow
                     label = (static, *named) if kwargs or self._static or self._static_names else ()
                     arrays = (*positional, *named.values())
                     if None in _with_signatures(arrays)[1]:
                         label = (label, pytrees.flatten(arrays)[1])
                     self._by_signatures[label, *signatures] = program
+                self._programs[key] = program
         return program, leaves
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.tracing.core import state
-from tinyxla.tracing.options import setting
+from tinyxla.tracing.options import Block, setting
 
 Context = AbstractContextManager[None]
 
@@ -85,8 +86,7 @@ def without_effect(new_val: Any = None) -> Generator[None]:
     yield
 
 
-@contextmanager
-def ensure_compile_time_eval() -> Generator[None]:
+class ensure_compile_time_eval(Block):  # noqa: N801 - it is used like a function
     """Inside, operations on concrete values are computed at once, also while a function is traced: their results can be
     looked at by Python and enter the graph as constants.
 
@@ -100,15 +100,18 @@ def ensure_compile_time_eval() -> Generator[None]:
         >>> f(2.0)
         Array(6., dtype=float32, weak_type=True)
     """
-    outer, state.staging = state.staging, None
-    try:
-        yield
-    finally:
-        state.staging = outer
+
+    def __enter__(self) -> None:
+        self._outer = state.staging
+        state.staging = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        state.staging = self._outer
 
 
-@contextmanager
-def named_scope(name: str) -> Generator[None]:
+class named_scope(Block):  # noqa: N801 - it is used like a function
     """A name for what is recorded inside; also a decorator. Names nest, and stay through transformations.
 
     Instructions carry it with the user's line: in `jit(f).lower(x).as_text(debug_info=True)` as part of `op_name`, in
@@ -123,14 +126,20 @@ def named_scope(name: str) -> Generator[None]:
         >>> "layer/sine" in f.lower(1.0).as_text(debug_info=True)
         True
     """
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError(f"named_scope takes a string, but got {name!r} of type {type(name).__name__}.")
-    outer = state.scope
-    state.scope = f"{outer}/{name}" if outer else name
-    try:
-        yield
-    finally:
-        state.scope = outer
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"named_scope takes a string, but got {name!r} of type {type(name).__name__}.")
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._outer = outer = state.scope
+        state.scope = f"{outer}/{self._name}" if outer else self._name
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        state.scope = self._outer
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:

@@ -18,8 +18,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,7 +238,7 @@ class _Trace:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self.events: list[dict[str, Any]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back in
 
     def add(self, name: str, start: int, end: int, kind: str, details: dict[str, Any]) -> None:
         """An event between two times in nanoseconds."""
@@ -306,8 +306,13 @@ def start_trace(log_dir: str | os.PathLike[str], **options: Any) -> None:
     global _running
     if _running is not None:
         raise ArgumentError(f"start_trace: a trace into {_running.directory} is running; call stop_trace first.")
-    _running = into = _Trace(log_dir)
-    observe(functools.cache(lambda executable: _Traced(executable, into)))
+    into = _Trace(log_dir)
+    try:
+        observe(functools.cache(lambda executable: _Traced(executable, into)))
+        _running = into
+    except BaseException:  # Ctrl-C's, say
+        observe(None)
+        raise
 
 
 def stop_trace() -> None:
@@ -319,13 +324,12 @@ def stop_trace() -> None:
     global _running
     if _running is None:
         raise ArgumentError("stop_trace: no trace is running; call start_trace first.")
-    done, _running = _running, None
     observe(None)
+    done, _running = _running, None
     done.write()
 
 
-@contextmanager
-def trace(log_dir: str | os.PathLike[str], **options: Any) -> Generator[None]:
+class trace:  # noqa: N801 - it is used like a function
     """Record what compiled functions do within a `with` block; see `start_trace`.
 
     Example:
@@ -335,10 +339,15 @@ def trace(log_dir: str | os.PathLike[str], **options: Any) -> Generator[None]:
         ...         tx.jit(lambda x: x * 2)(3.0)
         Array(6., dtype=float32, weak_type=True)
     """
-    start_trace(log_dir, **options)
-    try:
-        yield
-    finally:
+
+    def __init__(self, log_dir: str | os.PathLike[str], **options: Any) -> None:
+        self._log_dir = log_dir
+        self._options = options
+
+    def __enter__(self) -> None:
+        start_trace(self._log_dir, **self._options)
+
+    def __exit__(self, *error: object) -> None:
         stop_trace()
 
 

@@ -12,6 +12,7 @@ as decompositions of large matrices.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 import math
@@ -20,9 +21,10 @@ import os
 import sys
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -89,7 +91,7 @@ def set_num_threads(threads: int) -> None:
         put(min(most, count))
 
 
-class num_threads:  # noqa: N801 - it is used like a function
+class num_threads(ContextDecorator):  # noqa: N801 - it is used like a function
     """Use so many threads within a `with` block; the number is one for the whole process.
 
     Example:
@@ -101,20 +103,22 @@ class num_threads:  # noqa: N801 - it is used like a function
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._before: list[int] = []
 
     def __enter__(self) -> None:
-        self._before.append(get_num_threads())
+        self._before = get_num_threads()
         try:
             set_num_threads(self._threads)
-        except BaseException:
-            self.__exit__(None, None, None)
+        except BaseException:  # Ctrl-C's, say, half way
+            set_num_threads(self._before)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        set_num_threads(self._before.pop())
+        set_num_threads(self._before)
+
+    def _recreate_cm(self) -> Self:  # for each call of what it decorates
+        return copy.copy(self)
 
 
 def watch(watcher: Callable[[int], None]) -> None:
@@ -154,13 +158,14 @@ class Task:
         self._running.acquire()
         self._is_done = False
 
-    def start(self) -> None:
-        """Run it, if there is a thread to be had."""
+    def start(self) -> bool:
+        """Run it, if there is a thread to be had; else False."""
         try:
             start_new_thread(self._run, ())
             self._has_started = True
         except RuntimeError:  # or Python is about to end
             self._decision.setdefault("runs", False)
+        return self._has_started
 
     def _run(self) -> None:
         if not self._decision.setdefault("runs", True):
@@ -191,8 +196,7 @@ def shielded(function: Callable[[], object]) -> None:
     """Run a function that must not be interrupted half way, as one that sets up a part of the process: where there is a
     thread to be had, an exception of a signal's handler ends the waiting alone."""
     task = Task(function)
-    task.start()
-    if not task.wait():
+    if not task.start() or not task.wait():
         function()
     if task.error is not None:
         raise task.error

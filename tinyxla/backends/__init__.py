@@ -14,6 +14,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError
 from tinyxla.hlo import Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
+from tinyxla.threads import shielded
+from tinyxla.tracing.options import config
 
 if TYPE_CHECKING:
     from tinyxla.backends.report import Report
@@ -50,8 +52,15 @@ def default_backend() -> str:
 @cache
 def load_compiler() -> None:
     """Load it where it is installed, so that no call waits for that."""
-    if default_backend() == "numba":
+    if default_backend() != "numba":
+        return
+    options = dict(vars(config))  # those of this thread's blocks: where the cache is, say
+
+    def load() -> None:
+        vars(config).update(options)
         import_module("tinyxla.backends.numba")
+
+    shielded(load)
 
 
 def compile_module(module: Module, backend: str | None = None, donated: Sequence[int] = ()) -> Executable:
@@ -66,6 +75,7 @@ def compile_module(module: Module, backend: str | None = None, donated: Sequence
 
         return InterpretedModule(module)
     if chosen == "numba":  # imported here: `import tinyxla` loads no LLVM
+        load_compiler()
         from tinyxla.backends.numba import CompiledModule
 
         return CompiledModule(module, donated)

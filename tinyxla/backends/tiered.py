@@ -3,7 +3,6 @@ does not hold Python's lock."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.shapes import TupleShape
+from tinyxla.threads import Task
 from tinyxla.tracing.options import config
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class TieredExecutable:
     def __init__(self, entry: Computation, compile: Callable[[], Executable]) -> None:
         self._compile = compile
         self._compiled: Executable | None = None
-        self._error: BaseException | None = None
         self._start()
         inlined = inline_calls(entry)
         self._interpreted = inlined if _is_interpreted(inlined) else None
@@ -42,13 +41,11 @@ class TieredExecutable:
 
         def work() -> None:
             vars(config).update(options)
-            try:
-                self._compiled = self._compile()
-            except BaseException as error:
-                self._error = error
+            self._compiled = self._compile()
 
-        self._thread = threading.Thread(target=work, name="tinyxla-compiler", daemon=True)
-        self._thread.start()
+        self._task = Task(work)
+        if not self._task.start():
+            self._compiled = self._compile()
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
         if self._compiled is not None:
@@ -58,12 +55,11 @@ class TieredExecutable:
 
     def compiled(self) -> Executable:
         """The compiled program, once it is there."""
-        if self._compiled is None and self._error is None and not self._thread.is_alive():
-            self._start()  # in the child of a fork, which has no copy of the thread
-        self._thread.join()
+        if not self._task.wait() and self._compiled is None:  # there was no thread; or it is in the parent of a fork
+            self._compiled = self._compile()
         if self._compiled is None:
-            assert self._error is not None
-            raise self._error
+            assert self._task.error is not None
+            raise self._task.error
         return self._compiled
 
     def _interpret(self, computation: Computation, arguments: Sequence[Array]) -> list[Array] | None:
@@ -71,7 +67,7 @@ class TieredExecutable:
         values: dict[Instruction, Any] = dict(zip(computation.parameters, arguments, strict=True))
         with np.errstate(all="ignore"):
             for x in computation.instructions:
-                if not self._thread.is_alive():
+                if self._task.is_over:
                     return None
                 if x not in values:
                     values[x] = x.op.evaluate(*(values[o] for o in x.operands), **x.attributes._asdict())

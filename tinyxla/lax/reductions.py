@@ -80,7 +80,8 @@ def scalar_function(
     """The computation of a function of two trees of scalars; of one result, not a tuple, if the tree has one leaf."""
     function_of(what, "the computation", function)
     graph = GraphTrace(f"the computation of {what}")
-    with graph.run():
+
+    def record() -> Computation:
         parameters = [graph.parameter(shape) for shape in (*scalars, *scalars)]
         count = len(scalars)
         result = function(*(pytrees.unflatten(treedef, half) for half in (parameters[:count], parameters[count:])))
@@ -93,7 +94,9 @@ def scalar_function(
         for x, scalar in zip(outputs, scalars, strict=True):
             if Shape.of(x) != scalar:
                 raise DTypeError(f"{what}: the computation gives {Shape.of(x)} where its operand is {scalar}.")
-        made = graph.finish(getattr(function, "__name__", "computation").strip("<>"), outputs, as_tuple=count > 1)
+        return graph.finish(getattr(function, "__name__", "computation").strip("<>"), outputs, as_tuple=count > 1)
+
+    made = graph.run(record)
     if graph.captured:
         outer = ", ".join(tracer.described() for tracer in graph.captured.values())
         raise TracerError(

@@ -21,7 +21,7 @@ from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, TracerEr
 from tinyxla.numpy.operations import reduction, windows
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
-from tinyxla.tracing.promotion import lists_are_arrays
+from tinyxla.tracing.promotion import with_lists_as_arrays
 
 _NOT_GIVEN: Any = np._NoValue  # pyright: ignore[reportPrivateUsage]
 _functions: dict[str, Callable[..., Any]] = {}
@@ -288,6 +288,12 @@ def _arguments(function: Any, target: Any, said: str, args: Any, kwargs: Any) ->
     return positional, named
 
 
+def _called_as(function: Any, target: Any, said: str, args: Any, kwargs: Any) -> Any:
+    """The result of a NumPy function's counterpart."""
+    positional, named = _arguments(function, target, said, args, kwargs)
+    return target(*positional, **named)
+
+
 def apply_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a NumPy function does that is given an array of this library."""
     module = function.__module__.removeprefix("numpy").lstrip(".")
@@ -306,9 +312,7 @@ def apply_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         raise no_numpy_out(f"{said}(out=...)")
     target = _function(name, said)
     try:
-        with lists_are_arrays():
-            positional, named = _arguments(function, target, said, args, kwargs)
-            return target(*positional, **named)
+        return with_lists_as_arrays(lambda: _called_as(function, target, said, args, kwargs))
     except (DTypeError, TypeError):
         if not concrete:
             raise

@@ -15,11 +15,10 @@ import math
 import reprlib
 import sys
 import threading
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from types import FrameType, MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,6 +38,8 @@ from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.options import config
+
+_Result = TypeVar("_Result")
 
 
 class _State(threading.local):
@@ -68,16 +69,24 @@ class Trace:
         """The result of an op of which this trace has an operand."""
         raise NotImplementedError
 
-    @contextmanager
-    def run(self) -> Generator[None]:
-        """The trace is active inside."""
-        state.depth += 1
-        self.active = True
+    def run(self, function: Callable[[], _Result]) -> _Result:
+        """Call a function while the trace is active.
+
+        A context manager would not do: an exception that comes from outside, as Ctrl-C's, may come on its way in or
+        out. In `finally` stand assignments alone: Python raises such exceptions at calls and jumps.
+        """
+        outer = state.depth, state.staging, state.axes
         try:
-            yield
+            state.depth += 1
+            self.active = True
+            self._enter()
+            return function()
         finally:
             self.active = False
-            state.depth -= 1
+            state.depth, state.staging, state.axes = outer
+
+    def _enter(self) -> None:
+        """What else changes in this thread while the trace is active."""
 
 
 class Tracer(Array):
@@ -206,16 +215,9 @@ class GraphTrace(Trace):
         self.captured: dict[int, Tracer] = {}
         self._lifted: dict[int, tuple[Any, Instruction]] = {}  # the value too: it must outlive its id
 
-    @contextmanager
-    def run(self) -> Generator[None]:
-        outer = state.staging
+    def _enter(self) -> None:
         if self.staging:
             state.staging = self
-        try:
-            with super().run():
-                yield
-        finally:
-            state.staging = outer
 
     def parameter(self, shape: AnyShape, weak_type: bool = False) -> GraphTracer:
         attributes = movement.Parameter(len(self.parameters), shape)
@@ -524,9 +526,12 @@ def trace(
     """
     graph = GraphTrace(what or name, staging)
     graph.function = function
-    with graph.run():
+
+    def record() -> tuple[Computation, Sequence[Any]]:
         weak = weak_types or [False] * len(shapes)
         tracers = [graph.parameter(shape, w) for shape, w in zip(shapes, weak, strict=True)]
         outputs = function(*tracers)
-        computation = graph.finish(name, outputs)
+        return graph.finish(name, outputs), outputs
+
+    computation, outputs = graph.run(record)
     return computation, list(graph.captured.values()), [x.weak_type for x in outputs]

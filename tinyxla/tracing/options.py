@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 from tinyxla.errors import AttributeValueError
 
@@ -123,15 +126,53 @@ def _checked(option: str, value: Any) -> Any:
 config = Config()
 
 
-@contextmanager
-def setting(option: str, value: Any) -> Generator[None]:
+class Block(ContextDecorator, ABC):
+    """A context manager that changes the state of a thread for a `with` block, or as a decorator for each call.
+
+    One that is a generator would not do: an exception from outside (Ctrl-C, say) that comes between its `yield` and the
+    block ends it when the garbage collector comes by, which may be in another thread. `__enter__` and `__exit__` change
+    the state by assignments at their end or beginning, with no call between them: so it is changed, or it is not.
+    """
+
+    @abstractmethod
+    def __enter__(self) -> None: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def _recreate_cm(self) -> Self:  # for each call of what it decorates, which may come from several threads
+        return copy.copy(self)
+
+
+class setting(Block):  # noqa: N801 - it is used like a function
     """The option has that value inside, in this thread."""
-    own = vars(config)
-    before = dict(own)
-    own[option] = _checked(option, value)
-    own["special"] = tuple({**dict(Config.special), **{o: own[o] for o in _OPTIONS if o in own}}.items())
-    try:
-        yield
-    finally:
-        own.clear()
-        own.update(before)
+
+    def __init__(self, option: str, value: Any) -> None:
+        self._option = option
+        self._value = _checked(option, value)
+
+    def __enter__(self) -> None:
+        own, option = vars(config), self._option
+        changed = {o: own[o] for o in _OPTIONS if o in own} | {option: self._value}
+        special = tuple({**dict(Config.special), **changed}.items())
+        self._before = own, own.get(option, _UNSET), own.get("special", _UNSET)
+        own[option] = self._value
+        own["special"] = special
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        own, value, special = self._before
+        if value is _UNSET:
+            del own[self._option]
+        else:
+            own[self._option] = value
+        if special is _UNSET:
+            del own["special"]
+        else:
+            own["special"] = special
+
+
+_UNSET = object()

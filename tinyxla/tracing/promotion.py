@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import threading
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -146,13 +145,12 @@ class _Lists(threading.local):
 _lists = _Lists()
 
 
-@contextmanager
-def lists_are_arrays() -> Generator[None]:
-    """Functions inside take lists where they take arrays, as NumPy's do."""
+def with_lists_as_arrays(function: Callable[[], Any]) -> Any:
+    """Call a function inside of which functions take lists where they take arrays, as NumPy's do."""
     before = _lists.arrays
-    _lists.arrays = True
     try:
-        yield
+        _lists.arrays = True
+        return function()
     finally:
         _lists.arrays = before
 

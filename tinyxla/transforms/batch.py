@@ -6,8 +6,7 @@ a name, also in computations: so these, and what is made and kept of them, say b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -47,15 +46,9 @@ class BatchTrace(Trace):
         self.size = size
         self.names = names
 
-    @contextmanager
-    def run(self) -> Generator[None]:
-        outer = state.axes
-        state.axes = {**outer, **dict.fromkeys(self.names, (self, self.size))} if self.names else outer
-        try:
-            with super().run():
-                yield
-        finally:
-            state.axes = outer
+    def _enter(self) -> None:
+        if self.names:
+            state.axes = {**state.axes, **dict.fromkeys(self.names, (self, self.size))}
 
     def split(self, x: Any) -> tuple[Any, int | None]:
         """Value and mapped axis (None: the same for all)."""
@@ -87,9 +80,12 @@ def batch(
     the mapped axis has these names."""
     mapped = BatchTrace(size, names)
     mapped.function = function
-    with mapped.run():
+
+    def apply() -> list[tuple[Any, int | None]]:
         tracers = [mapped.join(x, a) for x, a in zip(inputs, axes, strict=True)]
         return [mapped.split(x) for x in function(*tracers)]
+
+    return mapped.run(apply)
 
 
 def with_own_axis(attributes: dict[str, Any], name: Hashable) -> dict[str, Any]:

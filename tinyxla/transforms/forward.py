@@ -97,7 +97,10 @@ def jvp(
     """`function(*primals)`, which returns a flat list, and the tangents of the results (None: zero)."""
     forward = TangentTrace()
     forward.function = function
-    with forward.run():
+
+    def apply() -> list[tuple[Any, Any]]:
         inputs = [forward.join(x, t) for x, t in zip(primals, tangents, strict=True)]
-        outputs = [forward.split(x) for x in function(*inputs)]
+        return [forward.split(x) for x in function(*inputs)]
+
+    outputs = forward.run(apply)
     return [value for value, _ in outputs], [tangent for _, tangent in outputs]

@@ -197,9 +197,12 @@ def vjp(
     inputs."""
     tape = TapeTrace()
     tape.function = function
-    with tape.run():
+
+    def apply() -> tuple[list[Any], list[Any]]:
         tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]
-        outputs = list(function(*tracked))
+        return tracked, list(function(*tracked))
+
+    tracked, outputs = tape.run(apply)
     values = [x if tape.number(x) is None else x.value for x in outputs]
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:

@@ -151,9 +151,7 @@ def builder_function(**older: str) -> Callable[[Callable[..., Tree]], BuilderFun
             for parameter, (check, optional) in checks.items():
                 if parameter in given and not (optional and given[parameter] is None):
                     given[parameter] = check(builder, f"{name}: {parameter}", given[parameter])
-            with builder.trace.run():
-                value = function(*bound.args, **bound.kwargs)
-            return builder.wrap(value)
+            return builder.wrap(builder.trace.run(lambda: function(*bound.args, **bound.kwargs)))
 
         functions[name] = build
         return build

@@ -22,6 +22,7 @@ from tinyxla.backends.numba.llvm_printer import routine_name
 from tinyxla.backends.numba.native import compile_llvm, function_address, provide_function
 
 _FORK_PATIENCE = 10.0  # seconds that a fork waits for products to end; then its child may hang in the BLAS
+_HELD = 2  # the lock's word while a process forks
 _GATES = ("enter_blas", "leave_blas")
 
 
@@ -73,7 +74,7 @@ def _extension(name: str) -> ModuleType:
 
 
 class Guard:
-    """Words that `enter` and `leave` share: a lock, how many kernels are inside the BLAS, its number of threads before
+    """Words that `enter` and `leave` share: a lock (0 if it is free), how many kernels are inside the BLAS, its number of threads before
     the first entered, and its functions to read and to set that number.
 
     A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy
@@ -87,20 +88,21 @@ class Guard:
         self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
             compile_llvm(_HOLD, ("hold",), is_seldom=True)["hold"]
         )
-        self._held = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
 
     def _close(self) -> None:
         deadline = time.monotonic() + _FORK_PATIENCE
-        self._held = False
-        while not self._held and time.monotonic() < deadline:
-            self._held = self._hold(self.address) != 0
-            if not self._held:
-                time.sleep(1e-4)
+        try:
+            while self.words[0] != _HELD and time.monotonic() < deadline:
+                if not self._hold(self.address):
+                    time.sleep(1e-4)
+        except BaseException:  # a signal's handler raised it: Python reports it, and forks in spite of it
+            self._close()
+            raise
 
     def _open(self) -> None:
-        if self._held:
+        if self.words[0] == _HELD:
             self.words[0] = 0
 
     def _reset(self) -> None:
@@ -147,7 +149,7 @@ def _address(function: object) -> int:
 
 
 _HOLD = """
-define i64 @hold(ptr %guard) {  ; take the lock if no kernel is inside: 1 if so, else 0
+define i64 @hold(ptr %guard) {  ; take the lock for a fork if no kernel is inside: 1 if so, else 0
 entry:
   %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
   %acquired = extractvalue { i64, i1 } %exchange, 1
@@ -158,6 +160,7 @@ release:
   store atomic i64 0, ptr %guard release, align 8
   br label %failed
 held:
+  store atomic i64 2, ptr %guard release, align 8
   ret i64 1
 failed:
   ret i64 0

@@ -42,6 +42,10 @@ def _with_integers(kind: Any) -> Any:
     return ctypes.c_void_p if is_pointer else kind
 
 
+class LLVMError(RuntimeError):
+    """What LLVM says of a text or a machine that it cannot use."""
+
+
 class Owner:
     """Native objects that end together, the last created first. `close` may be called again."""
 
@@ -82,7 +86,7 @@ class Compilation:
         error = ctypes.c_char_p()
         self._module = _function("ParseAssembly")(context, text.encode(), ctypes.byref(error))
         if not self._module:
-            raise RuntimeError(f"LLVM IR parsing error\n{_message(error)}")
+            raise LLVMError(f"LLVM IR parsing error\n{_message(error)}")
         _function("SetDataLayout")(self._module, layout.encode())
         _function("SetTarget")(self._module, triple.encode())
 
@@ -131,7 +135,7 @@ class Compilation:
         arguments = (machine, self._module, kind, ctypes.byref(error))
         buffer = self._owner.create("TargetMachineEmitToMemory", arguments, "DisposeMemoryBuffer")
         if not buffer:
-            raise RuntimeError(_message(error))
+            raise LLVMError(_message(error))
         return ctypes.string_at(_function("GetBufferStart")(buffer), _function("GetBufferSize")(buffer))
 
 
@@ -151,12 +155,12 @@ def target_machine(level: int, cpu: str, features: str) -> int:
     error = ctypes.c_char_p()
     target = _function("GetTargetFromTriple")(triple, ctypes.byref(error))
     if not target:
-        raise RuntimeError(_message(error))
+        raise LLVMError(_message(error))
     triple += b"-elf" if platform.system() == "Windows" else b""  # for MCJIT, which takes no other objects
     texts = (triple, cpu.encode(), features.encode())
     machine = _function("CreateTargetMachine")(target, *texts, level, b"default", b"jitdefault", 0, 1, b"")
     if not machine:
-        raise RuntimeError(f"LLVM has no machine for {triple.decode()} with the processor {cpu}.")
+        raise LLVMError(f"LLVM has no machine for {triple.decode()} with the processor {cpu}.")
     return machine
 
 
@@ -178,7 +182,7 @@ def engine(text: str, machine: int) -> int:
     has_own_memory = platform.machine().lower() in ("arm64", "aarch64")  # LLVM's may be too far apart for its branches
     made = module and _function("CreateMCJITCompiler")(module, machine, has_own_memory, ctypes.byref(error))
     if not made:
-        raise RuntimeError(_message(error))
+        raise LLVMError(_message(error))
     return made
 
 
@@ -215,7 +219,7 @@ def load_library(path: str) -> None:
     """Let native code call what a library holds."""
     error = ctypes.c_char_p()
     if _function("LoadLibraryPermanently")(path.encode(), ctypes.byref(error)):
-        raise RuntimeError(_message(error))
+        raise LLVMError(_message(error))
 
 
 def set_option(option: str) -> None:

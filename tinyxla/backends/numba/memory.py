@@ -112,17 +112,18 @@ class BufferPool:
         self._fresh_bytes += size
         if self._bytes + size > self.limit or self._fresh_bytes > max(self._bytes // 2, _FREE_BYTES):
             self._sweep(size)
-        ring = self._rings.pop(size, None) or _Ring(size)
-        self._rings[size] = ring  # now the last: a sweep comes to it last
+        ring = self._rings.get(size) or _Ring(size)
         if len(ring.entries) < _RING:
-            ring.last = len(ring.entries)
             ring.entries.append((owner, address))
+            ring.last = len(ring.entries) - 1
             self._bytes += size
         else:
             ring.last = (ring.last + 1) % _RING
             ring.known.discard(id(ring.entries[ring.last][0]))
             ring.entries[ring.last] = (owner, address)
-        ring.known.add(id(owner))
+        ring.known.add(id(owner))  # of those in the ring alone, and no ring is empty: also if Ctrl-C, say, comes between
+        self._rings.pop(size, None)
+        self._rings[size] = ring  # now the last: a sweep comes to it last
         return owner, address
 
     def _fresh(self, size: int) -> tuple[Owner, int]:
@@ -142,6 +143,7 @@ class BufferPool:
         """Make room for `wanted` bytes, first among sizes that were not asked for of late: drop free owners of which
         there are too many, and beyond the limit forget used ones too."""
         self._fresh_bytes = 0
+        self._bytes = sum(ring.size * len(ring.entries) for ring in self._rings.values())  # if one was interrupted
         free = self.free_bytes()
         allowed = max(_FREE_BYTES, self._bytes - free)
         room = self._bytes
@@ -159,11 +161,13 @@ class BufferPool:
             self._keep(ring, kept)
 
     def _keep(self, ring: _Ring, kept: list[tuple[Owner, int]]) -> None:
-        ring.entries = kept
-        ring.known = {id(owner) for owner, _ in kept}
+        """Forget the other owners. In this order an exception from outside (Ctrl-C, say) finds no ring without owners,
+        and `last` within what a ring has."""
         ring.last = 0
-        if not kept:
-            del self._rings[ring.size]
+        if kept:
+            ring.entries, ring.known = kept, {id(owner) for owner, _ in kept}
+        else:
+            self._rings.pop(ring.size, None)
 
     def free_bytes(self) -> int:
         """How much the pool holds that nobody uses."""

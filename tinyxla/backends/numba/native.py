@@ -38,7 +38,7 @@ from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.llvm_text import written_out
 from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
-from tinyxla.backends.numba.llvm_binding import Compilation, Owner, symbol_address
+from tinyxla.backends.numba.llvm_binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
@@ -46,6 +46,7 @@ _SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": 
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
+_ERRORS = (UnsupportedKernel, LLVMError)  # of a module; others may come from outside, as that of a signal's handler
 _Passes = Literal["driver", "routine", "in order", "loops", "all"]  # what is compiled, or how much is tried
 _MODULES = (
     "extrema integer_vectors loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
@@ -290,9 +291,7 @@ def _begin(work: _Work) -> _Work:
             _waiting.appendleft(work)
         else:
             _waiting.append(work)
-        if len(_tasks) < min(get_num_threads(), len(_waiting)) - 1:  # one is left for the thread that waits for all
-            _tasks.append(Task(_compile_waiting))
-            _tasks[-1].start()
+        _start_tasks(min(get_num_threads(), len(_waiting)) - 1)  # and one once a thread waits for all
         return work
 
 
@@ -307,23 +306,32 @@ def _finished(work: _Work) -> dict[str, int]:
 
 
 def _finish() -> None:
-    """Compile what waits, beside the threads that do, and load all that was begun: first what other code calls."""
-    _compile_waiting()
+    """Let threads compile what waits, and load all that was begun: first what other code calls."""
+    _start_tasks(min(get_num_threads(), len(_waiting)))
     _join()
-    _waiting.extend(work for work in _begun.values() if work.code is None and work.error is None)
-    _switch(quick=True)
-    _compile_waiting()  # what Ctrl-C, say, came between
+    left = [work for work in _begun.values() if work.code is None and work.error is None]
+    if left:  # there was no thread, or an exception came between
+        _switch(quick=True)
+        _waiting.extend(left)
+        _compile_waiting(_ERRORS)
     _switch(quick=False)
     works = sorted(_begun.values(), key=lambda work: not work.symbol)
     for work in works:
         try:
             _load(work)
-        except Exception as error:
+        except _ERRORS as error:
             work.error = error
     _begun.clear()
     for work in works:
         if work.symbol and work.error:
             raise work.error
+
+
+def _start_tasks(count: int) -> None:
+    """Let so many threads compile what waits. The thread that waits for them may be interrupted, not these."""
+    while len(_tasks) < count:
+        _tasks.append(Task(functools.partial(_compile_waiting, (Exception,))))
+        _tasks[-1].start()
 
 
 def _join() -> None:
@@ -332,8 +340,8 @@ def _join() -> None:
     _tasks.clear()
 
 
-def _compile_waiting() -> None:
-    """What each thread that compiles does, with a machine of its own."""
+def _compile_waiting(errors: tuple[type[Exception], ...]) -> None:
+    """What each thread that compiles does, with a machine of its own. These errors belong to a module; others end it."""
     try:
         machines = _machines.pop()
     except IndexError:
@@ -346,7 +354,7 @@ def _compile_waiting() -> None:
                 break
             try:
                 work.called, work.code = _object_code(work.text(), work.passes, machines)
-            except Exception as error:
+            except errors as error:
                 work.error = error
     finally:
         _machines.append(machines)

@@ -63,9 +63,17 @@ class Family:
 
 
 _families: dict[str, Family] = {}
-_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):  # so that no child has a copy that a thread of its parent holds
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_lock = threading.RLock()  # a signal's handler may come back in
+
+
+def _renew_lock() -> None:
+    """In the child of a fork: a thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def forget() -> None:

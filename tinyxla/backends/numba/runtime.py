@@ -67,7 +67,13 @@ timed:
 handle:
   store i64 %now, ptr @second
   %state = call i32 @PyGILState_Ensure()
-  %status = call i32 @PyErr_CheckSignals()
+  %error = call ptr @PyErr_Occurred()
+  br i1 (icmp eq ptr %error, null), label %ask, label %answered
+ask:
+  %signals = call i32 @PyErr_CheckSignals()
+  br label %answered
+answered:
+  %status = phi i32 [ -1, %handle ], [ %signals, %ask ]
   call void @PyGILState_Release(i32 %state)
   br i1 (icmp ne i32 %status, 0), label %raise, label %quiet
 raise:
@@ -88,6 +94,9 @@ define void @launch(ptr %schedule, ptr %slots, ptr %pool) {
   %error = call ptr @PyErr_Occurred()
   br i1 (icmp eq ptr %error, null), label %done, label %raised
 raised:
+  %thread = call i64 @PyThread_get_thread_ident()
+  br i1 (icmp eq i64 %thread, (load i64, ptr @main)), label %on_main, label %done
+on_main:
   store i64 0, ptr @ended
   br label %done
 done:
@@ -119,14 +128,10 @@ run:
 declare i64 @PyThread_get_thread_ident()
 declare ptr @PyList_GetItem(ptr, i64)
 declare i64 @time(ptr)
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
 declare i32 @PyErr_CheckSignals()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
-declare ptr @PyErr_Occurred()
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
-declare void @Py_DecRef(ptr)
 
 define void @run(ptr %schedule, ptr %slots, ptr %pool) {
 entry:
@@ -237,12 +242,16 @@ note:
 marked:
   br label %next
 
-host:  ; a Python function, number: call it with this and the address of the slots; an exception ends the run
+host:  ; a Python function, number: call it with this and the address of the slots; an exception ends the run, as does
+       ; one that a signal's handler raised in a kernel before
   call void @keep_subnormals()
   %callable = load ptr, ptr %step[1]
   %host_number = load i64, ptr %step[2]
   %slots_address = ptrtoint ptr %slots to i64
   %state = call i32 @PyGILState_Ensure()
+  %error = call ptr @PyErr_Occurred()
+  br i1 (icmp eq ptr %error, null), label %host_call, label %host_failed
+host_call:
   %given = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %callable, ptr @two_integers, i64 %host_number,
     i64 %slots_address)
   call i64 @flush_subnormals()
@@ -404,7 +413,7 @@ class Schedule:
 
 _PYTHON = (
     "PyThread_get_thread_ident PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyEval_SaveThread "
-    "PyEval_RestoreThread PyErr_Occurred PyObject_CallFunction PyList_GetItem Py_DecRef"
+    "PyEval_RestoreThread PyErr_Occurred PyObject_CallFunction PyObject_CallObject PyList_GetItem Py_DecRef"
 )
 for _name in _PYTHON.split():
     provide_function(_name, thread_pool.address_of(getattr(ctypes.pythonapi, _name)))

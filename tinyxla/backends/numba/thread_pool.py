@@ -43,8 +43,8 @@ class Word(IntEnum):
 
     HELPERS = 0  # workers that take part, one less than the number of threads; -1 tells all workers to return
     SPIN = 1  # how many pauses an idle worker spins before it sleeps
-    STARTER = 2  # address of the Python callback that starts missing workers, 0 when none are missing
-    WAKER = 3  # address of the Python callback that wakes workers where there is no futex
+    STARTER = 2  # address of the Python function that starts missing workers, 0 when none are missing
+    WAKER = 3  # address of the Python function that wakes workers where there is no futex
     SYSCALL = 4  # address of libc's `syscall`, 0 where there is no futex
     FUTEX = 5  # the futex system call's number
     PROCESSOR = 6  # address of libc's `sched_getcpu`, 0 where there is none
@@ -149,9 +149,33 @@ native:
   call i64 @futex(ptr %pool, ptr %pool[i8 $GENERATION_BYTE], i64 $FUTEX_WAKE, i64 %count)
   ret void
 portable:
-  call void (load ptr, ptr %pool[$WAKER])()
+  call void @call_python(ptr (load ptr, ptr %pool[$WAKER]))
   ret void
 }
+
+; Call a Python function without arguments. An exception, which may be that of a signal's handler, is left to whoever
+; runs the schedule; and where there is one already, Python cannot be called.
+define internal void @call_python(ptr %callable) noinline {
+entry:
+  %state = call i32 @PyGILState_Ensure()
+  %error = call ptr @PyErr_Occurred()
+  br i1 (icmp eq ptr %error, null), label %call, label %done
+call:
+  %given = call ptr @PyObject_CallObject(ptr %callable, ptr null)
+  br i1 (icmp eq ptr %given, null), label %done, label %release
+release:
+  call void @Py_DecRef(ptr %given)
+  br label %done
+done:
+  call void @PyGILState_Release(i32 %state)
+  ret void
+}
+
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyErr_Occurred()
+declare ptr @PyObject_CallObject(ptr, ptr)
+declare void @Py_DecRef(ptr)
 
 ; The processor that this thread runs on; -1 where nobody can say.
 define internal i64 @processor(ptr %pool) {
@@ -295,7 +319,7 @@ prepare:
   %starter = load atomic ptr, ptr %pool[$STARTER] acquire, align 8
   br i1 (icmp eq ptr %starter, null), label %acquire, label %start
 start:
-  call void %starter()
+  call void @call_python(ptr %starter)
   br label %acquire
 acquire:
   %exchange = cmpxchg ptr %pool[$LOCK], i64 0, i64 1 acquire monotonic
@@ -379,14 +403,13 @@ class ThreadPool:
         )
         self._set_helpers = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["set_helpers"])
         self._spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["spin"])
-        callback = ctypes.CFUNCTYPE(None)
-        self._callbacks = (callback(self._start_missing_workers), callback(self._wake_workers))
+        self._callbacks = (self._start_missing_workers, self._wake_workers)  # which native code calls
         self._memory = (ctypes.c_int64 * (_WORDS + _PAIR))()
         address = ctypes.addressof(self._memory)
         self.address = -(-address // (8 * _PAIR)) * (8 * _PAIR)
         self.state = (ctypes.c_int64 * _WORDS).from_address(self.address)
-        self._starter = address_of(self._callbacks[0])
-        self.state[Word.WAKER] = address_of(self._callbacks[1])
+        self._starter = id(self._callbacks[0])
+        self.state[Word.WAKER] = id(self._callbacks[1])
         self.state[Word.SYSCALL], self.state[Word.FUTEX] = _futex()
         self._allowed = (ctypes.c_int64 * (_MOST_PROCESSORS // 64))()
         self.state[Word.ALLOWED] = ctypes.addressof(self._allowed)
@@ -426,14 +449,15 @@ class ThreadPool:
             worker.join(timeout=1.0)
 
     def _change_helpers(self, helpers: int) -> None:
-        with self._idle:
+        with self._idle_lock:
             self._set_helpers(self.address, helpers)
             self._idle.notify_all()
 
     def _forget_workers(self) -> None:
         """No worker exists: at first, and in the child of a fork, whose locks may have been copied while held."""
         self._lock = threading.RLock()  # a signal handler may come back in
-        self._idle = threading.Condition()
+        self._idle_lock = threading.RLock()  # taken itself: an interrupt may come while `_idle` takes it, in Python
+        self._idle = threading.Condition(self._idle_lock)
         self._workers: list[threading.Thread] = []
         self._closed = False
         for word in (Word.LOCK, Word.TICKET, Word.PENDING, Word.SLEEPING):
@@ -441,7 +465,8 @@ class ThreadPool:
         self.state[Word.STARTER] = self._starter
 
     def _start_missing_workers(self) -> None:
-        """Called by the first region that is split, without the GIL's protection of what other threads do meanwhile."""
+        """Called by the first region that is split, without the GIL's protection of what other threads do meanwhile.
+        After an exception, the next one calls it again."""
         with self._lock:
             if self.state[Word.SPIN] == 0:
                 self.state[Word.SPIN] = self._pauses_in(_SPIN_SECONDS)
@@ -469,7 +494,7 @@ class ThreadPool:
     def _serve(self, index: int) -> None:
         result = self._work(self.address, index, _STOPPED)
         while result != _STOPPED:
-            with self._idle:
+            with self._idle_lock:
                 if self._may_wait(index, result):
                     self._idle.wait()
             result = self._work(self.address, index, result)
@@ -481,7 +506,7 @@ class ThreadPool:
         return self.state[Word.TICKET] & 0xFFFF_FFFF == 0 and index < self.state[Word.HELPERS]
 
     def _wake_workers(self) -> None:
-        with self._idle:
+        with self._idle_lock:
             self._idle.notify_all()
 
     def _pauses_in(self, seconds: float) -> int:
