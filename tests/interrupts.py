@@ -248,13 +248,25 @@ PROGRAMS = (
 
 
 def check(tx: Any, found: Any, expected: Any) -> None:
-    """The result is right, and nothing of a trace or of an option's block is left over."""
+    """The result is right, and nothing is left over."""
     found = np.asarray(found)
     scale = float(np.abs(expected).max())
     np.testing.assert_allclose(found.astype(np.float64), expected, 2e-4, 2e-5 * scale)
+    check_state()
+
+
+def check_state() -> None:
+    """Nothing of a trace or of an option's block is left over."""
     state, config = sys.modules["tinyxla.tracing.core"].state, sys.modules["tinyxla.tracing.options"].config
     assert (state.depth, state.staging, state.source, state.scope, dict(state.axes)) == (0, None, None, "", {})
     assert not vars(config), vars(config)
+
+
+def check_disk() -> None:
+    """No entry of the cache is damaged, and none was left unfinished."""
+    cache = sys.modules["tinyxla.cache"]
+    assert cache.verify() == []
+    assert list(cache.directory().glob("*.part")) == []
 
 
 class Others:
@@ -369,6 +381,59 @@ class Campaign:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+# Short programs, which are interrupted everywhere.
+
+
+def _short_programs(tx: Any) -> list[Callable[[], Any]]:
+    x = tx.numpy.asarray(np.arange(3, dtype=np.float32))
+    memory = sys.modules["tinyxla.backends.numba.memory"]
+    pool = memory.BufferPool(1 << 20)
+
+    def allocate() -> None:
+        held = [pool.allocate(1 << bits)[0] for bits in (12, 15, 18, 18, 18, 18, 12)]
+        pool.release()
+        held.append(pool.allocate(1 << 12)[0])
+        del held
+        pool.release()
+
+    def trace() -> Any:
+        return tx.jit(lambda x: x * 2 + 1).trace(x)
+
+    return [
+        allocate,
+        trace,
+        lambda: tx.vmap(lambda x: x * tx.lax.psum(x, "i"), axis_name="i")(x),
+        lambda: tx.grad(lambda x: (x * x).sum())(x),
+        lambda: tx.jvp(lambda x: x * x, (x,), (x,)),
+        lambda: tx.eval_shape(lambda x: tx.lax.reduce(x, 0.0, lambda a, b: a + b, (0,)), x),
+        lambda: np.concatenate([x, [1.0, 2.0]]),
+    ]
+
+
+def sweep(tx: Any, stride: int) -> None:
+    """Interrupt short programs at every bytecode, or every so many; afterwards they run as before."""
+    interrupter = Interrupter()
+    tx.jit(lambda x: x + 1)(1.0)
+    kept: list[BaseException] = []
+    interrupts = 0
+    for function in _short_programs(tx):
+        function()
+        function()
+        count = interrupter.count(function)
+        for bytecodes in range(1, count, stride):
+            for asynchronous in (False, True):
+                try:
+                    interrupter.call(function, bytecodes, asynchronous)
+                except Interrupted as error:
+                    kept.append(error)
+                    interrupts += 1
+                check_state()
+                function()
+            if len(kept) > 100:
+                kept.clear()
+    print(f"{interrupts} interrupts of short programs")
+
+
 def run_cold(arguments: argparse.Namespace) -> None:
     """Interrupt the very first computation of processes, which loads the compiler. Each is a fork of this one."""
     import tinyxla as tx
@@ -378,7 +443,7 @@ def run_cold(arguments: argparse.Namespace) -> None:
     generator = random.Random(arguments.seed)
     came = 0
     for _ in range(arguments.rounds):
-        bytecodes = int(generator.uniform(1, 2_500_000 ** 0.5) ** 2)  # most happens at first
+        bytecodes = int(generator.expovariate(1 / arguments.bytecodes)) + 1
         seed, asynchronous = generator.randrange(1000), generator.random() < 0.3
         child = os.fork()
         if child == 0:
@@ -426,6 +491,7 @@ def main() -> None:
     parser.add_argument("--timed", action="store_true", help="interrupts come from a timer")
     parser.add_argument("--seconds", type=float, default=0.1, help="the longest time before one of these")
     parser.add_argument("--bytecodes", type=float, default=60_000, help="how many there are on average before another")
+    parser.add_argument("--sweep", type=int, default=0, help="interrupt short programs at every so many bytecodes")
     parser.add_argument("--cold", action="store_true", help="interrupt the first computation of many processes")
     parser.add_argument("--no-threads", action="store_true", help="no thread can be started")
     arguments = parser.parse_args()
@@ -439,8 +505,12 @@ def main() -> None:
 
     if arguments.no_threads:
         _forbid_threads()
+    if arguments.sweep:
+        sweep(tx, arguments.sweep)
+        return
     campaign = Campaign(tx, arguments)
     campaign.run()
+    check_disk()
     print(f"{campaign.interrupts} interrupts of {campaign.computations} computations")
     for text in campaign.lost:
         print(text)

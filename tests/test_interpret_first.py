@@ -78,7 +78,7 @@ def test_a_call_that_the_compiler_overtakes_starts_again(compiler: threading.Eve
         calls.append(1)
         if len(calls) == 1:
             compiler.set()
-            executable._thread.join(60)
+            executable._task.wait()
         return x + 1
 
     function = tx.jit(lambda x: tnp.sin(tx.pure_callback(host, tx.ShapeDtypeStruct(X.shape, X.dtype), x)))
@@ -127,7 +127,7 @@ def test_errors_of_the_compiler_are_raised(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(compilation, "compile_module", fail)
     function = tx.jit(lambda x: x + 1)
-    executable_of(function, X)._thread.join(60)
+    executable_of(function, X)._task.wait()
     for _ in range(2):
         with pytest.raises(MemoryError, match="no room for the code"):
             function(X)

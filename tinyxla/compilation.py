@@ -208,7 +208,7 @@ class Jitted:
         self._flatten = pytrees.Flattener()
         self._programs: dict[Any, Program] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
-        _functions[id(self)] = self
+        _remember(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (state.staging is not None or state.axes or config.special):
@@ -360,12 +360,28 @@ class Jitted:
         self._by_signatures.clear()
 
 
-_functions: weakref.WeakValueDictionary[int, Jitted] = weakref.WeakValueDictionary()
+_functions: dict[int, weakref.ref[Jitted]] = {}  # of functions that live, and of some that do no more
+_FEW = 64  # of them are not worth a look
+
+
+def _remember(function: Jitted) -> None:
+    """Know a function as long as it lives. No callback runs when it ends: an exception that comes from outside (Ctrl-C,
+    say) is lost in one."""
+    global _most
+    if len(_functions) > _most:
+        for identity, reference in tuple(_functions.items()):
+            if reference() is None and _functions.get(identity) is reference:
+                _functions.pop(identity, None)
+        _most = 2 * len(_functions) + _FEW
+    _functions[id(function)] = weakref.ref(function)
+
+
+_most = _FEW
 
 
 def _all_functions() -> list[Jitted]:
-    """Copied at once: an iterator of weak references would fail when another thread makes a function meanwhile."""
-    return [function for reference in _functions.valuerefs() if (function := reference()) is not None]
+    """Copied at once: another thread may make a function meanwhile."""
+    return [function for reference in tuple(_functions.values()) if (function := reference()) is not None]
 
 
 def _forget_programs() -> None:

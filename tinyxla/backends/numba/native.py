@@ -101,13 +101,17 @@ _is_held_for_fork = False
 def _before_fork() -> None:
     """A fork waits for what compiles: LLVM has locks, which nobody opens in the child."""
     global _is_held_for_fork
-    _is_held_for_fork = not _is_owned()
+    _is_held_for_fork = not _is_owned()  # else it happens within, in a signal's handler
+    _wait_for_fork()
+
+
+def _wait_for_fork() -> None:
     try:
         if not _is_owned():
             _lock.acquire()
         _join()
     except BaseException:  # a signal's handler raised it: Python reports it, and forks in spite of it
-        _before_fork()
+        _wait_for_fork()
         raise
 
 
