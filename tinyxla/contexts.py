@@ -86,7 +86,7 @@ def without_effect(new_val: Any = None) -> Generator[None]:
     yield
 
 
-class ensure_compile_time_eval(Block):  # noqa: N801 - it is used like a function
+class ensure_compile_time_eval(Block):
     """Inside, operations on concrete values are computed at once, also while a function is traced: their results can be
     looked at by Python and enter the graph as constants.
 
@@ -111,7 +111,7 @@ class ensure_compile_time_eval(Block):  # noqa: N801 - it is used like a functio
         state.staging = self._outer
 
 
-class named_scope(Block):  # noqa: N801 - it is used like a function
+class named_scope(Block):
     """A name for what is recorded inside; also a decorator. Names nest, and stay through transformations.
 
     Instructions carry it with the user's line: in `jit(f).lower(x).as_text(debug_info=True)` as part of `op_name`, in

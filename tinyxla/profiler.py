@@ -329,7 +329,7 @@ def stop_trace() -> None:
     done.write()
 
 
-class trace:  # noqa: N801 - it is used like a function
+class trace:
     """Record what compiled functions do within a `with` block; see `start_trace`.
 
     Example:

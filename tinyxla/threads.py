@@ -91,7 +91,7 @@ def set_num_threads(threads: int) -> None:
         put(min(most, count))
 
 
-class num_threads(ContextDecorator):  # noqa: N801 - it is used like a function
+class num_threads(ContextDecorator):
     """Use so many threads within a `with` block; the number is one for the whole process.
 
     Example:
@@ -178,7 +178,7 @@ class Task:
         self._running.release()
 
     def wait(self) -> bool:
-        """Wait until it has run. Whether it has: not where there was no thread, nor in the child of a fork meanwhile."""
+        """Wait until it has run. Whether it has: not without a thread, nor in the child of a fork meanwhile."""
         if not self._has_started and not self._decision.setdefault("runs", False):
             return False
         while not self.is_over:

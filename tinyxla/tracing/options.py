@@ -146,7 +146,7 @@ class Block(ContextDecorator, ABC):
         return copy.copy(self)
 
 
-class setting(Block):  # noqa: N801 - it is used like a function
+class setting(Block):
     """The option has that value inside, in this thread."""
 
     def __init__(self, option: str, value: Any) -> None:

@@ -74,8 +74,8 @@ def _extension(name: str) -> ModuleType:
 
 
 class Guard:
-    """Words that `enter` and `leave` share: a lock (0 if it is free), how many kernels are inside the BLAS, its number of threads before
-    the first entered, and its functions to read and to set that number.
+    """Words that `enter` and `leave` share: a lock (0 if it is free), how many kernels are inside the BLAS, its number
+    of threads before the first entered, and its functions to read and to set that number.
 
     A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy
     of the BLAS's locks as they are during a product, and nobody to open them.

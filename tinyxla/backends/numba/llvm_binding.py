@@ -57,7 +57,7 @@ class Owner:
     def create(self, name: str, arguments: Sequence[Any], disposer: str) -> int:
         """The handle that a function gives; 0 for a null pointer."""
         create, dispose = _function(name), _function(disposer)
-        self._owned[:0] = zip(repeat(dispose), starmap(create, [arguments]))  # noqa: B905 - one of them is endless
+        self._owned[:0] = zip(repeat(dispose), starmap(create, [arguments]))
         return self._owned[0][1] or 0
 
 
@@ -98,9 +98,7 @@ class Compilation:
         _function("PTOSetSLPVectorization")(options, slp_vectorization)
         builder = self._owner.create("CreatePassBuilder", (machine, options), "DisposePassBuilder")
         levels = (_SPEED_LEVEL, 0)[: len(_function("buildPerModuleDefaultPipeline").argtypes) - 1]  # and one of size
-        manager = self._owner.create(
-            "buildPerModuleDefaultPipeline", (builder, *levels), "DisposeNewModulePassManger"
-        )
+        manager = self._owner.create("buildPerModuleDefaultPipeline", (builder, *levels), "DisposeNewModulePassManger")
         _function("RunNewModulePassManager")(manager, self._module, builder)
 
     def inline(self, machine: int) -> None:

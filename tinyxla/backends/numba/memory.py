@@ -121,7 +121,9 @@ class BufferPool:
             ring.last = (ring.last + 1) % _RING
             ring.known.discard(id(ring.entries[ring.last][0]))
             ring.entries[ring.last] = (owner, address)
-        ring.known.add(id(owner))  # of those in the ring alone, and no ring is empty: also if Ctrl-C, say, comes between
+        ring.known.add(
+            id(owner)
+        )  # of those in the ring alone, and no ring is empty: also if Ctrl-C, say, comes between
         self._rings.pop(size, None)
         self._rings[size] = ring  # now the last: a sweep comes to it last
         return owner, address

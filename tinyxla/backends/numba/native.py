@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -34,11 +34,11 @@ from tinyxla import cache
 from tinyxla.backends.numba import half_precision, llvm_binding
 from tinyxla.backends.numba.canonical import canonical
 from tinyxla.backends.numba.integer_vectors import kinds_of
+from tinyxla.backends.numba.llvm_binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.llvm_text import written_out
 from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
-from tinyxla.backends.numba.llvm_binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
@@ -345,7 +345,7 @@ def _join() -> None:
 
 
 def _compile_waiting(errors: tuple[type[Exception], ...]) -> None:
-    """What each thread that compiles does, with a machine of its own. These errors belong to a module; others end it."""
+    """What each thread that compiles does, with a machine of its own: these errors are a module's; others end it."""
     try:
         machines = _machines.pop()
     except IndexError:
