@@ -46,6 +46,13 @@ class TinyxlaError(Exception):
         self.line = line or user_line()
         super().__init__(f"{message}\n  at {self.line}" if self.line else message)
 
+    def add_user_line(self) -> None:
+        """Name the line of the user who waits for the thread in which this was raised, where there is no such line."""
+        line = user_line()
+        if self.line is None and line is not None:
+            self.line = line
+            self.args = (f"{self.args[0]}\n  at {line}",)
+
 
 class ShapeError(TinyxlaError, ValueError):
     """Dimensions, axes or sizes that do not fit."""

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError
+from tinyxla.errors import AttributeValueError, TinyxlaError
 
 __all__ = ["get_num_threads", "num_threads", "set_num_threads"]
 
@@ -186,6 +186,13 @@ class Task:
                 self._running.release()
         return self._is_done
 
+    def raise_error(self) -> None:
+        """Raise the error that ended it, if one did."""
+        if isinstance(self.error, TinyxlaError):
+            self.error.add_user_line()
+        if self.error is not None:
+            raise self.error
+
     @property
     def is_over(self) -> bool:
         """Whether it runs no more, so far as it has begun."""
@@ -198,8 +205,7 @@ def shielded(function: Callable[[], object]) -> None:
     task = Task(function)
     if not task.start() or not task.wait():
         function()
-    if task.error is not None:
-        raise task.error
+    task.raise_error()
 
 
 # How many there are to use.

@@ -58,8 +58,8 @@ class TieredExecutable:
         if not self._task.wait() and self._compiled is None:  # there was no thread; or it is in the parent of a fork
             self._compiled = self._compile()
         if self._compiled is None:
-            assert self._task.error is not None
-            raise self._task.error
+            self._task.raise_error()
+        assert self._compiled is not None
         return self._compiled
 
     def _interpret(self, computation: Computation, arguments: Sequence[Array]) -> list[Array] | None:

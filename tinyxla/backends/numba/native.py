@@ -39,6 +39,7 @@ from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.llvm_text import written_out
 from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
+from tinyxla.errors import TinyxlaError
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
@@ -305,8 +306,15 @@ def _finished(work: _Work) -> dict[str, int]:
         if work.addresses is None and work.error is None:
             _finish()
     if work.addresses is None:
-        raise work.error or AssertionError(work.key)
+        raise _error(work)
     return work.addresses
+
+
+def _error(work: _Work) -> Exception:
+    """The error of a module, which may be of a thread that knows no line of the user's."""
+    if isinstance(work.error, TinyxlaError):
+        work.error.add_user_line()
+    return work.error or AssertionError(work.key)
 
 
 def _finish() -> None:
@@ -328,7 +336,7 @@ def _finish() -> None:
     _begun.clear()
     for work in works:
         if work.symbol and work.error:
-            raise work.error
+            raise _error(work)
 
 
 def _start_tasks(count: int) -> None:
