@@ -131,7 +131,8 @@ class Block(ContextDecorator, ABC):
 
     One that is a generator would not do: an exception from outside (Ctrl-C, say) that comes between its `yield` and the
     block ends it when the garbage collector comes by, which may be in another thread. `__enter__` and `__exit__` change
-    the state by assignments at their end or beginning, with no call between them: so it is changed, or it is not.
+    the state by assignments at their end or beginning, with no call between them: so it is changed, or it is not. (What
+    no class in Python can help: an exception that comes as `__exit__` is entered leaves the state as it is inside.)
     """
 
     @abstractmethod
