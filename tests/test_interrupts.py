@@ -75,7 +75,7 @@ def test_interrupted_traces_and_allocations_leave_no_state(tmp_path: Path) -> No
 @needs_timer
 @pytest.mark.parametrize("more", [(), ("--no-threads",)])
 def test_interrupted_first_call_of_a_process_succeeds_afterwards(tmp_path: Path, more: tuple[str, ...]) -> None:
-    assert "interrupts of 4" in interrupts(tmp_path, "--cold", "--rounds", "4", "--bytecodes", "100000", *more)
+    assert "interrupts of 3" in interrupts(tmp_path, "--cold", "--rounds", "3", "--bytecodes", "100000", *more)
 
 
 CYCLES = """
