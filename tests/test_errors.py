@@ -41,10 +41,10 @@ lax = tx.lax
 
 @contextmanager
 def raises(kind: type[TinyxlaError], *parts: str) -> Iterator[Any]:
-    """An error of exactly this kind, whose text has these parts, and which names a line of this file."""
+    """An error of this kind, or a narrower one, whose text has these parts, and which names a line of this file."""
     with pytest.raises(TinyxlaError) as caught:
         yield caught
-    assert type(caught.value) is kind, caught.value
+    assert isinstance(caught.value, kind), caught.value
     check_text(caught.value, *parts)
 
 

@@ -9,6 +9,8 @@ import os
 import sys
 from typing import NamedTuple
 
+import numpy as np
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -54,11 +56,29 @@ class TinyxlaError(Exception):
             self.args = (f"{self.args[0]}\n  at {line}",)
 
 
-class ShapeError(TinyxlaError, ValueError):
+# NumPy and JAX raise different built-in classes for the same mistake: NumPy a `ValueError` for shapes that do not
+# broadcast, JAX a `TypeError`. The classes here derive from both, so programs written for either catch them.
+
+
+class ShapeError(TinyxlaError, TypeError, ValueError):
     """Dimensions, axes or sizes that do not fit."""
 
 
-class DTypeError(TinyxlaError, TypeError):
+class AxisError(ShapeError, np.exceptions.AxisError):
+    """An axis that the array does not have. NumPy's error of this name is also an `IndexError`."""
+
+    def __init__(self, message: str, line: SourceLine | None = None) -> None:
+        super().__init__(message, line)
+        self.axis = self.ndim = None
+
+    __str__ = Exception.__str__  # NumPy's builds a text from its own arguments
+
+
+class SquareMatrixError(ShapeError, np.linalg.LinAlgError):
+    """Arrays that are not matrices, or not square ones, where linear algebra needs them."""
+
+
+class DTypeError(TinyxlaError, TypeError, ValueError):
     """Element types that do not fit."""
 
 
@@ -74,7 +94,7 @@ class NonFiniteError(TinyxlaError, FloatingPointError):
     """A result with a NaN or an infinity, where `debug_nans` or `debug_infs` is set."""
 
 
-class AttributeValueError(TinyxlaError, ValueError):
+class AttributeValueError(TinyxlaError, TypeError, ValueError):
     """An attribute or option of an operation with a value that it cannot have."""
 
 
@@ -86,11 +106,11 @@ class SizeError(TinyxlaError, MemoryError):
     """An array that no memory can hold."""
 
 
-class ArgumentError(TinyxlaError, TypeError):
+class ArgumentError(TinyxlaError, TypeError, ValueError):
     """An argument that is not of a kind the function takes."""
 
 
-class PytreeError(ArgumentError, ValueError):
+class PytreeError(ArgumentError):
     """Trees whose structures do not fit each other."""
 
 
@@ -104,6 +124,10 @@ class ExportError(TinyxlaError, BufferError):
 
 class OutOfBoundsError(TinyxlaError, IndexError):
     """An index outside its axis."""
+
+
+class IndexTypeError(DTypeError, IndexError):
+    """An index of a kind or element type that cannot index."""
 
 
 class AxisNameError(TinyxlaError, NameError):

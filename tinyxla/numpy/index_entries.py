@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, NonConcreteBooleanIndexError, OutOfBoundsError
+from tinyxla.errors import ArgumentError, IndexTypeError, NonConcreteBooleanIndexError, OutOfBoundsError
 from tinyxla.numpy.arguments import array_of, broadcast_shapes, promoted
 from tinyxla.numpy.operations import movement
 from tinyxla.shapes import element_type
@@ -59,7 +59,7 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
     if isinstance(value, (int, np.integer)):
         return [int(value)]
     if isinstance(value, (str, bytes)):
-        raise DTypeError(f"indexing: {value!r} is no index; indices are integers, slices and arrays.")
+        raise IndexTypeError(f"indexing: {value!r} is no index; indices are integers, slices and arrays.")
     if isinstance(value, (list, tuple)):
         value = np.asarray(value) if not any(isinstance(v, Array) for v in value) else _stacked(value)
         if value.size == 0 and isinstance(value, np.ndarray):
@@ -74,7 +74,7 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
             mask = value.concrete("A boolean mask as an index", NonConcreteBooleanIndexError).buffer()
         return [MaskAxis(places, size) for places, size in zip(np.nonzero(mask), mask.shape, strict=True)]
     if not element_type(value.dtype).is_integer:
-        raise DTypeError(
+        raise IndexTypeError(
             f"indexing: indices are integers or booleans, but got an array of {value.dtype.name}; convert it with "
             "astype(int)."
         )
@@ -103,7 +103,7 @@ def _static_slice(value: slice) -> slice:
         try:
             return bound.__index__()
         except (AttributeError, TypeError):
-            raise DTypeError(f"indexing: a slice bound is an integer or None, but got {bound!r}.") from None
+            raise IndexTypeError(f"indexing: a slice bound is an integer or None, but got {bound!r}.") from None
 
     if value.step is not None and part(value.step) == 0:
         raise ArgumentError("indexing: a slice has the step 0; it must be positive or negative.")

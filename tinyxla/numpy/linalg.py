@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.custom_derivatives import custom_jvp
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, ShapeError, SquareMatrixError
 from tinyxla.numpy import arithmetic as arith, contractions
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -187,7 +187,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     x = array_of(a, "matrix_power")
     exponent = integer_of("matrix_power", "n", n)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ShapeError(f"matrix_power: takes square matrices, but got an array of shape {x.shape}.")
+        raise SquareMatrixError(f"matrix_power: takes square matrices, but got an array of shape {x.shape}.")
     if exponent < 0:
         x, exponent = inv(x), -exponent
     if exponent == 0:
@@ -262,7 +262,7 @@ def matrices(what: str, x: ArrayLike, square: bool = False) -> Any:
     """An argument that is a matrix or several, of a floating or complex type."""
     value = inexact_array(x, what)
     if value.ndim < 2 or (square and value.shape[-1] != value.shape[-2]):
-        raise ShapeError(f"{what}: takes {'square ' if square else ''}matrices, but got {Shape.of(value)}.")
+        raise SquareMatrixError(f"{what}: takes {'square ' if square else ''}matrices, but got {Shape.of(value)}.")
     return value
 
 

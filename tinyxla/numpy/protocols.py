@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, TracerError
+from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError, TracerError
 from tinyxla.numpy.operations import reduction, windows
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
@@ -313,7 +313,7 @@ def apply_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     target = _function(name, said)
     try:
         return with_lists_as_arrays(lambda: _called_as(function, target, said, args, kwargs))
-    except (DTypeError, TypeError):
-        if not concrete:
+    except TypeError as error:
+        if not concrete or isinstance(error, ShapeError):
             raise
     return function(*_converted(args, said), **_converted(kwargs, said))  # options that only NumPy has

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ShapeError, TinyxlaError
+from tinyxla.errors import AxisError, ShapeError, TinyxlaError
 from tinyxla.shapes.element_types import ElementType, element_type
 
 
@@ -205,5 +205,5 @@ def canonical_axis(axis: Any, rank: int, what: str) -> int:
         raise ShapeError(f"{what}: an axis is an integer, but got {axis!r}.") from None
     if not -rank <= index < rank:
         hint = f"use one from {-rank} to {rank - 1}" if rank else "a scalar has no axes"
-        raise ShapeError(f"{what}: axis {index} is out of range for an array with {rank} dimensions; {hint}.")
+        raise AxisError(f"{what}: axis {index} is out of range for an array with {rank} dimensions; {hint}.")
     return index % rank
