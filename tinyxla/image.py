@@ -10,10 +10,11 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, inexact_array, several_of, shape_of, shown
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact_array, operand, several_of, shape_of, shown
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import join_types
 
 
 class ResizeMethod(enum.Enum):
@@ -147,9 +148,11 @@ def _weights(
     size: int, new: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool, dtype: Any
 ) -> Array:
     """The matrix [size, new] of what each element adds to each of the new ones."""
-    places = (tnp.arange(new, dtype=dtype) + 0.5 - translation) / scale - 0.5
+    kind = join_types((dtype, False), (np.dtype(np.float32), False))[0]
+    scale, translation = cast(operand(scale, "image"), kind), cast(operand(translation, "image"), kind)
+    places = (tnp.arange(new, dtype=kind)[None] + 0.5 - translation) / scale - 0.5
     width = tnp.maximum(1 / scale, 1) if antialias else 1
-    distances = tnp.abs(places - tnp.arange(size, dtype=dtype)[:, None]) / width
+    distances = tnp.abs(places - tnp.arange(size, dtype=kind)[:, None]) / width
     weights = _KERNELS[method](distances)
     totals = tnp.sum(weights, 0, keepdims=True)
     weights = tnp.where(tnp.abs(totals) > 1e-3, weights / tnp.where(totals == 0, 1, totals), 0)

@@ -115,8 +115,8 @@ def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
         raise DTypeError(f"lax.mulhi: not defined for {a.dtype.name}; the operands must be integers of 8 bits or more.")
     if kind.bits < 64:
         wide = np.dtype("int64" if kind.kind == "signed" else "uint64")
-        return ((a.astype(wide) * b.astype(wide)) >> wide.type(kind.bits)).astype(a.dtype)
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+        return ((a.astype(wide) * b.astype(wide)) >> kind.bits).astype(a.dtype)
+    half, low = 32, 0xFFFFFFFF
     (a1, a0), (b1, b0) = (((v >> half), v & low) for v in (a.astype(np.uint64), b.astype(np.uint64)))
     middle = a1 * b0 + ((a0 * b0) >> half)
     upper = a1 * b1 + (middle >> half) + (((middle & low) + a0 * b1) >> half)

@@ -17,7 +17,7 @@ from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import promote_types
+from tinyxla.tracing.promotion import join_types
 
 
 def identity(x: ArrayLike) -> Array:
@@ -29,7 +29,13 @@ def _with_number(number: complex, x: ArrayLike, what: str) -> Array:
     """A floating array, of the type that sums of x and a Python number have: with a float that of integers is the
     default one, weakly."""
     value = array_of(x, what)
-    return cast(value, *inexact(promote_types((value.dtype, value.weak_type), type_of(number))))
+    return cast(value, *inexact(join_types((value.dtype, value.weak_type), type_of(number))))
+
+
+def _parameter(value: ArrayLike, what: str) -> Any:
+    """A parameter of an activation: a Python number, or an array of a floating type."""
+    given = operand(value, what)
+    return inexact_array(given, what) if isinstance(given, Array) else given
 
 
 # --- with corners -----------------------------------------------------------------------------------------------------
@@ -44,7 +50,7 @@ def relu(x: ArrayLike) -> Array:
     """
     value = array_of(x, "nn.relu")
     if value.dtype.kind == "b":
-        value = cast(value, *promote_types((value.dtype, False), type_of(0)))
+        value = cast(value, *join_types((value.dtype, False), type_of(0)))
     return tnp.where(value <= 0, tnp.zeros_like(value), value)  # not x > 0: NaN stays NaN
 
 
@@ -66,7 +72,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     Array([-0.5,  2. ], dtype=float32)
     """
     value = _with_number(0.0, x, "nn.leaky_relu")
-    return tnp.where(value >= 0, value, operand(negative_slope, "nn.leaky_relu") * value)
+    return tnp.where(value >= 0, value, _parameter(negative_slope, "nn.leaky_relu") * value)
 
 
 @replayed
@@ -116,7 +122,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """
     value = _with_number(0.0, x, "nn.elu")
     below = tnp.where(value > 0, tnp.zeros_like(value), value)  # expm1 of large x would overflow, and so its derivative
-    return tnp.where(value > 0, value, operand(alpha, "nn.elu") * tnp.expm1(below))
+    return tnp.where(value > 0, value, _parameter(alpha, "nn.elu") * tnp.expm1(below))
 
 
 @replayed
@@ -128,7 +134,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(np.array([0.0, 2.0]), 2.0)
     Array([0., 2.], dtype=float32)
     """
-    value, alpha = _with_number(0.0, x, "nn.celu"), operand(alpha, "nn.celu")
+    value, alpha = _with_number(0.0, x, "nn.celu"), _parameter(alpha, "nn.celu")
     below = tnp.where(value > 0, tnp.zeros_like(value), value)
     return tnp.where(value > 0, value, alpha * tnp.expm1(below / alpha))
 
@@ -192,7 +198,7 @@ def soft_sign(x: ArrayLike) -> Array:
     Array([-0.5 ,  0.75], dtype=float32)
     """
     value = _with_number(0, x, "nn.soft_sign")
-    return value / (tnp.abs(value) + 1.0)
+    return value / (tnp.abs(value) + 1.0).astype(value.dtype)
 
 
 @replayed
@@ -228,7 +234,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     Array([1.], dtype=float32)
     """
     value = inexact_array(x, "nn.squareplus")
-    return (value + tnp.sqrt(tnp.square(value) + operand(b, "nn.squareplus"))) / 2.0
+    return (value + tnp.sqrt(tnp.square(value) + _parameter(b, "nn.squareplus"))) / 2.0
 
 
 @replayed

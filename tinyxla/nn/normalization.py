@@ -84,7 +84,7 @@ def logsumexp(
         factors = None
     shift = _largest(tnp.real(value), axis, where)
     shift = tnp.where(tnp.isfinite(shift), shift, 0.0)
-    terms = tnp.exp(value - shift)
+    terms = tnp.exp(value - shift.astype(value.dtype))
     if factors is not None:
         terms = terms * factors
     if where is not None:
@@ -94,7 +94,7 @@ def logsumexp(
     if return_sign:
         sign = stop_gradient(tnp.sign(total))
         return tnp.log(tnp.abs(total)) + shift, sign
-    return tnp.log(total) + shift
+    return tnp.log(total) + shift.astype(total.dtype)
 
 
 @replayed

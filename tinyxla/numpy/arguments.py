@@ -256,6 +256,11 @@ def broadcast_to_shape(what: str, x: Array, shape: tuple[int, ...]) -> Array:
     return movement.broadcast_in_dim(x, shape, dimensions)
 
 
+def of_rank(x: Array, rank: int) -> Array:
+    """The array with leading dimensions of size 1, as many as give it that rank."""
+    return movement.reshape_to(x, (1,) * (rank - x.ndim) + x.shape)
+
+
 def broadcasted(what: str, arrays: Sequence[Array]) -> list[Array]:
     """Arrays stretched to their common shape."""
     first = arrays[0].shape

@@ -467,7 +467,9 @@ def isclose(
 ) -> Array:
     """Whether |x - y| <= atol + rtol |y|, or both are the same infinity (or NaN, if `equal_nan`)."""
     (x, y), _ = promoted("isclose", x, y, to_inexact=True)
-    near = less_equal(absolute(subtract(x, y)), add(atol, multiply(rtol, absolute(y))))
+    distance, size = absolute(subtract(x, y)), absolute(y)
+    absolute_bound, relative_bound = (cast(operand(t, "isclose"), size.dtype) for t in (atol, rtol))
+    near = less_equal(distance, add(absolute_bound, multiply(relative_bound, size)))
     close = bitwise_or(bitwise_and(near, bitwise_and(isfinite(x), isfinite(y))), equal(x, y))
     return bitwise_or(close, bitwise_and(isnan(x), isnan(y))) if equal_nan else close
 

@@ -27,6 +27,7 @@ from tinyxla.numpy.arguments import (
     is_several,
     like,
     listed,
+    of_rank,
     operand,
     promoted,
     python_dtype,
@@ -107,6 +108,7 @@ def _along(x: Any, d: int, step: Any) -> Any:
     ahead = arith.subtract(_part(x, d, 1, 2), _part(x, d, 0, 1))
     behind = arith.subtract(_part(x, d, n - 1, n), _part(x, d, n - 2, n - 1))
     inside = arith.multiply(arith.subtract(_part(x, d, 2, n), _part(x, d, 0, n - 2)), 0.5)
+    step = inexact_array(step, "gradient") if isinstance(step, Array) else step
     return arith.true_divide(concatenate([ahead, inside, behind], d), step)
 
 
@@ -151,6 +153,7 @@ def cov(
     for given in (fweights, aweights):
         if given is not None:
             w = cast(operand(given, "cov"), np.dtype(rows.real.dtype))
+            w = of_rank(w, 2)
             weights = w if weights is None else arith.multiply(weights, w)
     if weights is None:
         centered = arith.subtract(rows, mean(rows, 1, keepdims=True))
@@ -165,7 +168,9 @@ def cov(
         extra = (
             1.0
             if aweights is None
-            else arith.true_divide(sum(arith.multiply(weights, cast(operand(aweights, "cov"), weights.dtype))), total)
+            else arith.true_divide(
+                sum(arith.multiply(weights, of_rank(cast(operand(aweights, "cov"), weights.dtype), 2))), total
+            )
         )
         divisor = arith.maximum(arith.subtract(total, arith.multiply(taken, extra)), 0)
     product = dot(centered, arith.conjugate(scaled).T)
@@ -179,7 +184,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
     c = cov(x, y, rowvar)
     if c.ndim == 0:
         return arith.true_divide(c, c)
-    deviation = sqrt(arith.real(c.diagonal()))
+    deviation = cast(sqrt(arith.real(c.diagonal())), c.dtype)
     return arith.true_divide(arith.true_divide(c, expand_dims(deviation, 1)), expand_dims(deviation, 0))
 
 

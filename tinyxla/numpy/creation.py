@@ -45,7 +45,6 @@ from tinyxla.tracing.promotion import (
     default_float,
     default_int,
     promote_types,
-    scalar_dtype,
 )
 from tinyxla.tracing.views import read_only_view
 
@@ -298,7 +297,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     """start, start + step, ... below stop; `arange(stop)` counts from 0."""
     if start is None:
         raise ArgumentError("arange: start must be a number, but got None; arange(n) counts from 0.")
-    kinds = [_kind(x) for x in (start, stop, step) if x is not None]
+    kinds = [type_of(operand(x, "arange")) for x in (start, stop, step) if x is not None]
     found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
     first, last, by = (_static("arange", x) for x in (start, stop, step))
     if last is None:
@@ -317,12 +316,6 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
         return _iota(length, found)
     return ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found))
-
-
-def _kind(x: Any) -> tuple[np.dtype[Any], bool]:
-    if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
-        return scalar_dtype(x), False
-    return type_of(operand(x, "arange"))
 
 
 @with_device
@@ -391,6 +384,8 @@ def geomspace(
     sign = arith.sign(first)
     turned = arith.conjugate(sign)  # which divides by the sign, also a complex one
     logs = linspace(log(arith.multiply(first, turned)), log(arith.multiply(last, turned)), num, endpoint, axis=axis)
+    at = canonical_axis(axis, logs.ndim, "geomspace")
+    sign = movement.reshape_to(sign, (*sign.shape[:at], 1, *sign.shape[at:]))
     return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
 
 

@@ -459,7 +459,7 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
     x = matrices("linalg.pinv", a)
     u, s, vh = svd(x, full_matrices=False)
     kept = arith.greater(s, _bound("linalg.pinv", s, 10 * _precision(x) if rtol is None else rtol))
-    inverse = where(kept, arith.divide(1, where(kept, s, 1)), 0)
+    inverse = cast(where(kept, arith.divide(1, where(kept, s, 1)), 0), x.dtype)
     right = arith.multiply(linear_algebra.adjoint(vh), expand_dims(inverse, -2))
     return contractions.matmul(right, linear_algebra.adjoint(u))
 
@@ -502,7 +502,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array
     u, s, vh = svd(x, full_matrices=False)
     kept = arith.greater(s, arith.multiply(max(s, initial=0), _precision(x) if rcond is None else rcond))
     along = contractions.matmul(linear_algebra.adjoint(u), sides)
-    scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(where(kept, s, 1), -1)), 0)
+    scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(cast(where(kept, s, 1), along.dtype), -1)), 0)
     found = contractions.matmul(linear_algebra.adjoint(vh), scaled)
     rest = sum(_squares(arith.subtract(sides, contractions.matmul(x, found))), 0)
     return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept, dtype=np.int32), s

@@ -41,7 +41,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
-from tinyxla.tracing.promotion import default_int, promote_types
+from tinyxla.tracing.promotion import default_int, join_types
 
 
 def _masked(what: str, x: Array, where: ArrayLike | None, value: Any) -> Array:
@@ -269,12 +269,14 @@ def allclose(
 # --- means ------------------------------------------------------------------------------------------------------------
 
 
-def _count(what: str, x: Array, axes: tuple[int, ...], keepdims: bool, where: ArrayLike | None) -> int | Array:
-    """How many elements go into each result."""
+def _count(
+    what: str, x: Array, axes: tuple[int, ...], keepdims: bool, where: ArrayLike | None, dtype: np.dtype[Any]
+) -> int | Array:
+    """How many elements go into each result; of that element type, if it depends on `where`."""
     if where is None:
         return math.prod(x.shape[d] for d in axes)
     mask = broadcast_to_shape(what, arith.truth(where, what), x.shape)
-    return sum(mask, axes, keepdims=keepdims)
+    return sum(mask, axes, keepdims=keepdims, dtype=dtype)
 
 
 def _mean_type(x: Array, dtype: Any) -> np.dtype[Any]:
@@ -300,7 +302,7 @@ def mean(
     wanted = _mean_type(x, dtype)
     wide = _wide(cast(x, wanted, False))
     total = sum(wide, axes, keepdims=keepdims, where=where)
-    return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where)), wanted, False)
+    return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where, wide.dtype)), wanted, False)
 
 
 def _mean_over(x: Array, axes: tuple[int, ...], where: ArrayLike | None) -> Array:
@@ -328,12 +330,12 @@ def var(
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
-    wide = _wide(cast(x, promote_types((wanted, False), (x.dtype, False))[0], False))
+    wide = _wide(cast(x, join_types((wanted, False), (x.dtype, False))[0], False))
     centered = arith.subtract(wide, _mean_over(wide, axes, where) if mean is None else mean)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
         squares = arith.add(arith.square(arith.real(centered)), arith.square(arith.imag(centered)))
-    count = _count("var", x, axes, keepdims, where)
+    count = _count("var", x, axes, keepdims, where, squares.dtype)
     taken = number_of("var", "ddof", ddof) if correction is None else number_of("var", "correction", correction)
     total = sum(squares, axes, keepdims=keepdims, where=where)
     left = count - taken if isinstance(count, int) else arith.subtract(count, taken)

@@ -406,7 +406,7 @@ def histogram(
     density: bool | None = None,
 ) -> tuple[Array, Array]:
     """How many values (or how much weight) each bin has, and the edges; the last bin has its upper edge too."""
-    x = ravel(array_of(a, "histogram"))
+    x = inexact_array(ravel(array_of(a, "histogram")), "histogram")
     edges = histogram_bin_edges(x, bins, range, weights)
     x, edges = promoted("histogram", x, edges, to_inexact=True)[0]
     count = edges.shape[0] - 1

@@ -82,7 +82,11 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     bits: Any = arith.not_equal(x, 0).astype(np.uint8)
     bits = pad(bits, [(0, rest if d == at else 0) for d in range(x.ndim)])
     grouped = reshape(bits, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
-    return sum(arith.left_shift(grouped, reshape(shifts, (8, *[1] * (x.ndim - 1 - at)))), at + 1, dtype=np.uint8)
+    return sum(
+        arith.left_shift(grouped, reshape(shifts, (*[1] * (at + 1), 8, *[1] * (x.ndim - 1 - at)))),
+        at + 1,
+        dtype=np.uint8,
+    )
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.ordering import sort_key_val, top_k
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, shape_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
@@ -165,7 +165,7 @@ def categorical(
         return _without_replacement(what, key, scores, d, sizes, leading)
     inner = (*sizes[len(leading) : len(leading) + d], scores.shape[d], *sizes[len(leading) + d :])
     noise = gumbel(checked_key(what, key), (*leading, *inner), scores.dtype)
-    return tnp.argmax(noise + scores, axis=len(leading) + d)
+    return tnp.argmax(noise + of_rank(scores, noise.ndim), axis=len(leading) + d)
 
 
 def _without_replacement(

@@ -42,13 +42,14 @@ def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | N
     return tnp.pad(lines[..., :size], [(0, 0)] * (lines.ndim - 1) + [(0, missing)])
 
 
-def _factors(n: int, norm: str | None, dtype: Any) -> tuple[Any, Any]:
-    """How the elements are turned, and the lengths to which they are scaled."""
+def _factors(n: int, norm: str | None, dtype: Any, rank: int) -> tuple[Any, Any]:
+    """The twiddle factors and the scale of each element of lines of n, which are the last of `rank` axes."""
     turn = np.exp(-0.5j * np.pi * np.arange(n) / n)
     scale = np.full(n, 2.0)
     if norm == "ortho":
         scale = np.where(np.arange(n) == 0, math.sqrt(1 / n), math.sqrt(2 / n))
-    return turn.astype(np.result_type(dtype, np.complex64)), scale.astype(dtype)
+    line = (*[1] * (rank - 1), n)
+    return turn.reshape(line).astype(np.result_type(dtype, np.complex64)), scale.reshape(line).astype(dtype)
 
 
 def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
@@ -66,7 +67,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     Array([4., 0.], dtype=float32)
     """
     lines = _lines("scipy.fft.dct", x, type, n, axis, norm)
-    turn, scale = _factors(lines.shape[-1], norm, lines.dtype)
+    turn, scale = _factors(lines.shape[-1], norm, lines.dtype, lines.ndim)
     found = tnp.fft.fft(tnp.concatenate([lines[..., ::2], lines[..., 1::2][..., ::-1]], -1))
     return tnp.moveaxis((found * turn).real * scale, -1, axis)
 
@@ -79,10 +80,10 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
     """
     lines = _lines("scipy.fft.idct", x, type, n, axis, norm)
     size = lines.shape[-1]
-    turn, scale = _factors(size, norm, lines.dtype)
+    turn, scale = _factors(size, norm, lines.dtype, lines.ndim)
     scaled = lines / scale
     behind = tnp.concatenate([tnp.zeros_like(scaled[..., :1]), scaled[..., :0:-1]], -1)
-    mixed = tnp.fft.ifft((scaled - 1j * behind).astype(turn.dtype) / turn).real
+    mixed = tnp.fft.ifft((scaled.astype(turn.dtype) - 1j * behind.astype(turn.dtype)) / turn).real
     order = np.empty(size, int)
     order[::2], order[1::2] = np.arange(size)[: (size + 1) // 2], np.arange(size)[(size + 1) // 2 :][::-1]
     return tnp.moveaxis(mixed[..., order], -1, axis)

@@ -18,7 +18,7 @@ from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
 from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, choice_of, count_of, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, choice_of, count_of, of_rank, promoted
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
@@ -159,8 +159,9 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     x: Any = matrices("scipy.linalg.lu", a)
     factors, _, permutation = factorizations.lu(x)
     k = min(x.shape[-2:])
-    lower = tnp.tril(factors[..., :k], -1) + tnp.eye(x.shape[-2], k, dtype=x.dtype)
-    order: Any = tnp.expand_dims(permutation, -2) == tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1)
+    lower = tnp.tril(factors[..., :k], -1) + of_rank(tnp.eye(x.shape[-2], k, dtype=x.dtype), x.ndim)
+    rows = of_rank(tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1), x.ndim)
+    order: Any = tnp.expand_dims(permutation, -2) == rows
     first, upper = order.astype(x.dtype), tnp.triu(factors[..., :k, :])
     return (first @ lower, upper) if permute_l else (first, lower, upper)
 
@@ -425,6 +426,7 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
     """
     choice_of("scipy.linalg.polar", "side", side, ("right", "left"))
     left, values, right = tnp.linalg.svd(matrices("scipy.linalg.polar", a), full_matrices=False)
+    scale = values[..., None, :].astype(left.dtype)
     adjoint = tnp.conj(tnp.matrix_transpose(right if side == "right" else left))
-    scaled = (adjoint * values[..., None, :]) @ right if side == "right" else (left * values[..., None, :]) @ adjoint
+    scaled = (adjoint * scale) @ right if side == "right" else (left * scale) @ adjoint
     return left @ right, scaled

@@ -19,12 +19,14 @@ from tinyxla.numpy.arguments import (
     integers_of,
     is_several,
     number_of,
+    of_rank,
     promoted,
     shown,
 )
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import join_types
 
 _MODES = ("full", "same", "valid")
 
@@ -178,6 +180,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
     for low, high in itertools.pairwise(places):
         part = lines[..., low:high]
         steps = np.arange(high - low) - (high - low - 1) / 2
+        steps = steps.reshape(*[1] * (lines.ndim - 1), -1)
         weights = tnp.asarray(steps / max(np.sum(steps * steps), 1e-30), x.dtype)
         slope = tnp.sum(part * weights, -1, keepdims=True)
         parts.append(part - tnp.mean(part, -1, keepdims=True) - slope * tnp.asarray(steps, x.dtype))
@@ -237,12 +240,17 @@ class _Segments(NamedTuple):
         """Where the elements of the first segments are, one row for each."""
         return np.arange(count)[:, None] * self.step + np.arange(self.size)
 
+    def weighted(self, parts: Any) -> Any:
+        """Segments times the window, in their common type."""
+        dtype = join_types((parts.dtype, False), (self.window.dtype, False))[0]
+        return parts.astype(dtype) * of_rank(self.window.astype(dtype), parts.ndim)
+
     def transforms(self, x: Array, trend: Any, one_sided: bool) -> Array:
         """The transforms of the segments of lines, [..., segment, frequency]."""
         parts = x[..., self.places((x.shape[-1] - self.size) // self.step + 1)]
         if trend:
             parts = trend(parts) if callable(trend) else detrend(parts, type=trend)
-        return (tnp.fft.rfft if one_sided else tnp.fft.fft)(parts * self.window, self.transformed)
+        return (tnp.fft.rfft if one_sided else tnp.fft.fft)(self.weighted(parts), self.transformed)
 
     def frequencies(self, fs: Array, one_sided: bool) -> Array:
         return (tnp.fft.rfftfreq if one_sided else tnp.fft.fftfreq)(self.transformed, 1 / fs)
@@ -296,7 +304,8 @@ def stft(
     if padded:
         signal = tnp.pad(signal, [*sides, (0, -(signal.shape[-1] - cut.size) % cut.step)])
     one_sided = return_onesided and signal.dtype.kind != "c"
-    found = cut.transforms(signal, detrend, one_sided) * tnp.sqrt(_scale(what, "spectrum", cut.window, rate))
+    found = cut.transforms(signal, detrend, one_sided)
+    found = found * tnp.sqrt(_scale(what, "spectrum", cut.window, rate)).astype(found.dtype)
     times = (tnp.arange(found.shape[-2]) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / rate
     return cut.frequencies(rate, one_sided), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
 
@@ -331,13 +340,13 @@ def istft(
         whole += 1
     cut = _Segments.of(what, window, whole if nperseg is None else nperseg, noverlap, whole if nfft is None else nfft)
     back = tnp.fft.irfft if input_onesided else tnp.fft.ifft
-    parts = back(lines, cut.transformed)[..., : cut.size] * cut.window * tnp.sum(cut.window)
+    parts = cut.weighted(back(lines, cut.transformed)[..., : cut.size]) * tnp.sum(cut.window)
     places = cut.places(parts.shape[-2])
     size = int(places.max()) + 1
     total = tnp.zeros((*parts.shape[:-2], size), parts.dtype).at[..., places].add(parts)
     weight = tnp.zeros(size, cut.window.dtype).at[places].add(cut.window**2)
     inside = slice(cut.size // 2, size - cut.size // 2) if boundary else slice(None)
-    found = (total / tnp.where(weight > 1e-10, weight, 1))[..., inside]
+    found = (total / of_rank(tnp.where(weight > 1e-10, weight, 1), total.ndim).astype(total.dtype))[..., inside]
     target = min(time_axis % given.ndim, freq_axis % given.ndim)
     return tnp.arange(found.shape[-1]) / array_of(fs, what), tnp.moveaxis(found, -1, target)
 
@@ -392,11 +401,11 @@ def csd(
         found = middle if y is None else middle + 1j * tnp.median(tnp.imag(power), -2)
         places = np.arange(2, power.shape[-2], 2)
         found = found / (1 + float(np.sum(1 / (places + 1) - 1 / places)))
-    found *= _scale(what, scaling, cut.window, rate)
+    found *= _scale(what, scaling, cut.window, rate).astype(found.dtype)
     if one_sided:  # each frequency stands for its negative too, but zero and the highest, if this is one alone
         twice = np.ones(found.shape[-1], np.float32)
         twice[1 : None if cut.transformed % 2 else -1] = 2
-        found = found * tnp.asarray(twice)
+        found = found * of_rank(tnp.asarray(twice, found.dtype), found.ndim)
     return cut.frequencies(rate, one_sided), tnp.moveaxis(found, -1, axis)
 
 

@@ -12,7 +12,7 @@ from tinyxla.nn import normalization
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
-from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, of_rank, promoted
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.scipy.integrals import (
@@ -381,7 +381,8 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     1.55
     """
     value = inexact_array(a, "scipy.special.multigammaln")
-    terms = gammaln(value[..., None] - tnp.arange(d, dtype=value.dtype) / 2)
+    steps = tnp.arange(d, dtype=value.dtype) / 2
+    terms = gammaln(value[..., None] - of_rank(steps, value.ndim + 1))
     return tnp.sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax import cummax, cummin
-from tinyxla.numpy.arguments import ArrayLike, array_of, canonical_axes, choice_of, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, canonical_axes, choice_of, inexact_array, of_rank, promoted
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (
     betainc,
@@ -458,7 +458,7 @@ class Poisson(CumulativeDiscrete):
         (mean, _), _ = promoted(f"{self.name}.entropy", mu, loc, to_inexact=True)
         few, many = (mean > 0) & (mean <= 100), mean > 100
         small = tnp.where(few, mean, 1.0)[..., None]
-        logarithm = self._log_mass(tnp.arange(257, dtype=mean.dtype), small)
+        logarithm = self._log_mass(of_rank(tnp.arange(257, dtype=mean.dtype), small.ndim), small)
         summed = -tnp.sum(tnp.exp(logarithm) * logarithm, axis=-1)
         large = tnp.where(many, mean, 1.0)
         rest = (1 / 12 + (1 / 24 + 19 / 360 / large) / large) / large

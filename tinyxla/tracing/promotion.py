@@ -98,7 +98,7 @@ def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bo
     key = (types, config.enable_x64, config.numpy_dtype_promotion)
     found = _promoted.get(key)
     if found is None:
-        found = _promoted[key] = _promote(types)
+        found = _promoted[key] = join_types(*types)
         if config.numpy_dtype_promotion == "strict" and any(not weak and dtype != found[0] for dtype, weak in types):
             del _promoted[key]
             names = " and ".join(sorted({_node(*t) for t in types}))
@@ -108,7 +108,9 @@ def promote_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bo
     return found
 
 
-def _promote(types: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[Any], bool]:
+def join_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
+    """The join in the promotion lattice, also where `numpy_dtype_promotion` is "strict": for types to which a function
+    converts explicitly."""
     if not types:
         raise PromotionError("No types have none in common; there must be at least one array or number.")
     nodes = {_node(*t) for t in types}

@@ -28,5 +28,5 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: Any = True) -> tuple[
             f"but got {Shape.of(rows)} and {Shape.of(codes)}."
         )
     rows, codes = rows.reshape(rows.shape[0], -1), codes.reshape(codes.shape[0], -1)
-    distances = tnp.linalg.norm(rows[:, None] - codes, axis=-1)
+    distances = tnp.linalg.norm(rows[:, None] - codes[None], axis=-1)
     return tnp.argmin(distances, 1), tnp.min(distances, 1)
