@@ -17,6 +17,7 @@ from tinyxla.numpy.arguments import (
     array_of,
     broadcast_shapes,
     broadcast_to_shape,
+    broadcasted,
     cast,
     choice_of,
     counted,
@@ -381,6 +382,7 @@ def geomspace(
 ) -> Array:
     """`num` numbers from start to stop of which each is the same multiple of the one before."""
     (first, last), (found, _) = promoted("geomspace", start, stop, to_inexact=True)
+    first, last = broadcasted("geomspace", (first, last))
     sign = arith.sign(first)
     turned = arith.conjugate(sign)  # which divides by the sign, also a complex one
     logs = linspace(log(arith.multiply(first, turned)), log(arith.multiply(last, turned)), num, endpoint, axis=axis)

@@ -29,6 +29,7 @@ from tinyxla.numpy.arguments import (
     is_several,
     like,
     number_of,
+    of_rank,
     promoted,
     several_of,
 )
@@ -466,8 +467,9 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
 
 def _bound(what: str, s: Array, rtol: ArrayLike) -> Array:
     """The largest singular value of each matrix times its tolerance."""
-    tolerance = array_of(rtol, what)
-    return arith.multiply(max(s, -1, keepdims=True, initial=0), expand_dims(tolerance, -1) if tolerance.ndim else rtol)
+    tolerance = cast(array_of(rtol, what), s.dtype)
+    largest = max(s, -1, keepdims=True, initial=0)
+    return arith.multiply(largest, expand_dims(tolerance, -1) if tolerance.ndim else tolerance)
 
 
 def _precision(x: Any) -> float:
@@ -519,7 +521,8 @@ def _pivots_of(x: Any) -> Any:
     a derivative needs a solution, and none of the factors.
     """
     lu, pivots, _ = factorizations.lu(x)
-    exchanged = arith.not_equal(pivots, arange(pivots.shape[-1], dtype=pivots.dtype))
+    unmoved = of_rank(arange(pivots.shape[-1], dtype=pivots.dtype), pivots.ndim)
+    exchanged = arith.not_equal(pivots, unmoved)
     return diagonal_of(lu, 0, -2, -1), arith.equal(arith.remainder(sum(exchanged, -1, dtype=np.int32), 2), 1)
 
 

@@ -297,7 +297,9 @@ def double_sided_maxwell(key: KeyArray, loc: Any, scale: Any, shape: ShapeLike =
     kind, given = float_type(what, dtype), shape_for(what, None, loc, scale)
     sizes = (*(shape_of(what, shape) or given), *given)
     size, sign = split(checked_key(what, key))
-    return maxwell(size, sizes, kind) * rademacher(sign, sizes, kind) * scale + loc
+    return maxwell(size, sizes, kind) * rademacher(sign, sizes, kind) * spread(what, scale, kind, sizes) + spread(
+        what, loc, kind, sizes
+    )
 
 
 @drawn("shape", "dtype")
@@ -354,6 +356,7 @@ def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike 
     """
     what = "tinyxla.random.weibull_min"
     drawn = uniform(checked_key(what, key), shape_of(what, shape), float_type(what, dtype))
+    scale, concentration = (cast(operand(x, what), drawn.dtype) for x in (scale, concentration))
     return tnp.power(-tnp.log1p(-drawn), 1.0 / concentration) * scale
 
 

@@ -306,7 +306,7 @@ def stft(
     one_sided = return_onesided and signal.dtype.kind != "c"
     found = cut.transforms(signal, detrend, one_sided)
     found = found * tnp.sqrt(_scale(what, "spectrum", cut.window, rate)).astype(found.dtype)
-    times = (tnp.arange(found.shape[-2]) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / rate
+    times = (tnp.arange(found.shape[-2], dtype=float) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / rate
     return cut.frequencies(rate, one_sided), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
 
 
@@ -348,7 +348,7 @@ def istft(
     inside = slice(cut.size // 2, size - cut.size // 2) if boundary else slice(None)
     found = (total / of_rank(tnp.where(weight > 1e-10, weight, 1), total.ndim).astype(total.dtype))[..., inside]
     target = min(time_axis % given.ndim, freq_axis % given.ndim)
-    return tnp.arange(found.shape[-1]) / array_of(fs, what), tnp.moveaxis(found, -1, target)
+    return tnp.arange(found.shape[-1], dtype=float) / array_of(fs, what), tnp.moveaxis(found, -1, target)
 
 
 def csd(
