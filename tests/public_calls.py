@@ -52,7 +52,8 @@ CANDIDATES: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 KEYED: list[tuple[Any, ...]] = [
-    (), ((3,),), (3,), (VECTOR[:2], (2,)), (VECTOR,), (MATRIX,), (0.5,), (VECTOR, (6,)), (MATRIX, (3,)), (VECTOR, VECTOR),
+    (), ((3,),), (3,), (VECTOR[:2], (2,)), (VECTOR,), (MATRIX,),
+    (0.5,), (VECTOR, (6,)), (MATRIX, (3,)), (VECTOR, VECTOR),
     (INTEGERS, 0, 5), ((3,), 0, 5), (VECTOR[:3], SYMMETRIC), (2.0, VECTOR), (-1.0, 1.0), (-1.0, 1.0, (3,)),
     (VECTOR, VECTOR, (6,)), (4, VECTOR), (2, (3,), np.float32), (INTEGERS, INTEGERS), ((4,), (3,)), (3, 2),
     (INTEGERS.astype(np.float32) + 1, VECTOR[:4]),

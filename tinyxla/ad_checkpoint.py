@@ -12,6 +12,7 @@ from typing import Any
 from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.named import checkpoint_name as named
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
 from tinyxla.transforms.calls import Checkpoint, call
@@ -64,6 +65,7 @@ def checkpoint(
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     kept = Checkpoint(policy, prevent_cse)
 
+    @boundary
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if not state.depth:  # nothing is transformed
@@ -107,6 +109,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
     return pytrees.unflatten(tree, [named(leaf, name=name).with_weak_type(leaf.weak_type) for leaf in leaves])
 
 
+@boundary
 def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Print what the way back of a derivative of a function keeps: shape, and the line that it comes from.
 

@@ -16,6 +16,7 @@ from tinyxla.api.functions import Function, argument_names, arrays_of, check_cal
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import as_array, checked_scalar, default_dtype
@@ -133,6 +134,7 @@ def _call(
     return pytrees.unflatten(tree, ops.callback(*leaves, function=host, shapes=shapes, **attributes))
 
 
+@boundary
 def pure_callback(
     callback: Function,
     result_shape_dtypes: Any,
@@ -172,6 +174,7 @@ def pure_callback(
     return _call("pure_callback", callback, result_shape_dtypes, args, kwargs, vmap_method=vmap_method)
 
 
+@boundary
 def io_callback(
     callback: Function, result_shape_dtypes: Any, *args: Any, sharding: Any = None, ordered: bool = False, **kwargs: Any
 ) -> Any:

@@ -34,6 +34,7 @@ from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape
+from tinyxla.tracebacks import boundary, filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
@@ -231,7 +232,11 @@ class Jitted:
                 program = None
             if program is not None:
                 return program.run(arrays)
-        return self._general(args, kwargs)
+        try:
+            return self._general(args, kwargs)
+        except Exception as error:
+            filter_error(error)
+            raise
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Any call: static arguments are taken out, leaves become arrays, and a program is traced if there is none."""
@@ -337,14 +342,17 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
         return Traced(self.__name__, self._program(args, kwargs)[0])
 
+    @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s), without compiling."""
         return self.trace(*args, **kwargs).lower()
 
+    @boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result for arguments of these shapes."""
         return self.trace(*args, **kwargs).out_info

@@ -18,6 +18,7 @@ from tinyxla.api.functions import Function, ShapeDtypeStruct, arrays_of, as_inte
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.keys import hashable
@@ -111,6 +112,7 @@ class CustomFunction:
             raise ArgumentError(f"{self}: nondiff_argnums has {fixed[-1]}, but the call has {len(args)} arguments.")
         return (tuple(args[n] for n in fixed), tuple(x for n, x in enumerate(args) if n not in fixed), fixed)
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
         leaves, tree = arrays_of(others, f"{self}: argument ")
@@ -390,6 +392,7 @@ def custom_gradient(fun: Function) -> Function:
     return wrapped
 
 
+@boundary
 def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[Any]]:
     """A function without what it captures from around it, and that: arrays which transformations are at work on.
 

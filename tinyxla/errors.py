@@ -5,13 +5,12 @@ line.
 from __future__ import annotations
 
 import linecache
-import os
 import sys
 from typing import NamedTuple
 
 import numpy as np
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+from tinyxla.tracebacks import PACKAGE as _PACKAGE, FilteredTraceback, install
 
 
 class SourceLine(NamedTuple):
@@ -41,11 +40,12 @@ def user_line() -> SourceLine | None:
     return None
 
 
-class TinyxlaError(Exception):
+class TinyxlaError(FilteredTraceback, Exception):
     """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one."""
 
     def __init__(self, message: str, line: SourceLine | None = None) -> None:
         self.line = line or user_line()
+        install(TinyxlaError)
         super().__init__(f"{message}\n  at {self.line}" if self.line else message)
 
     def add_user_line(self) -> None:

@@ -21,6 +21,7 @@ from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, Shap
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms import vjp as vjp_flat
@@ -29,6 +30,7 @@ from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 
 
+@boundary
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and its derivative there as a linear function of tangents.
 
@@ -107,6 +109,7 @@ def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str
     return found
 
 
+@boundary
 def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Function:
     """The transpose of a linear function: with f(x) = A x, the function that gives A^T y (without conjugation).
 

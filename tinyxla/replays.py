@@ -25,6 +25,7 @@ from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import arithmetic, calls, movement
 from tinyxla.shapes import Shape
+from tinyxla.tracebacks import filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, Tracer, state
@@ -62,28 +63,35 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.staging is not None or config.special or (static is not None and config.disable_jit):
-            return function(*args, **kwargs)
-        given: Any = args
-        if static is not None:
-            given = [*(x if n in static else _array(x) for n, x in zip(names, args, strict=False)), *args[len(names) :]]
-        key: list[Any] = [len(args), *kwargs]
-        arrays: list[Any] = []
-        for name in kwargs:
-            given = (*given, kwargs[name] if static is None or name in static else _array(kwargs[name]))
-        for x in given:
-            if not _describe(x, key, arrays, static is not None):
+        try:
+            if state.staging is not None or config.special or (static is not None and config.disable_jit):
                 return function(*args, **kwargs)
-        which = tuple(key)
-        plan = recordings.get(which)
-        if plan is None:
-            if len(recordings) > _MOST:
-                recordings.clear()
-            if static is None and which not in recordings and all(x.size < LARGE for x in arrays):
-                recordings[which] = None
-                return function(*args, **kwargs)
-            plan = recordings[which] = _recorded(function, given, list(kwargs), static is not None)
-        return plan(arrays) if plan is not _direct else function(*args, **kwargs)
+            given: Any = args
+            if static is not None:
+                given = [
+                    *(x if n in static else _array(x) for n, x in zip(names, args, strict=False)),
+                    *args[len(names) :],
+                ]
+            key: list[Any] = [len(args), *kwargs]
+            arrays: list[Any] = []
+            for name in kwargs:
+                given = (*given, kwargs[name] if static is None or name in static else _array(kwargs[name]))
+            for x in given:
+                if not _describe(x, key, arrays, static is not None):
+                    return function(*args, **kwargs)
+            which = tuple(key)
+            plan = recordings.get(which)
+            if plan is None:
+                if len(recordings) > _MOST:
+                    recordings.clear()
+                if static is None and which not in recordings and all(x.size < LARGE for x in arrays):
+                    recordings[which] = None
+                    return function(*args, **kwargs)
+                plan = recordings[which] = _recorded(function, given, list(kwargs), static is not None)
+            return plan(arrays) if plan is not _direct else function(*args, **kwargs)
+        except Exception as error:
+            filter_error(error)
+            raise
 
     return call  # type: ignore[return-value]
 

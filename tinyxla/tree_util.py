@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import optree
 
 from tinyxla.errors import ArgumentError, PytreeError
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.pytrees import NAMESPACE
 
@@ -226,6 +227,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 # --- mapping ----------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """`f` of each leaf, and of what stands in its place in the further trees, as a tree of the same structure.
 
@@ -239,6 +241,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
     return pytrees.unflatten(treedef, [f(*values) for values in zip(*columns, strict=True)])
 
 
+@boundary
 def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument.
 
@@ -310,6 +313,7 @@ def _short(value: Any) -> str:
 _NOTHING = object()
 
 
+@boundary
 def tree_reduce(
     function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _NOTHING, is_leaf: IsLeaf = None
 ) -> Any:
@@ -326,6 +330,7 @@ def tree_reduce(
     return functools.reduce(function, leaves)
 
 
+@boundary
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _NOTHING, is_leaf: IsLeaf = None
 ) -> Any:
@@ -345,6 +350,7 @@ def tree_reduce_associative(
     return leaves[0]
 
 
+@boundary
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     """Whether all leaves are true.
 

@@ -12,6 +12,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, PytreeError, Shap
 from tinyxla.ops import movement, reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.transforms import batch as batch_flat
 
@@ -58,6 +59,7 @@ def vmap(
     if not isinstance(axis_name, Hashable):
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
 
+    @boundary
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         def name(k: int) -> str:

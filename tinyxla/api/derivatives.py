@@ -23,6 +23,7 @@ from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, Shap
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import trace
@@ -36,6 +37,7 @@ _Leaves = tuple[Sequence[Any], pytrees.TreeDef]
 # --- reverse mode -----------------------------------------------------------------------------------------------------
 
 
+@boundary
 def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
     """The value of a function, and the map from cotangents of the result to cotangents of the arguments.
 
@@ -75,6 +77,7 @@ class Pullback:
         self.outputs = outputs
         self.recorded: tuple[list[Any], Any] | None = recorded
 
+    @boundary
     def __call__(self, cotangent: Any, *more: Any) -> Any:
         if more:
             raise ArgumentError(
@@ -233,6 +236,7 @@ def grad(
     """
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
+    @boundary
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
@@ -274,6 +278,7 @@ def _value_and_grad(
     by = _Chosen(what, fun, argnums, holomorphic, allow_int)
     _check_no_axes(what, reduce_axes)
 
+    @boundary
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
@@ -388,6 +393,7 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
     """
     by = _Chosen("elementwise_grad", fun, argnums, False)
 
+    @boundary
     @functools.wraps(fun)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
@@ -400,6 +406,7 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
 # --- forward mode and Jacobians ---------------------------------------------------------------------------------------
 
 
+@boundary
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and its derivative along `tangents`, which have the structure of the arguments `primals`,
     their shapes and types; the tangent of an integer is a zero of type `dtypes.float0`.
@@ -448,6 +455,7 @@ def jacfwd(
     """
     by = _Chosen("jacfwd", fun, argnums, holomorphic)
 
+    @boundary
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
@@ -488,6 +496,7 @@ def jacrev(
     """
     by = _Chosen("jacrev", fun, argnums, holomorphic, allow_int)
 
+    @boundary
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)

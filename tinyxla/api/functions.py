@@ -15,6 +15,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
@@ -207,6 +208,7 @@ def make_graph(
     check_callable("make_graph", fun)
     numbers = as_integers(static_argnums, f"make_graph of {name_of(fun)}: static_argnums")
 
+    @boundary
     @functools.wraps(fun)
     def graph(*args: Any, **kwargs: Any) -> Any:
         held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
@@ -247,6 +249,7 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     return made, captured, weak_results, flat.tree
 
 
+@boundary
 def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. The arguments may be
     such structures themselves.

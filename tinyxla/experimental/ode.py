@@ -12,6 +12,7 @@ from tinyxla.api import vmap
 from tinyxla.errors import ShapeError
 from tinyxla.flatten_util import ravel_pytree
 from tinyxla.numpy.arguments import inexact_array
+from tinyxla.tracebacks import boundary
 
 Slope = Callable[[Any, Any], Any]
 
@@ -84,6 +85,7 @@ def _first_length(slope: Slope, size: Callable[..., Any], y: Any, first: Any, at
     return lax.stop_gradient(tnp.minimum(100 * guess, h)).astype(at.dtype)
 
 
+@boundary
 def odeint(
     func: Callable[..., Any],
     y0: Any,

@@ -18,6 +18,7 @@ from tinyxla.lax.repeated import repeated
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state, trace
@@ -164,6 +165,7 @@ def _run_loop(
     return list(found[: len(carried)])
 
 
+@boundary
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_steps: int | None = None) -> Any:
     """Apply a function again and again while a condition holds.
 
@@ -239,6 +241,7 @@ def _while(
     return _with_weakness(carry.tree, results, step.weak)
 
 
+@boundary
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
     """Apply a function for each integer of a range: `for i in range(lower, upper): val = body_fun(i, val)`.
 
@@ -288,6 +291,7 @@ def _next(i: Any) -> Any:
     return following.with_weak_type(i.weak_type)
 
 
+@boundary
 def scan(
     f: Function,
     init: Any,
@@ -445,6 +449,7 @@ def _stacked(arrays: Sequence[Any]) -> Any:
     return movement.concatenate(*spread, dimension=0)
 
 
+@boundary
 def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     """Apply a function to each element along the first axis of arrays, one after the other, and stack what it gives.
 
@@ -487,6 +492,7 @@ def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
 _ABSENT = object()
 
 
+@boundary
 def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: Any, operand: Any = _ABSENT) -> Any:
     """One of two functions applied, as a value says.
 
@@ -521,6 +527,7 @@ def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: An
     )
 
 
+@boundary
 def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, operand: Any = _ABSENT) -> Any:
     """One of several functions applied, as an integer says.
 

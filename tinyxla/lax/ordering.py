@@ -14,6 +14,7 @@ from tinyxla.ops import folding, movement, reduction, windows
 from tinyxla.ops.sorting import order_computation, sort as sort_op, topk
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
@@ -132,6 +133,7 @@ def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tup
 # --- scans ------------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The folds of all beginnings of a sequence by an associative function, in a logarithmic number of steps.
 

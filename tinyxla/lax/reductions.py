@@ -14,6 +14,7 @@ from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
@@ -29,6 +30,7 @@ def _axes(what: str, axes: Axes, rank: int) -> tuple[int, ...]:
 # --- by any computation -----------------------------------------------------------------------------------------------
 
 
+@boundary
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Axes) -> Any:
     """Arrays folded together over dimensions by an associative function.
 

@@ -16,6 +16,7 @@ from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.linearization import linearize
 from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.keys import hashable
@@ -95,6 +96,7 @@ def _closed(name: str, function: Solver, values: Values) -> tuple[Solver, list[A
     return closed, list(stop_gradient(captured))
 
 
+@boundary
 def custom_root(
     f: Function, initial_guess: Any, solve: Function, tangent_solve: Function, has_aux: bool = False
 ) -> Any:
@@ -234,6 +236,7 @@ def _filled(derivatives: Values, like: Values) -> list[Any]:
     return [zeros_like(x) if d is None else d for d, x in zip(derivatives, like, strict=True)]
 
 
+@boundary
 def custom_linear_solve(
     matvec: Function,
     b: Any,

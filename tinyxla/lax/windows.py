@@ -17,6 +17,7 @@ from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.window import Window, WindowDimension, dilated
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 
@@ -46,6 +47,7 @@ def _window(
     return tuple(WindowDimension(size, stride, low, high, w, b) for size, stride, (low, high), w, b in rows)
 
 
+@boundary
 def reduce_window(
     operand: Any,
     init_value: Any,

@@ -55,6 +55,7 @@ from tinyxla.numpy.transcendental import sqrt
 from tinyxla.replays import replayed
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.window import WindowDimension
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 
 
@@ -319,6 +320,7 @@ def slid(what: str, x: Any, y: Any, mode: str) -> Any:
 # --- functions of functions -------------------------------------------------------------------------------------------
 
 
+@boundary
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """A function of vectors, applied to all along an axis at once: it is called with a traced vector."""
     x = array_of(arr, "apply_along_axis")
@@ -333,6 +335,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
 
 
+@boundary
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
     """A reduction over several axes, one after the other; axes that it removes come back with size 1."""
     x = array_of(a, "apply_over_axes")

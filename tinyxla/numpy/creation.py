@@ -36,6 +36,7 @@ from tinyxla.numpy.transcendental import exp, log
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import checked_size, state
 from tinyxla.tracing.promotion import (
@@ -191,6 +192,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
         raise ShapeError(f"frombuffer: {number} elements {kind} from byte {start} on do not fit: {error}.") from None
 
 
+@boundary
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: Any) -> Array:
     """`function` of the index arrays of a shape."""
     sizes = shape_of("fromfunction", shape)

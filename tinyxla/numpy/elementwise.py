@@ -17,6 +17,7 @@ from tinyxla.compilation import jit
 from tinyxla.hlo import Computation
 from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, named, operand, type_of
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
@@ -153,7 +154,11 @@ def unary(
             plan = plans.get(key)
             if plan is not None:
                 return ConcreteArray(plan.compute(plan.x(value) if plan.x else value), plan.weak)
-        return slow(x, key)
+        try:
+            return slow(x, key)
+        except Exception as error:
+            filter_error(error)
+            raise
 
     return _named(apply, name, text)
 
@@ -219,7 +224,11 @@ def binary(
                     return ConcreteArray(value, plan.weak)
                 except ValueError:
                     pass  # shapes that do not broadcast: the long way says so
-        return slow(x, y, key)
+        try:
+            return slow(x, y, key)
+        except Exception as error:
+            filter_error(error)
+            raise
 
     return _named(apply, name, text)
 

@@ -36,6 +36,7 @@ from tinyxla.numpy.reductions import cumsum
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
 
 # --- by places --------------------------------------------------------------------------------------------------------
@@ -292,6 +293,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     return result.with_weak_type(weak)
 
 
+@boundary
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """Element by element, the function (or number) of the last condition that is true; one more of them is for none."""
     x = array_of(x, "piecewise")

@@ -11,6 +11,7 @@ from tinyxla.api import vmap
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, broadcast_shapes
 from tinyxla.numpy.manipulation import squeeze
+from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 
 _TERM = r"\((?:\w+(?:,\w+)*)?\)"
@@ -41,6 +42,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Collection[int | str] = (
     _check_excluded(excluded)
     cores = None if signature is None else _core_dimensions(signature)
 
+    @boundary
     @functools.wraps(pyfunc)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         others = [name for name in kwargs if name not in excluded]

@@ -10,6 +10,7 @@ from tinyxla.api import value_and_grad
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import inexact_array
 from tinyxla.shapes import Shape
+from tinyxla.tracebacks import boundary
 
 
 class OptimizeResults(NamedTuple):
@@ -49,6 +50,7 @@ def _length(function: Callable[..., Any], place: tuple[Any, Any, Any], along: An
     return found[0], *found[3:]
 
 
+@boundary
 def minimize(
     fun: Callable[..., Any],
     x0: Any,

@@ -24,6 +24,7 @@ from tinyxla.errors import (
     TracerError,
     TracerIntegerConversionError,
 )
+from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.device import CPU, Device, check_device
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 
@@ -45,10 +46,18 @@ def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any]
     """The operator that a function is, and the same with its operands exchanged."""
 
     def operator(self: Any, other: Any) -> Any:
-        return getattr(_namespace, name)(self, other) if _is_operand(other) else NotImplemented
+        try:
+            return getattr(_namespace, name)(self, other) if _is_operand(other) else NotImplemented
+        except Exception as error:
+            filter_error(error)
+            raise
 
     def reflected(self: Any, other: Any) -> Any:
-        return getattr(_namespace, name)(other, self) if _is_operand(other) else NotImplemented
+        try:
+            return getattr(_namespace, name)(other, self) if _is_operand(other) else NotImplemented
+        except Exception as error:
+            filter_error(error)
+            raise
 
     return operator, reflected
 
@@ -317,7 +326,11 @@ class Array:
         return found if ndigits is not None else found.astype(int)  # as round() of a float gives an int
 
     def __getitem__(self, index: Any) -> Array:
-        return _namespace.indexing.take_index(self, index)
+        try:
+            return _namespace.indexing.take_index(self, index)
+        except Exception as error:
+            filter_error(error)
+            raise
 
     @property
     def at(self) -> Any:

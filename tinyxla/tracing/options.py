@@ -12,8 +12,13 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from tinyxla.errors import AttributeValueError
+from tinyxla.tracebacks import MODES, set_mode_source
 
-_CHOICES = {"numpy_dtype_promotion": ("standard", "strict"), "numpy_rank_promotion": ("allow", "warn", "raise")}
+_CHOICES = {
+    "numpy_dtype_promotion": ("standard", "strict"),
+    "numpy_rank_promotion": ("allow", "warn", "raise"),
+    "traceback_filtering": MODES,
+}
 _CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion")
 
 # Options of JAX that say nothing here: there is one platform, one kind of key, and products are always exact.
@@ -26,7 +31,7 @@ _WITHOUT_EFFECT = frozenset(
     include_full_tracebacks_in_locations legacy_prng_key log_checkpoint_residuals log_compiles logging_level
     memory_fitting_effort no_tracing num_cpu_devices optimization_level persistent_cache_min_compile_time_secs
     persistent_cache_min_entry_size_bytes pgle_profiling_runs platform_name platforms raise_persistent_cache_errors
-    random_seed_offset softmax_custom_jvp threefry_gpu_kernel_lowering threefry_partitionable traceback_filtering
+    random_seed_offset softmax_custom_jvp threefry_gpu_kernel_lowering threefry_partitionable
     traceback_in_locations_limit transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host
     transfer_guard_host_to_device use_shardy_partitioner
     """.split()
@@ -53,6 +58,10 @@ class Config(threading.local):
         interpret_first: compiled functions answer by the interpreter until a thread has compiled them. The first result
             comes sooner, unless there are loops; the last bits of results may change when the compiled program takes
             over.
+        traceback_filtering: what tracebacks show of the library's own frames. "auto" and "quiet_remove_frames" leave
+            them out, "remove_frames" adds a note that says so, "tracebackhide" marks them for displays that know
+            `__tracebackhide__` (pytest, IPython), "off" shows them. The environment variable
+            TINYXLA_TRACEBACK_FILTERING sets it.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -69,6 +78,7 @@ class Config(threading.local):
     compilation_cache_dir: str | os.PathLike[str] | None = None
     enable_compilation_cache: bool = True
     interpret_first: bool = False
+    traceback_filtering: str = "auto"
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}
@@ -124,6 +134,10 @@ def _checked(option: str, value: Any) -> Any:
 
 
 config = Config()
+set_mode_source(lambda: config.traceback_filtering)
+_asked = os.environ.get("TINYXLA_TRACEBACK_FILTERING", "")
+if _asked in MODES:
+    Config.traceback_filtering = _asked
 
 
 class Block(ContextDecorator, ABC):
