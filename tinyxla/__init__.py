@@ -80,6 +80,7 @@ from tinyxla.devices import (
 from tinyxla.hlo import Module as _Module
 from tinyxla.linearization import linear_transpose as linear_transpose, linearize as linearize
 from tinyxla.replication import pmap as pmap
+from tinyxla.suggestions import missing as _missing
 from tinyxla.threads import (
     get_num_threads as get_num_threads,
     num_threads as num_threads,
@@ -115,7 +116,7 @@ _LATER = frozenset("debug example_libraries experimental ffi image modules nn pr
 def __getattr__(name: str) -> _Any:
     """What not every program needs is loaded by its first use."""
     if name not in _LATER:
-        raise AttributeError(f"module 'tinyxla' has no attribute {name!r}")
+        return _missing(__name__)(name)
     return _importlib.import_module(f"tinyxla.{name}")
 
 

@@ -130,6 +130,10 @@ class IndexTypeError(DTypeError, IndexError):
     """An index of a kind or element type that cannot index."""
 
 
+class UnknownNameError(TinyxlaError, AttributeError):
+    """A name that a module does not have."""
+
+
 class AxisNameError(TinyxlaError, NameError):
     """The name of an axis that no function around is mapped over."""
 

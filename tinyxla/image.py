@@ -13,6 +13,7 @@ from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact_array, operand, several_of, shape_of, shown
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
 
@@ -164,3 +165,5 @@ def _weighted(x: Array, d: int, weights: Array) -> Array:
 
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
+
+__getattr__ = _missing(__name__)

@@ -34,6 +34,19 @@ def set_mode_source(function: Callable[[], str]) -> None:
     _mode = function
 
 
+def set_explainer(function: Callable[[BaseException], None]) -> None:
+    """Say what adds advice to an error before it is shown."""
+    global _explain
+    _explain = function
+
+
+def _say_nothing(error: BaseException) -> None:
+    """The explainer before there is one."""
+
+
+_explain: Callable[[BaseException], None] = _say_nothing
+
+
 def is_own(frame: FrameType) -> bool:
     """Whether a frame is of the library. Generated methods have no file, but their modules have names."""
     names = frame.f_globals
@@ -71,7 +84,8 @@ def _hide(trace: TracebackType | None) -> None:
 
 
 def filter_error(error: BaseException) -> None:
-    """Filter the tracebacks of an error and of those that it was raised from, as the option says."""
+    """Add advice to an error, and filter its traceback and those of what it was raised from, as the option says."""
+    _explain(error)
     mode = _mode()
     if mode == "off":
         return

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import optree
 
 from tinyxla.errors import ArgumentError, PytreeError
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.pytrees import NAMESPACE
@@ -556,3 +557,6 @@ register_pytree_with_keys(
 
 def _make_partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Partial:
     return Partial(func, *args, **keywords)
+
+
+__getattr__ = _missing(__name__)

@@ -236,6 +236,7 @@ from tinyxla.lax.windows import (
     reduce_window as reduce_window,
     reduce_window_shape_tuple as reduce_window_shape_tuple,
 )
+from tinyxla.suggestions import missing as _missing
 
 abs = _elementwise.abs_
 complex = _elementwise.complex_
@@ -245,3 +246,5 @@ pow = _elementwise.pow_
 round = _elementwise.round_
 map = _control_flow.map_
 slice = _movement.slice_
+
+__getattr__ = _missing(__name__)

@@ -42,3 +42,6 @@ from tinyxla.nn.normalization import (
     softmax as softmax,
     standardize as standardize,
 )
+from tinyxla.suggestions import missing as _missing
+
+__getattr__ = _missing(__name__)

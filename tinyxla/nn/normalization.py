@@ -6,7 +6,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.lax.elementwise import stop_gradient
-from tinyxla.numpy.arguments import ArrayLike, Axis, inexact_array, operand
+from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
@@ -24,6 +24,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     Array([0.5, 0.5, 0. ], dtype=float32)
     """
     value = inexact_array(x, "nn.softmax")
+    canonical_axes("nn.softmax", axis, value.ndim)
     weights = tnp.exp(value - _largest(value, axis, where))
     if where is not None:
         weights = tnp.where(where, weights, 0.0)
@@ -39,6 +40,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     Array([-0.6931472, -0.6931472], dtype=float32)
     """
     value = inexact_array(x, "nn.log_softmax")
+    canonical_axes("nn.log_softmax", axis, value.ndim)
     shifted = value - _largest(value, axis, where)
     weights = tnp.exp(shifted)
     if where is not None:
@@ -77,6 +79,7 @@ def logsumexp(
     Array(1000., dtype=float32)
     """
     value = inexact_array(a, "nn.logsumexp")
+    canonical_axes("nn.logsumexp", axis, value.ndim)
     if b is not None:
         value, factors = tnp.broadcast_arrays(value, inexact_array(b, "nn.logsumexp"))
         value = tnp.where(factors == 0, -tnp.inf, value)
@@ -105,6 +108,7 @@ def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, 
     Array(1000., dtype=float32)
     """
     value = inexact_array(x, "nn.logmeanexp")
+    canonical_axes("nn.logmeanexp", axis, value.ndim)
     counted = tnp.ones_like(value) if where is None else tnp.where(where, tnp.ones_like(value), 0.0)
     count = tnp.sum(counted, axis=axis, keepdims=keepdims)
     return logsumexp(value, axis=axis, where=where, keepdims=keepdims) - tnp.log(count)
@@ -125,6 +129,7 @@ def standardize(
     Array([-1.,  1.], dtype=float32)
     """
     value = inexact_array(x, "nn.standardize")
+    canonical_axes("nn.standardize", axis, value.ndim)
     if mean is None:
         mean = tnp.mean(value, axis=axis, keepdims=True, where=where)
     centred = value - operand(mean, "nn.standardize")

@@ -426,6 +426,7 @@ from tinyxla.numpy.windows import (
     i0 as i0,
     kaiser as kaiser,
 )
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespace
 
 bool = bool_
@@ -437,3 +438,5 @@ protocols.set_functions(globals())
 protocols.give_methods(globals())
 protocols.set_functions({f"linalg.{name}": function for name, function in vars(linalg).items()})
 protocols.set_functions({f"fft.{name}": function for name, function in vars(fft).items()})
+
+__getattr__ = _missing(__name__)

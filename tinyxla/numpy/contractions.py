@@ -207,6 +207,8 @@ def cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y, _ = _pair("cross", a, b)
+    canonical_axis(axisa, x.ndim, "cross")
+    canonical_axis(axisb, y.ndim, "cross")
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     for v in (x, y):
         if v.shape[-1] not in (2, 3):

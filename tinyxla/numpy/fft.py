@@ -29,6 +29,7 @@ from tinyxla.numpy.operations import fourier, movement
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
 Lengths = Sequence[int] | None
@@ -317,3 +318,6 @@ def _shifted(what: str, x: ArrayLike, axes: Axis, distance: Callable[[int], int]
     value = array_of(x, what)
     along = canonical_axes(what, axes, value.ndim)
     return roll(value, [distance(value.shape[d]) for d in along], along)
+
+
+__getattr__ = _missing(__name__)

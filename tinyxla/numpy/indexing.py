@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, OutOfBoundsError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, OutOfBoundsError, ShapeError, UnknownNameError
 from tinyxla.hlo import Computation
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, broadcast_to_shape, cast, constant, eager, like, operand, promoted
@@ -22,6 +22,7 @@ from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entrie
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.numpy.repetition import applied_repeatedly
 from tinyxla.shapes import element_type
+from tinyxla.suggestions import did_you_mean
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
 
@@ -300,8 +301,26 @@ class At:
     def __getitem__(self, index: Any) -> Update:
         return Update(self._array, index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise ArgumentError(f"Arrays are immutable: instead of x.at[{index!r}] = y write x = x.at[{index!r}].set(y).")
+
+    def __call__(self, *index: Any) -> Any:
+        raise ArgumentError("x.at takes an index between brackets: x.at[index].set(y).")
+
     def __repr__(self) -> str:
         return f"{self._array!r}.at"
+
+
+def _no_operator(symbol: str, method: str) -> Callable[[Any, Any], Any]:
+    """What an operator does on `x.at[index]`, which is no array: an error that names the method to use."""
+
+    def operator(self: Update, other: Any) -> Any:
+        raise ArgumentError(
+            f"x.at[index] is no array, so it cannot be an operand of {symbol}. For a copy of x with updated elements "
+            f"write x.at[index].{method}(y); for the elements alone x[index]."
+        )
+
+    return operator
 
 
 class Update:
@@ -333,6 +352,22 @@ class Update:
 
     def __repr__(self) -> str:
         return f"{self._array!r}.at[{self._index!r}]"
+
+    __add__ = __radd__ = __iadd__ = _no_operator("+", "add")
+    __sub__ = __rsub__ = __isub__ = _no_operator("-", "subtract")
+    __mul__ = __rmul__ = __imul__ = _no_operator("*", "multiply")
+    __truediv__ = __rtruediv__ = __itruediv__ = _no_operator("/", "divide")
+    __pow__ = __rpow__ = __ipow__ = _no_operator("**", "power")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise ArgumentError("Arrays are immutable: instead of x.at[i][j] = y write x = x.at[i, j].set(y).")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        others = {"mul": "multiply", "sub": "subtract", "div": "divide", "plus": "add", "update": "set"}
+        meant = f" Did you mean {others[name]!r}?" if name in others else did_you_mean(name, _METHODS)
+        raise UnknownNameError(f"x.at[index] has no method {name!r}.{meant} It has {', '.join(_METHODS)}.")
 
     def get(
         self,
@@ -490,3 +525,6 @@ def _scatter(
         indices_are_sorted=bool(options.get("indices_are_sorted", False)),
         unique_indices=bool(options.get("unique_indices", False)),
     )
+
+
+_METHODS = [name for name in vars(Update) if not name.startswith("_")]

@@ -50,6 +50,7 @@ from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import log, sqrt
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
 
@@ -627,3 +628,6 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
     if x.shape[: y.ndim] != y.shape or math.prod(sizes) != y.size:
         raise ShapeError(f"linalg.tensorsolve: the shapes {x.shape} and {y.shape} do not make a square system.")
     return reshape(solve(reshape(x, (y.size, y.size)), reshape(y, (y.size,))), sizes)
+
+
+__getattr__ = _missing(__name__)

@@ -209,6 +209,12 @@ atleast_3d = _at_least("atleast_3d", lambda x: (*(1,) * (2 - x.ndim), *x.shape, 
 # --- joining and splitting --------------------------------------------------------------------------------------------
 
 
+def _check_one_list(what: str, second: Any) -> None:
+    """An error for arrays that are given one by one: the second stands where another argument is."""
+    if isinstance(second, (Array, np.ndarray, list)) and getattr(second, "ndim", 1):
+        raise ArgumentError(f"{what}: pass a list (or a tuple) of arrays, as {what}([a, b]), and not one by one.")
+
+
 def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: Any = None) -> Array:
     """Arrays one after another along an axis (flattened if None).
 
@@ -217,6 +223,7 @@ def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype
         >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
         Array([0., 0., 1.], dtype=float32)
     """
+    _check_one_list("concatenate", axis)
     parts = _parts("concatenate", arrays, dtype)
     if axis is None:
         parts, axis = [ravel(x) for x in parts], 0
@@ -257,6 +264,7 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
 def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape along a new axis."""
     refuse_out("stack", out)
+    _check_one_list("stack", axis)
     parts = _parts("stack", arrays, dtype)
     for x in parts:
         if x.shape != parts[0].shape:
@@ -268,6 +276,7 @@ def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, 
 @replayed
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays side by side: along axis 1, or 0 for arrays of one dimension."""
+    _check_one_list("hstack", dtype)
     parts = [atleast_1d(x) for x in _parts("hstack", tup, dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
@@ -275,12 +284,14 @@ def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
 @replayed
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays as rows below each other."""
+    _check_one_list("vstack", dtype)
     return concatenate([atleast_2d(x) for x in _parts("vstack", tup, dtype)], 0)
 
 
 @replayed
 def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
     """Arrays behind each other, along axis 2."""
+    _check_one_list("dstack", dtype)
     return concatenate([atleast_3d(x) for x in _parts("dstack", tup, dtype)], 2)
 
 

@@ -213,6 +213,7 @@ amax, amin = max, min
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest."""
     refuse_out("ptp", out)
+    canonical_axes("ptp", axis, array_of(a, "ptp").ndim)
     return arith.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
@@ -234,7 +235,9 @@ def any(
 
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements are not zero."""
-    return sum(arith.truth(a, "count_nonzero"), axis, keepdims=keepdims)
+    nonzero = arith.truth(a, "count_nonzero")
+    canonical_axes("count_nonzero", axis, nonzero.ndim)
+    return sum(nonzero, axis, keepdims=keepdims)
 
 
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
@@ -358,6 +361,7 @@ def std(
 ) -> Array:
     """The square root of the variance; arguments as for `var`."""
     refuse_out("std", out)
+    canonical_axes("std", axis, array_of(a, "std").ndim)
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
@@ -456,6 +460,7 @@ def nansum(
     where: ArrayLike | None = None,
 ) -> Array:
     """The sum of what is not NaN."""
+    canonical_axes("nansum", axis, array_of(a, "nansum").ndim)
     return sum(_without_nan(a, "nansum", 0)[0], axis, dtype, out, keepdims, initial, where)
 
 
@@ -470,6 +475,7 @@ def nanprod(
     where: ArrayLike | None = None,
 ) -> Array:
     """The product of what is not NaN."""
+    canonical_axes("nanprod", axis, array_of(a, "nanprod").ndim)
     return prod(_without_nan(a, "nanprod", 1)[0], axis, dtype, out, keepdims, initial, where)
 
 
@@ -478,6 +484,7 @@ def _nan_extremum(
 ) -> Array:
     x = array_of(a, what)
     options = {"initial": initial, "where": where}
+    canonical_axes(what, axis, x.ndim)
     reduce = max if op == "maximum" else min
     if not element_type(x.dtype).is_inexact:
         return reduce(x, axis, keepdims=keepdims, **options)
@@ -527,6 +534,7 @@ def nanmean(
     """The mean of what is not NaN."""
     refuse_out("nanmean", out)
     x = array_of(a, "nanmean")
+    canonical_axes("nanmean", axis, x.ndim)
     return mean(x, axis, dtype, keepdims=keepdims, where=_known_where("nanmean", x, where))
 
 
@@ -544,6 +552,7 @@ def nanvar(
     """The variance of what is not NaN; arguments as for `var`."""
     refuse_out("nanvar", out)
     x, _ = _without_nan(a, "nanvar", 0)
+    canonical_axes("nanvar", axis, x.ndim)
     counted = _known_where("nanvar", array_of(a, "nanvar"), where)
     return var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=counted, mean=mean)
 
@@ -561,6 +570,7 @@ def nanstd(
 ) -> Array:
     """The standard deviation of what is not NaN; arguments as for `var`."""
     refuse_out("nanstd", out)
+    canonical_axes("nanstd", axis, array_of(a, "nanstd").ndim)
     return sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
 
 

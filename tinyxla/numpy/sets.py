@@ -17,6 +17,7 @@ from tinyxla.numpy.reductions import any, cumsum
 from tinyxla.numpy.selection import where
 from tinyxla.numpy.sorting import argsort, sort
 from tinyxla.shapes import element_type
+from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_int
 
@@ -50,6 +51,7 @@ def unique(
     smallest). Then the values of the flattened array need not be known.
     """
     given: Any = array_of(ar, "unique")
+    axis = None if axis is None else canonical_axis(axis, given.ndim, "unique")
     if size is not None and axis is None and given.size and not isinstance(given, ConcreteArray):
         found = _unique_of_size(given, size, fill_value, equal_nan)
         wanted = (True, return_index, return_inverse, return_counts)

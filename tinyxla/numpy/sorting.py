@@ -259,6 +259,7 @@ def median(
 ) -> Array:
     """The middle of the sorted elements over axes, or the mean of the two in the middle."""
     refuse_out("median", out)
+    canonical_axes("median", axis, array_of(a, "median").ndim)
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
@@ -267,6 +268,7 @@ def nanmedian(
 ) -> Array:
     """As `median`, of what is not NaN."""
     refuse_out("nanmedian", out)
+    canonical_axes("nanmedian", axis, array_of(a, "nanmedian").ndim)
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 

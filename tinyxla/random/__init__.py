@@ -61,3 +61,6 @@ from tinyxla.random.selections import (
     choice as choice,
     permutation as permutation,
 )
+from tinyxla.suggestions import missing as _missing
+
+__getattr__ = _missing(__name__)

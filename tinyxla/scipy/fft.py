@@ -24,6 +24,7 @@ from tinyxla.numpy.arguments import (
     several_of,
 )
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
 
@@ -124,3 +125,6 @@ def idctn(
     Array([1., 1.], dtype=float32)
     """
     return _several(idct, x, type, s, axes, norm)
+
+
+__getattr__ = _missing(__name__)

@@ -22,6 +22,7 @@ from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, choice_of
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
 
@@ -430,3 +431,6 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
     adjoint = tnp.conj(tnp.matrix_transpose(right if side == "right" else left))
     scaled = (adjoint * scale) @ right if side == "right" else (left * scale) @ adjoint
     return left @ right, scaled
+
+
+__getattr__ = _missing(__name__)

@@ -25,6 +25,7 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
 
@@ -434,3 +435,6 @@ def welch(
     Array([2.67, 1.33, 0.  ], dtype=float32)
     """
     return csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
+
+
+__getattr__ = _missing(__name__)

@@ -30,6 +30,7 @@ from tinyxla.scipy.integrals import (
     sici as sici,
     spence as spence,
 )
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
 expit = sigmoid
@@ -466,3 +467,6 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
 def _box_cox(log: Array, power: Array) -> Array:
     flat = power == 0
     return tnp.where(flat, log, tnp.expm1(power * log) / tnp.where(flat, 1.0, power))
+
+
+__getattr__ = _missing(__name__)

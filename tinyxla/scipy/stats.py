@@ -47,6 +47,7 @@ from tinyxla.scipy.special import (
     xlogy,
 )
 from tinyxla.shapes import Shape
+from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
 Rule = Callable[..., Any]
@@ -716,3 +717,6 @@ class gaussian_kde:
         return tnp.exp(self.logpdf(x))
 
     __call__ = evaluate = pdf
+
+
+__getattr__ = _missing(__name__)

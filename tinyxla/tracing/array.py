@@ -66,7 +66,11 @@ def _reduction(name: str, text: str) -> Callable[..., Array]:
     """The method that a function of an array, an axis and further options is."""
 
     def method(self: Any, axis: Any = None, **options: Any) -> Any:
-        return getattr(_namespace, name)(self, axis, **options)
+        try:
+            return getattr(_namespace, name)(self, axis, **options)
+        except Exception as error:
+            filter_error(error)
+            raise
 
     method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", text
     return method
@@ -213,7 +217,11 @@ class Array:
             raise ArgumentError("An array without dimensions cannot be iterated over.")
         return (self[k] for k in range(self.shape[0]))
 
-    __hash__: Any = None  # as NumPy: equality is element by element
+    def __hash__(self) -> int:  # as NumPy: equality is element by element
+        raise ArgumentError(
+            "Arrays cannot be hashed: they are no keys of a dict, elements of a set or static arguments. Use a tuple "
+            "of Python numbers, as tuple(x.tolist()), or x.tobytes()."
+        )
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ArgumentError(f"Arrays are immutable: instead of x[{index!r}] = y write x = x.at[{index!r}].set(y).")
@@ -582,6 +590,9 @@ class ConcreteArray(Array):
         delete_all([self], [without_memory(self.dtype, self.shape)])
 
 
+ConcreteArray.__name__ = "Array"  # which Python's own messages show
+
+
 def _restored(value: Any, weak_type: bool) -> ConcreteArray:
     """An array from a pickle. One whose buffers are kept apart from it belongs to whoever loads it."""
     return ConcreteArray(np.array(value) if isinstance(value, np.ndarray) else value, weak_type)
@@ -651,6 +662,7 @@ class _DeletedArray(ConcreteArray):
         return None
 
 
+_DeletedArray.__name__ = "Array"
 _signatures: dict[Any, int] = {}
 
 

@@ -36,6 +36,7 @@ from tinyxla.errors import (
 from tinyxla.hlo import Computation, Instruction, Literal, Operation, axis_names
 from tinyxla.ops import Op, calls, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.tracing.advice import advice_for
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.options import config
 
@@ -96,12 +97,15 @@ class Tracer(Array):
 
     owner: Trace
 
+    def __init_subclass__(cls) -> None:
+        cls.__name__ = "Tracer"  # which Python's own messages show
+
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         """The value, where the trace has one; else an error that says what wanted it."""
         check_active(self)
         raise error(
             f"{wanted} needs the value of a traced array {self.described()}, but inside {self.owner.what} only its "
-            f"shape and element type are known. {_ADVICE}"
+            f"shape and element type are known. {advice_for(wanted, error)}"
         )
 
     def described(self) -> str:
@@ -131,12 +135,6 @@ class Tracer(Array):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         return self  # a copy of what it refers to would belong to no trace
-
-
-_ADVICE = (
-    "For a choice by value use lax.cond or tinyxla.numpy.where, for a loop lax.while_loop; for a Python value mark the "
-    "argument static (static_argnums); or keep this part outside the transformed function."
-)
 
 
 _STORE = dis.opmap["STORE_SUBSCR"]

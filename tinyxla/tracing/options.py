@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from tinyxla.errors import AttributeValueError
+from tinyxla.suggestions import did_you_mean
 from tinyxla.tracebacks import MODES, set_mode_source
 
 _CHOICES = {
@@ -92,7 +93,9 @@ class Config(threading.local):
             return getattr(self, option)
         if option in _WITHOUT_EFFECT:
             return self._of_no_effect.get(option)
-        raise AttributeError(f"There is no option {name!r}; the options are {', '.join(_OPTIONS)}.")
+        raise AttributeError(
+            f"There is no option {name!r}.{did_you_mean(option, _OPTIONS)} The options are {', '.join(_OPTIONS)}."
+        )
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the process; accepts JAX's names (`jax_enable_x64`)."""
@@ -116,7 +119,10 @@ _OPTIONS = {o: getattr(Config, o) for o in Config.__annotations__ if o != "speci
 
 def _checked(option: str, value: Any) -> Any:
     if option not in _OPTIONS:
-        raise AttributeValueError(f"There is no option {option!r}; the options are {', '.join(_OPTIONS)}.")
+        known = ", ".join(_OPTIONS)
+        raise AttributeValueError(
+            f"There is no option {option!r}.{did_you_mean(option, _OPTIONS)} The options are {known}."
+        )
     choices = _CHOICES.get(option)
     if option == "while_residual_bytes":
         if type(value) is not int or value <= 0:
