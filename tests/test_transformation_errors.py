@@ -311,7 +311,7 @@ def test_mistakes(name: str, mode: str) -> None:
     with pytest.raises(TinyxlaError) as caught:
         MODES[mode](function)
     text = str(caught.value)
-    assert type(caught.value) is kind, text
+    assert isinstance(caught.value, kind), text
     for part in parts:
         assert part in text, text
     sentence, _, where = text.rpartition("\n  at ")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -131,7 +132,17 @@ class IndexTypeError(DTypeError, IndexError):
 
 
 class UnknownNameError(TinyxlaError, AttributeError):
-    """A name that a module does not have."""
+    """A name that a module does not have. What may be meant is looked for when the text is asked for, since Python
+    itself tries names that do not exist."""
+
+    def __init__(self, message: str, hint: Callable[[], str] = str) -> None:
+        super().__init__(message)
+        self._message = message
+        self._hint = hint
+
+    def __str__(self) -> str:
+        where = f"\n  at {self.line}" if self.line else ""
+        return f"{self._message}{self._hint()}{where}"
 
 
 class AxisNameError(TinyxlaError, NameError):

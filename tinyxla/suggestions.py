@@ -42,7 +42,7 @@ def missing(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):  # which Python and its tools look for
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise UnknownNameError(f"The module {module} has no {name!r}.{hint(name, module)}")
+        raise UnknownNameError(f"The module {module} has no {name!r}.", lambda: hint(name, module))
 
     return __getattr__
 
