@@ -68,12 +68,12 @@ def explain(error: BaseException) -> None:
             error.args = (str(cause),)
             error.__cause__ = None
     elif type(error) is TypeError and (found := _UNEXPECTED.fullmatch(text)):
-        error.args = (f"{text}.{_keyword_hint(*found.groups(), _namespace_of(error))}",)
+        error.args = (f"{text}.{_keyword_hint(found[1], found[2], _namespace_of(error))}",)
     elif type(error) is AttributeError and text.endswith("has no attribute " + repr(error.name)):
-        kind = type(error.obj)
-        if kind.__module__.startswith("tinyxla.") and not str(error.name).startswith("_"):
+        kind, wanted = type(error.obj), str(error.name)
+        if kind.__module__.startswith("tinyxla.") and not wanted.startswith("_"):
             names = [name for name in dir(kind) if not name.startswith("_")]
-            error.args = (f"{text}.{elsewhere(error.name, '') or did_you_mean(error.name, names)}",)
+            error.args = (f"{text}.{elsewhere(wanted, '') or did_you_mean(wanted, names)}",)
 
 
 def _namespace_of(error: BaseException) -> dict[str, Any]:
