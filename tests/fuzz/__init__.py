@@ -1,0 +1,1 @@
+"""Differential fuzzer: every public function, drawn from its signature, against JAX, NumPy and SciPy."""

@@ -1,0 +1,231 @@
+"""Whether results agree: structure, types and values, with tolerances that follow from types and conditioning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+# Elements of a result may differ by so many units in the last place, before anything is known of its conditioning.
+ULPS = 64
+# A result may be as far from the exact one as the error that perturbed inputs cause, or JAX's own, times this.
+SLACK = 16
+
+
+def leaves(tree: Any) -> list[Any]:
+    return jax.tree_util.tree_leaves(tree)
+
+
+def epsilon(dtype: np.dtype[Any]) -> float:
+    if dtype.kind in "fc" or dtype.kind == "V":
+        return float(ml_dtypes.finfo(dtype).eps)
+    return 0.0
+
+
+def is_inexact(dtype: np.dtype[Any]) -> bool:
+    try:
+        ml_dtypes.finfo(dtype)
+    except ValueError:
+        return False
+    return True
+
+
+def structure(ours: Any, theirs: Any, weak: bool = False) -> str | None:
+    """How results differ without looking at their values."""
+    a, b = leaves(ours), leaves(theirs)
+    if len(a) != len(b):
+        return f"structure: {len(a)} results, expected {len(b)}"
+    for x, y in zip(a, b, strict=True):
+        if isinstance(y, str | bytes | type(None)):
+            continue
+        if np.shape(x) != np.shape(y):
+            return f"shape: {np.shape(x)}, expected {np.shape(y)}"
+        if not hasattr(x, "dtype") or not hasattr(y, "dtype"):
+            continue  # Python's numbers, which JAX compiles to arrays
+        if x.dtype != y.dtype:
+            return f"dtype: {x.dtype}, expected {y.dtype}"
+        if weak and hasattr(y, "weak_type") and getattr(x, "weak_type", False) != y.weak_type:
+            return f"weak_type: {getattr(x, 'weak_type', False)}, expected {y.weak_type}"
+    return None
+
+
+def differing(ours: Any, theirs: Any, scaled: bool, precision: float = 0.0) -> str | None:
+    """How values differ by more than rounding, or None. `scaled`: errors are relative to the largest element.
+
+    `precision` is that of the inputs, where it is less than the result's.
+    """
+    for x, y in zip(leaves(ours), leaves(theirs), strict=True):
+        if isinstance(y, str | bytes):
+            if x != y:
+                return f"value: {x!r}, expected {y!r}"
+            continue
+        found, expected = np.asarray(x), np.asarray(y)
+        bad = ~agreeing(found, expected, ULPS, scaled, precision)
+        if bad.any():
+            return _described(found, expected, bad)
+    return None
+
+
+def _described(found: Array, expected: Array, bad: Array) -> str:
+    first = tuple(int(i) for i in np.argwhere(bad)[0])
+    kind = "value"
+    a, b = found[first], expected[first]
+    if is_inexact(expected.dtype) and (np.isnan(_wide(a)) != np.isnan(_wide(b))):
+        kind = "nan"
+    elif is_inexact(expected.dtype) and bool(np.isinf(_wide(a))) != bool(np.isinf(_wide(b))):
+        kind = "infinity"
+    return f"{kind}: {a} at {first}, expected {b} ({int(bad.sum())} of {bad.size} elements)"
+
+
+def _wide(x: Any) -> Array:
+    x = np.asarray(x)
+    if x.dtype.kind == "c":
+        return x.astype(np.complex128)
+    return x.astype(np.float64) if is_inexact(x.dtype) else x
+
+
+def agreeing(found: Array, expected: Array, ulps: float, scaled: bool, least: float = 0.0) -> Array:
+    """Where elements are equal but for so many units in the last place; NaN and infinities agree with themselves."""
+    if not is_inexact(expected.dtype):
+        return np.asarray(found == expected)
+    precision = max(epsilon(expected.dtype), least)
+    a, b = _wide(found), _wide(expected)
+    tolerance = ulps * precision * np.abs(b) + 4 * _tiny(expected.dtype)
+    if scaled:
+        finite = np.abs(b[np.isfinite(b)])
+        tolerance = tolerance + ulps * precision * finite.max(initial=0)
+    if a.dtype.kind == "c":  # an infinity of either part is one
+        return _parts_agree(a.real, b.real, tolerance) & _parts_agree(a.imag, b.imag, tolerance)
+    return _parts_agree(a, b, tolerance)
+
+
+def _parts_agree(a: Array, b: Array, tolerance: Array) -> Array:
+    with np.errstate(all="ignore"):
+        tolerance = np.where(np.isfinite(tolerance), tolerance, 0)
+        return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= tolerance))
+
+
+def _tiny(dtype: np.dtype[Any]) -> float:
+    return float(ml_dtypes.finfo(dtype).smallest_normal)
+
+
+class Arbiter:
+    """How far apart two correct implementations may be: asked after two results differed by more than some units in
+    the last place.
+
+    JAX computes with inputs that are perturbed by some units in the last place, in the type of the program and in one
+    with twice the digits: the difference of the two is the error of rounding, and what a perturbation moves is the
+    condition. For 64-bit types, which have no wider one, the errors of 32-bit types are scaled.
+    """
+
+    def __init__(self, reference: Callable[..., Any], arrays: list[Any], random: np.random.Generator) -> None:
+        self._random = random
+        self._compiled = jax.jit(reference)
+        self._arrays = arrays
+
+    def _run(self, arrays: list[Any]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(x) for x in leaves(self._compiled(*arrays))]
+
+    def _perturbed(self, x: Any, scale: int) -> Any:
+        if not isinstance(x, np.ndarray) or not is_inexact(x.dtype):
+            return x
+        narrow = {"float64": np.float32, "complex128": np.complex64}.get(x.dtype.name, x.dtype)
+        with np.errstate(all="ignore"):
+            x = x.astype(narrow)
+            noise = epsilon(x.dtype) * self._random.uniform(-scale, scale, x.shape)
+            return (_wide(x) * (1 + noise)).astype(narrow)
+
+    @property
+    def precision(self) -> float:
+        """The least precise of the inputs' types."""
+        return max((epsilon(x.dtype) for x in self._arrays if isinstance(x, np.ndarray) and is_inexact(x.dtype)), default=0)
+
+    def agrees(self, ours: Any, theirs: Any) -> bool:
+        """Whether our result is within what rounding and conditioning explain."""
+        narrow, exact = [], []
+        with jax.enable_x64(True):
+            for scale in (0, 2, 4, 4, 4, 4):
+                arrays = [self._perturbed(x, scale) for x in self._arrays]
+                narrow.append(self._run(arrays))
+                wide = [_wide(x) if isinstance(x, np.ndarray) and is_inexact(x.dtype) else x for x in arrays]
+                exact.append(self._run(wide))
+        results = zip(leaves(ours), leaves(theirs), strict=True)
+        return all(
+            _within(np.asarray(x), np.asarray(y), [r[i] for r in narrow], [r[i] for r in exact], self.precision)
+            for i, (x, y) in enumerate(results)
+        )
+
+
+def _within(found: Array, theirs: Array, narrow: list[Array], exact: list[Array], least: float) -> bool:
+    double = least == epsilon(np.dtype(np.float64))
+    if found.shape != exact[0].shape:
+        return False
+    agree = agreeing(found, theirs, ULPS, False, least)
+    if not is_inexact(theirs.dtype):
+        unstable = np.any([m != exact[0] for m in (*exact, *narrow)], axis=0)
+        return bool(np.all(agree | unstable | (found == exact[0])))
+    a, b, wide = _wide(found), _wide(theirs), _wide(theirs if double else exact[0])
+    precision = max(epsilon(theirs.dtype), least)
+    with np.errstate(all="ignore"):
+        moved = [np.abs(_wide(m) - _wide(exact[0])) for m in exact]
+        errors = [np.abs(_wide(n) - _wide(m)) for n, m in zip(narrow, exact, strict=True)]
+        explained = np.max([np.where(np.isfinite(x), x, 0) for x in (*moved, *errors)], axis=0)
+        explained = SLACK * explained * (precision / epsilon(np.dtype(np.float32)) if double else 1)
+        finite = [np.isfinite(_wide(m)) for m in (*exact, *narrow)]
+        unstable = np.any(finite, axis=0) != np.all(finite, axis=0)
+        allowed = explained + ULPS * precision * np.abs(wide) + 4 * _tiny(theirs.dtype)
+        near = (np.abs(a - wide) <= allowed) | (np.abs(a - b) <= allowed)
+        largest = float(ml_dtypes.finfo(theirs.dtype).max)
+        overflow = ~np.isfinite(a) & (np.abs(wide) * (1 + ULPS * precision) + explained > largest)
+        same = (np.isnan(a) & np.isnan(wide)) | (a == wide)
+    return bool(np.all(agree | near | overflow | unstable | same))
+
+
+class Quotients:
+    """Derivatives as central difference quotients of the reference in 64 bits."""
+
+    def __init__(self, reference: Callable[..., Any], which: tuple[int, ...], arrays: list[Any]) -> None:
+        self._which = which
+        self._arrays = [_wide(x) if isinstance(x, np.ndarray) and is_inexact(x.dtype) else x for x in arrays]
+        self._compiled = jax.jit(reference)
+        self._steps = 1e-5
+
+    def _along(self, directions: list[Array]) -> list[Array]:
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            ends = []
+            for step in (self._steps, -self._steps):
+                moved = list(self._arrays)
+                for i, d in zip(self._which, directions, strict=True):
+                    moved[i] = moved[i] + step * d
+                results = (np.asarray(x) for x in leaves(self._compiled(*moved)))
+                ends.append([_wide(x) for x in results if is_inexact(x.dtype)])
+            return [(a - b) / (2 * self._steps) for a, b in zip(*ends, strict=True)]
+
+    def agree_forward(self, tangents: list[Any], directions: list[Any]) -> bool:
+        expected = self._along([_wide(d) for d in directions[: len(self._which)]])
+        return all(_roughly(np.asarray(x), y) for x, y in zip(tangents, expected, strict=True))
+
+    def agree_backward(self, gradients: list[Any], weights: list[Any]) -> bool:
+        """Along each coordinate; of complex ones JAX's convention gives the conjugate's, which is not told here."""
+        sizes = [np.size(self._arrays[i]) for i in self._which]
+        if sum(sizes) > 100 or any(np.iscomplexobj(self._arrays[i]) for i in self._which):
+            return False
+        for place, i in enumerate(self._which):
+            expected = np.zeros(np.size(self._arrays[i]))
+            for at in range(expected.size):
+                directions = [np.zeros(np.shape(self._arrays[j])) for j in self._which]
+                directions[place].reshape(-1)[at] = 1
+                moved = self._along(directions)
+                expected[at] = sum(float(np.real(m * _wide(w)).sum()) for m, w in zip(moved, weights, strict=True))
+            if not _roughly(np.asarray(gradients[place]), expected.reshape(np.shape(gradients[place]))):
+                return False
+        return True
+
+
+def _roughly(found: Array, expected: Array) -> bool:
+    return bool(np.allclose(_wide(found), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max(initial=1e-3)))

@@ -1,0 +1,282 @@
+"""Running a program in all ways, and the differences found."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import tinyxla
+
+from . import compare
+from .programs import DERIVED, Program, derive, wrapped
+from .values import VARIETIES, draw, literal
+
+_SETS = 7  # of values, which are the lanes of `vmap`
+
+
+class Difference(NamedTuple):
+    """A result that is not the oracle's."""
+
+    name: str
+    kind: str
+    way: str
+    detail: str
+    reproducer: str
+    seed: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.name, f"{self.kind} {self.way}"
+
+
+class Raised(NamedTuple):
+    """What a call raised instead of a result."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {str(self.error)[:300]}"
+
+
+class Outcome(NamedTuple):
+    """How many programs of a case were run, and what was found; whether the oracle took the call."""
+
+    programs: int
+    accepted: bool
+    differences: list[Difference]
+
+
+def attempt(function: Callable[..., Any], arrays: Any) -> Any:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            result = function(*arrays)
+            for x in compare.leaves(result):
+                np.asarray(x) if hasattr(x, "dtype") else None
+            return result
+        except Exception as error:
+            return Raised(error)
+
+
+class Case:
+    """A program with several sets of values: compared in value and derivatives, eager, compiled and mapped."""
+
+    def __init__(self, program: Program, random: np.random.Generator) -> None:
+        self.program, self.random = program, random
+        self.found: list[Difference] = []
+        self.programs = 0
+        shared = [g.scalar or random.random() < 0.2 for g in program.inputs]
+        first = [draw(g, "plain", random) for g in program.inputs]
+        # Sums of numbers near the largest overflow or not, as their order has it.
+        varieties = VARIETIES if program.elementwise else VARIETIES[:-1]
+        self.varieties = ["plain", *random.choice(varieties, _SETS - 1)]
+        self.shared = shared
+        self.sets = [
+            [first[i] if shared[i] else draw(g, v, random) for i, g in enumerate(program.inputs)]
+            for v in self.varieties
+        ]
+
+    def run(self, derived: tuple[str, ...] = DERIVED) -> Outcome:
+        with tinyxla.enable_x64(self.program.x64), jax.enable_x64(self.program.x64):
+            accepted = self._values()
+            if accepted and self._has_derivatives():
+                for what in derived:
+                    if what != "value" and not self.found:
+                        self._derivatives(what)
+        return Outcome(self.programs, accepted, self.found)
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def _values(self) -> bool:
+        program = self.program
+        reference, concrete = self._reference(), program.concrete
+        expected = attempt(reference, self.sets[0])
+        if isinstance(expected, Raised) and _is_concretization(expected.error):
+            concrete, reference = True, program.reference()
+            expected = attempt(reference, self.sets[0])
+        if isinstance(expected, Raised):
+            self._expect_error(expected)
+            return False
+        results = [expected, *(attempt(reference, s) for s in self.sets[1:])]
+        self._each("value", "eager", program.function(tinyxla), reference, results, self.sets)
+        if concrete or self.found:
+            return not concrete
+        function = program.function(tinyxla)
+        self._each("value", "jit", wrapped(function, "jit"), reference, results, self.sets)
+        self._threads(wrapped(function, "jit"))
+        if len(self.found) == 0 and not all(self.shared):
+            self._mapped("value", function, reference, results, self.sets)
+        return True
+
+    def _reference(self) -> Callable[..., Any]:
+        if self.program.concrete or self.program.oracle != "jax":
+            return self.program.reference()
+        return jax.jit(self.program.reference())
+
+    def _expect_error(self, expected: Raised) -> None:
+        self.programs += 1
+        result = attempt(self.program.function(tinyxla), self.sets[0])
+        if not isinstance(result, Raised):
+            self._add("accepts", "eager", f"no error, but {expected}", self.sets[0])
+
+    def _each(
+        self, what: str, way: str, function: Any, reference: Any, results: list[Any], sets: list[list[Any]]
+    ) -> None:
+        for arrays, expected in zip(sets, results, strict=True):
+            if isinstance(expected, Raised):
+                continue
+            given = _as_ours(arrays, self.random) if way == "eager" else arrays
+            self._one(what, way, attempt(function, given), expected, reference, arrays)
+
+    def _one(self, what: str, way: str, found: Any, expected: Any, reference: Any, arrays: list[Any]) -> None:
+        self.programs += 1
+        if isinstance(found, Raised):
+            self._add("raises", f"{what} {way}", str(found), arrays)
+            return
+        weak = what == "value" and way == "jit" and self.program.oracle == "jax"
+        exact_types = self.program.oracle == "jax"
+        unlike = compare.structure(found, expected, weak) if exact_types else None
+        if unlike is not None:
+            self._add(unlike.partition(":")[0], f"{what} {way}", unlike, arrays)
+            return
+        scaled = what != "value" or not self.program.elementwise
+        arbiter = compare.Arbiter(reference, arrays, np.random.default_rng(0))
+        unlike = compare.differing(found, expected, scaled, arbiter.precision)
+        if unlike is None:
+            return
+        try:
+            if arbiter.agrees(found, expected) or self._is_difference_quotient(what, found, arrays):
+                return
+        except Exception as error:  # the oracle does not take wide types
+            unlike += f" [{type(error).__name__} in the arbiter]"
+        self._add(unlike.partition(":")[0], f"{what} {way}", unlike, arrays)
+
+    def _is_difference_quotient(self, what: str, found: Any, arrays: list[Any]) -> bool:
+        """Whether derivatives are what central differences give in 64 bits, whatever JAX's rules make of them."""
+        if what not in ("jvp", "vjp"):
+            return False
+        count = len(self.program.inputs)
+        quotient = compare.Quotients(self.program.reference(), self.program.differentiable, arrays[:count])
+        if what == "jvp":
+            half = len(compare.leaves(found)) // 2
+            return quotient.agree_forward(compare.leaves(found)[half:], arrays[count:])
+        return quotient.agree_backward(compare.leaves(found), arrays[count + len(self.program.differentiable) :])
+
+    def _mapped(self, what: str, function: Any, reference: Any, results: list[Any], sets: list[list[Any]]) -> None:
+        if any(isinstance(r, Raised) for r in results):
+            return
+        way = str(self.random.choice(("vmap", "jit(vmap)")))
+        # Axes for the program's inputs; tangents and cotangents, which follow them, are mapped over the first.
+        shared = [*self.shared, *[False] * (len(sets[0]) - len(self.shared))]
+        axes = [
+            None if s else int(self.random.integers(np.ndim(x) + 1)) if i < len(self.shared) else 0
+            for i, (s, x) in enumerate(zip(shared, sets[0], strict=True))
+        ]
+        stacked = [
+            sets[0][i] if axis is None else np.stack([s[i] for s in sets], axis) for i, axis in enumerate(axes)
+        ]
+        found = attempt(wrapped(function, way, tuple(axes)), stacked)
+        if isinstance(found, Raised):
+            self.programs += 1
+            self._add("raises", f"{what} {way}", f"{found} in_axes={axes}", sets[0])
+            return
+        for lane, (arrays, expected) in enumerate(zip(sets, results, strict=True)):
+            one = [x[lane] if np.ndim(x) else x for x in compare.leaves(found)]
+            if any(np.ndim(x) == 0 for x in compare.leaves(found)):
+                return  # a result that is no array
+            self._one(what, way, one, compare.leaves(expected), _flat(reference), arrays)
+
+    def _threads(self, function: Any) -> None:
+        """Large arrays are divided among threads; the bits must not depend on that."""
+        if max((int(np.prod(g.shape)) for g in self.program.inputs), default=0) < 50_000:
+            return
+        with tinyxla.num_threads(1):
+            one = attempt(function, self.sets[0])
+        with tinyxla.num_threads(2):
+            two = attempt(function, self.sets[0])
+        self.programs += 1
+        if isinstance(one, Raised) or isinstance(two, Raised):
+            return
+        for x, y in zip(compare.leaves(one), compare.leaves(two), strict=True):
+            if np.asarray(x).tobytes() != np.asarray(y).tobytes():
+                self._add("threads", "jit", "other bits with two threads", self.sets[0])
+                return
+
+    # --- derivatives --------------------------------------------------------------------------------------------------
+
+    def _has_derivatives(self) -> bool:
+        if self.program.oracle != "jax" or self.found or not self.program.differentiable:
+            return False
+        largest = max(int(np.prod(g.shape)) for g in self.program.inputs)
+        return largest <= 1000
+
+    def _derivatives(self, what: str) -> None:
+        program = self.program
+        reference = jax.jit(derive(program, what, jax))
+        finite = [s for s, v in zip(self.sets, self.varieties, strict=True) if v in ("plain", "ties")]
+        sets = [self._with_directions(s) for s in finite[:4]]
+        results = [attempt(reference, s) for s in sets]
+        if any(isinstance(r, Raised) for r in results):
+            return
+        function = derive(program, what, tinyxla)
+        ways = ("eager", "jit", "jit(checkpoint)") if what != "reverse_over_reverse" else ("eager", "jit")
+        way = str(self.random.choice(ways))
+        self._each(what, way, wrapped(function, way), reference, results, sets)
+        if not self.found and self.random.random() < 0.4:
+            self._mapped(what, function, reference, results, sets)
+
+    def _with_directions(self, arrays: list[Any]) -> list[Any]:
+        """Tangents for the inputs and cotangents for the results."""
+        shapes = jax.eval_shape(self.program.reference(), *arrays)
+        results = [x for x in compare.leaves(shapes) if jax.numpy.issubdtype(x.dtype, jax.numpy.inexact)]
+        tangents = [_direction(arrays[i].shape, arrays[i].dtype, self.random) for i in self.program.differentiable]
+        return [*arrays, *tangents, *(_direction(x.shape, x.dtype, self.random) for x in results)]
+
+    # --- reports ------------------------------------------------------------------------------------------------------
+
+    def _add(self, kind: str, way: str, detail: str, arrays: list[Any]) -> None:
+        self.found.append(Difference(self.program.name, kind, way, detail, self._reproducer(way, arrays)))
+
+    def _reproducer(self, way: str, arrays: list[Any]) -> str:
+        given = "\n".join(f"x{i} = {literal(x)}" for i, x in enumerate(arrays[: len(self.program.inputs)]))
+        names = ", ".join(f"x{i}" for i in range(len(self.program.inputs)))
+        return (
+            "import ml_dtypes, numpy as np, jax, tinyxla\n"
+            + (f"jax.config.update('jax_enable_x64', True)\ntinyxla.config.update('enable_x64', True)\n" * self.program.x64)
+            + f"{self.program.source}\n{given}\n"
+            + f"print(program(tinyxla, np, {names}))\nprint(program(jax, np, {names}))  # {way}\n"
+        )
+
+
+def _is_concretization(error: Exception) -> bool:
+    return isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError) or isinstance(
+        error, jax.errors.NonConcreteBooleanIndexError | jax.errors.TracerIntegerConversionError
+    )
+
+
+def _flat(function: Any) -> Any:
+    return lambda *arrays: compare.leaves(function(*arrays))
+
+
+def _direction(shape: tuple[int, ...], dtype: Any, random: np.random.Generator) -> Any:
+    values = random.normal(size=shape)
+    values = values + 1j * random.normal(size=shape) if np.dtype(dtype).kind == "c" else values
+    return np.asarray(values).astype(dtype)
+
+
+def _as_ours(arrays: list[Any], random: np.random.Generator) -> list[Any]:
+    """The arrays as users have them: ours, NumPy's, or NumPy's in another order of memory."""
+    way = random.integers(4)
+    if way == 0:
+        return [x.copy() if isinstance(x, np.ndarray) else x for x in arrays]
+    if way == 1:
+        return [np.asfortranarray(x) if isinstance(x, np.ndarray) and x.ndim else x for x in arrays]
+    return [tinyxla.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in arrays]
+
+
+
+

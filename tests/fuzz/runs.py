@@ -1,0 +1,61 @@
+"""Cases by number: which function or composition, with which seed; and batches of them in a process of their own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from .catalogue import catalogue
+from .compositions import composition, prefixes
+from .differences import Case, Outcome
+from .programs import DERIVED, Program, single
+
+_COMPOSED = 12  # one case of so many is a composition
+
+
+def names_of(only: str) -> list[str]:
+    """The functions whose name the regular expression matches somewhere."""
+    return [n for n in catalogue() if re.search(only, n)]
+
+
+def drawn(seed: int, number: int, names: list[str], composed: bool = True) -> tuple[Program, np.random.Generator]:
+    """The program of a number: functions follow each other in an order that differs in every round."""
+    random = np.random.default_rng([seed, number])
+    x64 = bool(random.integers(2))
+    if composed and (number % _COMPOSED == 0 or not names):
+        return composition(random, x64), random
+    index, place = divmod(number - number // _COMPOSED * composed, len(names))
+    order = np.random.default_rng([seed, index]).permutation(len(names))
+    return single(catalogue()[names[order[place]]], random, x64), random
+
+
+def run_case(seed: int, number: int, names: list[str], composed: bool = True) -> tuple[Program, Outcome]:
+    """One case, in all ways. What differs in a composition is looked for in its statements."""
+    import jax
+
+    with jax.enable_x64(True):  # so that the shapes of 64-bit programs can be found
+        program, random = drawn(seed, number, names, composed)
+    outcome = Case(program, random).run(_derived(random))
+    if program.name == "composition" and outcome.differences:
+        outcome = outcome._replace(differences=_located(program, outcome, seed, number))
+    tagged = [d._replace(seed=(seed, number)) for d in outcome.differences]
+    return program, outcome._replace(differences=tagged)
+
+
+def _derived(random: np.random.Generator) -> tuple[str, ...]:
+    """Two of the derivatives, or none: each costs a compilation of the oracle's."""
+    if random.random() < 0.4:
+        return ()
+    return tuple(str(d) for d in random.choice(DERIVED[1:], 2, replace=False))
+
+
+def _located(program: Program, outcome: Outcome, seed: int, number: int) -> list[Any]:
+    derived = tuple({d.way.split()[0] for d in outcome.differences})
+    for prefix in prefixes(program):
+        for attempt in range(2):
+            smaller = Case(prefix, np.random.default_rng([seed, number, attempt])).run(derived)
+            if smaller.differences:
+                return smaller.differences
+    return outcome.differences
