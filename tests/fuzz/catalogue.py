@@ -78,7 +78,9 @@ SMALL = frozenset(
     f"numpy.{n}"
     for n in "outer kron isin intersect1d setdiff1d setxor1d union1d vander diag diagflat digitize searchsorted tile "
     "polyval histogram ix_ meshgrid interp unique array_str array_repr".split()
-) | frozenset(("nn.one_hot", "lax.broadcast", "lax.tile", "scipy.stats.rankdata", "scipy.stats.mode", "scipy.linalg.expm"))
+) | frozenset(
+    ("nn.one_hot", "lax.broadcast", "lax.tile", "scipy.stats.rankdata", "scipy.stats.mode", "scipy.linalg.expm")
+)
 
 # How the parameters of a signature are drawn: by their name, if they are required, and if they are not.
 _ARRAYS = "a x x1 y z m operand array arr ary arys p q obj lhs u v b x2 rhs w a1 a2 ar1 ar2 args i1 q".split()

@@ -19,13 +19,11 @@ def _binary(names: str, kind: str) -> dict[str, tuple[str, ...]]:
 
 LAX: dict[str, tuple[str, ...]] = {
     **_binary("add sub mul div max min eq ne lt le gt ge pow rem atan2 nextafter", "number"),
-    **{n: ("({bits S}, {bits S})",) for n in "bitwise_and bitwise_or bitwise_xor".split()},
-    **{
-        n: ("({int S}, {int S natural:7})",) for n in "shift_left shift_right_arithmetic shift_right_logical".split()
-    },
-    **{n: ("({int S}, {int S})",) for n in ("mulhi",)},
-    **{n: ("({float S}, axes={axes})",) for n in "reduce_max reduce_min reduce_sum reduce_prod".split()},
-    **{n: ("({bits S}, axes={axes})",) for n in "reduce_and reduce_or reduce_xor".split()},
+    **dict.fromkeys("bitwise_and bitwise_or bitwise_xor".split(), ("({bits S}, {bits S})",)),
+    **dict.fromkeys("shift_left shift_right_arithmetic shift_right_logical".split(), ("({int S}, {int S natural:7})",)),
+    **dict.fromkeys(("mulhi",), ("({int S}, {int S})",)),
+    **dict.fromkeys("reduce_max reduce_min reduce_sum reduce_prod".split(), ("({float S}, axes={axes})",)),
+    **dict.fromkeys("reduce_and reduce_or reduce_xor".split(), ("({bits S}, axes={axes})",)),
     **dict.fromkeys("cummax cummin cumprod cumsum".split(), ("({number S}, axis={axis}<<, reverse={?True|False}>>)",)),
     "cumlogsumexp": ("({float S}, axis={axis}<<, reverse={?True|False}>>)",),
     **dict.fromkeys("argmax argmin".split(), ("({real S}, axis={axis}, index_dtype='{?int32|uint8}')",)),
@@ -181,7 +179,9 @@ LAX_LINALG: dict[str, tuple[str, ...]] = {
     "lu_pivots_to_permutation": ("({i32 3 natural:3}, {?3|5})",),
     "qr": ("({inexact *B,N,M well}<<, full_matrices={?True|False}>>)",),
     "svd": ("({inexact *B,N,M well}<<, full_matrices={?True|False}>>)", "({inexact N,M well}, compute_uv=False)"),
-    "symmetric_product": ("({float N,M}, {float N,N spd}<<, alpha=2.0>><<, beta={?0.5|1.0}>>, symmetrize_output=True)",),
+    "symmetric_product": (
+        "({float N,M}, {float N,N spd}<<, alpha=2.0>><<, beta={?0.5|1.0}>>, symmetrize_output=True)",
+    ),
     "triangular_solve": (
         "({inexact *B,N,N upper}, {inexact *B,N,K}, left_side=True<<, transpose_a={?True|False}>><<, unit_diagonal=True>>)",
         "({inexact N,N well}, {inexact K,N}, left_side=False, lower={?True|False}<<, transpose_a=True>><<, conjugate_a=True>>)",

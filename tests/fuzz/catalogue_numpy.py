@@ -8,7 +8,7 @@ _INITIAL = "<<, initial={?1|0|2.5}>>"
 
 
 def _reductions(names: str, extra: str) -> dict[str, tuple[str, ...]]:
-    return {n: (_REDUCTION % extra,) for n in names.split()}
+    return dict.fromkeys(names.split(), (_REDUCTION % extra,))
 
 
 NUMPY: dict[str, tuple[str, ...]] = {
@@ -307,10 +307,10 @@ NUMPY_LINALG: dict[str, tuple[str, ...]] = {
 _ALONG = "({%s S}<<, n={?1|3|4|8}>><<, axis={axis}>><<, norm='{?ortho|forward|backward}'>>)"
 _OVER = "({%s *B,3,4}<<, s={?(2, 4)|(4, 3)}>><<, axes={?(0, 1)|(-1, -2)}>><<, norm='{?ortho|forward}'>>)"
 NUMPY_FFT: dict[str, tuple[str, ...]] = {
-    **{n: (_ALONG % "number",) for n in "fft ifft irfft hfft".split()},
-    **{n: (_ALONG % "real",) for n in "rfft ihfft".split()},
-    **{n: (_OVER % "number",) for n in "fft2 ifft2 fftn ifftn irfft2 irfftn".split()},
-    **{n: (_OVER % "real",) for n in "rfft2 rfftn".split()},
+    **dict.fromkeys("fft ifft irfft hfft".split(), (_ALONG % "number",)),
+    **dict.fromkeys("rfft ihfft".split(), (_ALONG % "real",)),
+    **dict.fromkeys("fft2 ifft2 fftn ifftn irfft2 irfftn".split(), (_OVER % "number",)),
+    **dict.fromkeys("rfft2 rfftn".split(), (_OVER % "real",)),
     **dict.fromkeys("fftfreq rfftfreq".split(), ("({?1|4|7}<<, {?2.0|0.5}>><<, dtype={ftype}>>)",)),
     **dict.fromkeys("fftshift ifftshift".split(), ("({any S}<<, axes={?None|{axis}|{axes}}>>)",)),
 }

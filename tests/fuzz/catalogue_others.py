@@ -25,7 +25,7 @@ NN: dict[str, tuple[str, ...]] = {
         "({float 2,5,3,4}, {float 2,5,3,4}, {float 2,5,3,4}, local_window_size={?2|(1, 0)})",
         "({float 2,5,3,4}, {float 2,5,3,4}, {float 2,5,3,4}, query_seq_lengths={i32 2 count:6}, key_value_seq_lengths={i32 2 count:6})",
     ),
-    **{n: ("({any S})",) for n in "relu relu6 sigmoid silu swish soft_sign softplus identity tanh hard_tanh".split()},
+    **dict.fromkeys("relu relu6 sigmoid silu swish soft_sign softplus identity tanh hard_tanh".split(), ("({any S})",)),
 }
 
 _INITIALIZER = "(<<dtype={ftype}>>)({key}, {?(3, 4)|(2, 3, 4)})"
@@ -208,9 +208,7 @@ FAMILIES: dict[str, str] = {
     "beta": f"({_UNIT}, {_POSITIVE}, {_POSITIVE}{_OPTIONAL_SCALE})",
     "betabinom": f"({_K}, {{i32 S count:9}}, {_POSITIVE}, {_POSITIVE}<<, loc={{?0|1}}>>)",
     "binom": f"({_K}, {{i32 S count:9}}, {_P}<<, loc={{?0|1}}>>)",
-    **dict.fromkeys(
-        "cauchy expon gumbel_l gumbel_r laplace logistic norm uniform".split(), f"({_X}{_OPTIONAL_SCALE})"
-    ),
+    **dict.fromkeys("cauchy expon gumbel_l gumbel_r laplace logistic norm uniform".split(), f"({_X}{_OPTIONAL_SCALE})"),
     **dict.fromkeys("chi2 gamma t gennorm pareto".split(), f"({_X}, {_POSITIVE}{_OPTIONAL_SCALE})"),
     "geom": f"({_K}, {_P}<<, loc={{?0|1}}>>)",
     "nbinom": f"({_K}, {{i32 S count:9}}, {_P}<<, loc={{?0|1}}>>)",

@@ -88,6 +88,19 @@ def _wide(x: Any) -> Array:
     return x.astype(np.float64) if is_inexact(x.dtype) else x
 
 
+def widened(x: Any) -> Any:
+    """An array in 64 bits, if it is of floats or complex numbers."""
+    return _wide(x) if isinstance(x, np.ndarray) and is_inexact(x.dtype) else x
+
+
+def narrows_to(found: Array, exact: Array) -> bool:
+    """Whether a result is the exact one, rounded to its type."""
+    if found.shape != exact.shape or not is_inexact(found.dtype):
+        return found.shape == exact.shape and bool(np.all(found == exact))
+    with np.errstate(all="ignore"):
+        return bool(np.all(agreeing(found, exact.astype(found.dtype), ULPS, False)))
+
+
 def agreeing(found: Array, expected: Array, ulps: float, scaled: bool, least: float = 0.0) -> Array:
     """Where elements are equal but for so many units in the last place; NaN and infinities agree with themselves."""
     if not is_inexact(expected.dtype):
@@ -143,7 +156,9 @@ class Arbiter:
     @property
     def precision(self) -> float:
         """The least precise of the inputs' types."""
-        return max((epsilon(x.dtype) for x in self._arrays if isinstance(x, np.ndarray) and is_inexact(x.dtype)), default=0)
+        return max(
+            (epsilon(x.dtype) for x in self._arrays if isinstance(x, np.ndarray) and is_inexact(x.dtype)), default=0
+        )
 
     def agrees(self, ours: Any, theirs: Any) -> bool:
         """Whether our result is within what rounding and conditioning explain."""
@@ -152,8 +167,7 @@ class Arbiter:
             for scale in (0, 2, 4, 4, 4, 4):
                 arrays = [self._perturbed(x, scale) for x in self._arrays]
                 narrow.append(self._run(arrays))
-                wide = [_wide(x) if isinstance(x, np.ndarray) and is_inexact(x.dtype) else x for x in arrays]
-                exact.append(self._run(wide))
+                exact.append(self._run([widened(x) for x in arrays]))
         results = zip(leaves(ours), leaves(theirs), strict=True)
         return all(
             _within(np.asarray(x), np.asarray(y), [r[i] for r in narrow], [r[i] for r in exact], self.precision)
@@ -191,7 +205,7 @@ class Quotients:
 
     def __init__(self, reference: Callable[..., Any], which: tuple[int, ...], arrays: list[Any]) -> None:
         self._which = which
-        self._arrays = [_wide(x) if isinstance(x, np.ndarray) and is_inexact(x.dtype) else x for x in arrays]
+        self._arrays = [widened(x) for x in arrays]
         self._compiled = jax.jit(reference)
         self._steps = 1e-5
 

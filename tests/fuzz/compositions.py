@@ -129,9 +129,7 @@ _LARGEST = 3000
 def composition(random: np.random.Generator, x64: bool) -> Program:
     """A random acyclic graph of statements; its results are a few of the values that nothing uses."""
     dtype = "float64" if x64 and random.random() < 0.7 else "float32"
-    inputs = tuple(
-        Input(dtype, _SHAPES[random.integers(len(_SHAPES))], "finite") for _ in range(random.integers(1, 4))
-    )
+    inputs = tuple(Input(dtype, _SHAPES[random.integers(len(_SHAPES))], "finite") for _ in range(random.integers(1, 4)))
     values: dict[str, Any] = {f"x{i}": jax.ShapeDtypeStruct(g.shape, dtype) for i, g in enumerate(inputs)}
     lines: list[str] = []
     for _ in range(int(random.integers(3, 13)) * 3):
@@ -149,7 +147,11 @@ def composition(random: np.random.Generator, x64: bool) -> Program:
 def _program(inputs: tuple[Input, ...], lines: list[str], x64: bool) -> Program:
     used = set(re.findall(r"\bt\d+\b", "\n".join(line.partition(" = ")[2] for line in lines)))
     unused = [f"t{i}" for i in range(len(lines)) if f"t{i}" not in used]
-    body = ["jnp, lax = jx.numpy, jx.lax", *(re.sub(r"\bjax\.", "jx.", x) for x in lines), f"return [{', '.join(unused)}]"]
+    body = [
+        "jnp, lax = jx.numpy, jx.lax",
+        *(re.sub(r"\bjax\.", "jx.", x) for x in lines),
+        f"return [{', '.join(unused)}]",
+    ]
     return Program("composition", "".join(f"    {line}\n" for line in body), inputs, x64)
 
 

@@ -29,9 +29,22 @@ class Intended(NamedTuple):
 
 ANY = ".*"
 INTENDED: tuple[Intended, ...] = (
-    Intended(ANY, "accepts eager", "narrow-width integers|1-bit, 2-bit and 4-bit", "4-bit integers have all operations"),
-    Intended(r"lax\..*", "accepts eager", "negative axes|out-of-bounds|Out-of-bounds", "negative axes count from the end"),
-)
+    Intended(ANY, "accepts eager", "narrow-width integers|1-bit, 2-bit and 4-bit|int4|uint4", "4-bit integers have all operations"),
+    Intended(ANY, "accepts eager", "(bfloat16|float16|float8_e\\w+)['> ]* is not supported|not accept dtype (bfloat16|float16|float8)|Unsupported dtype (bfloat16|float16|float8)|Unimplemented.*16", "all types of floats have all functions of floats"),
+    Intended(r"(lax|nn|ops)\..*", "accepts eager", "negative axes|[Oo]ut-of-bounds|Invalid axis -", "negative axes count from the end"),
+    Intended(r"lax\..*", "accepts eager", "requires arguments to have the same dtypes|dtypes should match", "a Python number takes the type of the array beside it"),
+    Intended(r"lax\.(real|imag|conj)", "accepts eager", "does not accept dtype", "real numbers are complex ones, too"),
+    Intended(r"nn\..*", "accepts eager", "does not accept dtype", "integers and booleans become floats, as in numpy"),
+    Intended(r"lax\.p(broadcast|permute)", "accepts eager", ANY, "receivers of nothing get zeros; a list of names is one"),
+    Intended(r"numpy\.(double|float64|complex128|cdouble|int64|uint64|float_|complex_)", "dtype .*", "64|128", "a 64-bit type that is asked for by name is honoured"),
+    Intended(r"numpy\.array_repr", "value .*", "^value: 'Array", "arrays print as Array"),
+    Intended(r"numpy\.einsum_path", "structure .*", ANY, "the path is in NumPy's form"),
+    Intended(r"nn\.log1mexp", "nan .*", "expected nan", "unsigned numbers become floats before they are negated"),
+    Intended(r"numpy\.frexp", "value (jvp|vjp|forward_over_reverse|reverse_over_reverse).*", ANY, "the mantissa's derivative"),
+    Intended("composition: .*(nan_to_num|where).*", "nan .*(jvp|vjp|reverse).*", "expected nan", "no NaN from the branch of where that is not taken"),
+    Intended(r"(numpy|scipy)\.fft\..*|scipy\.signal\.(stft|istft|csd|welch|fftconvolve)", "(nan|infinity) .*", ANY, "where an infinity goes in a transform is left to its algorithm"),
+    Intended(r"lax\.reduce_precision", "value (jvp|vjp|forward_over_reverse|reverse_over_reverse).*", ANY, "derivatives are not rounded"),
+)  # fmt: skip
 
 
 def reason_for(found: Difference) -> Intended | None:

@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 DERIVED = ("value", "jvp", "vjp", "forward_over_reverse", "reverse_over_reverse")
 
 
-class _SciPy:
+class SciPy:
     """The oracle of what JAX does not have."""
 
     scipy, numpy = scipy, np
@@ -53,7 +53,7 @@ class Program(NamedTuple):
         return lambda *arrays: space["program"](package, np, *arrays)
 
     def reference(self) -> Function:
-        return self.function(jax if self.oracle == "jax" else _SciPy)
+        return self.function(jax if self.oracle == "jax" else SciPy)
 
     @property
     def differentiable(self) -> tuple[int, ...]:

@@ -146,5 +146,7 @@ _SIMPLE: dict[str, Any] = {
     "reshaped": Drawn.reshaped,
     "dtype": Drawn.dtype,
     "rank": lambda drawn: str(drawn.rank),
-    "ftype": lambda drawn: f"'{drawn._choice(('float32', 'float16', 'bfloat16', 'float64' if drawn.x64 else 'float32'))}'",
+    "ftype": lambda drawn: (
+        f"'{drawn._choice(('float32', 'float16', 'bfloat16', 'float64' if drawn.x64 else 'float32'))}'"
+    ),
 }

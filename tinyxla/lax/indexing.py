@@ -18,6 +18,7 @@ from tinyxla.lax.elementwise import clamp
 from tinyxla.lax.movement import reshape, squeeze
 from tinyxla.lax.operands import ArrayLike, described, of_one_type
 from tinyxla.lax.reductions import scalar_function
+from tinyxla.numpy import arithmetic
 from tinyxla.numpy.arguments import (
     array_of,
     cast,
@@ -430,7 +431,8 @@ def scatter_apply(
 
 
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
-    """The slices of size 1 along `axes` at the places where the index arrays, one for each axis, point.
+    """The slices of size 1 along `axes` at the indices of the index arrays, one for each axis. Indices outside of the
+    array wrap around.
 
     >>> index_take(np.array([[1, 2], [3, 4]]), [np.array([1, 0])], (0,))
     Array([[3, 4],
@@ -442,6 +444,7 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sizes) -> Array:
     order = tuple(canonical_axis(a, x.ndim, what) for a in several_of(what, "axes", axes))
     if len(columns) != len(order) or any(c.shape != columns[0].shape or c.ndim != 1 for c in columns):
         raise ArgumentError(f"{what}: takes one vector of indices for each of the axes {order}, all of one length.")
+    columns = [arithmetic.remainder(c, x.shape[d]) for c, d in zip(columns, order, strict=True)]
     vectors = movement.concatenate(*(reshape(c, (c.shape[0], 1)) for c in columns), dimension=1)
     rest = x.ndim - len(order)
     numbers = GatherDimensionNumbers(tuple(range(1, 1 + rest)), tuple(sorted(order)), order)

@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     broadcasted,
     cast,
     choice_of,
+    converted,
     counted,
     function_of,
     integer_of,
@@ -100,9 +101,12 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
     if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype == object:
             raise DTypeError("array: a NumPy array of Python objects is no array of numbers; give it a number type.")
-        target = default_dtype(value.dtype) if dtype is None else dtype
         element_type(value.dtype)
-        return cast(ConcreteArray(copied(value, value.dtype)), element_type(target).dtype, False)
+        target = element_type(default_dtype(value.dtype) if dtype is None else dtype).dtype
+        held = copied(value, value.dtype)
+        if state.staging is not None:  # its value is known now: a constant, which no conversion waits for
+            return ConcreteArray(held if held.dtype == target else converted(held, target))
+        return cast(ConcreteArray(held), target, False)
     if isinstance(value, (list, tuple)):
         return _from_list(value, dtype)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, (str, bytes)) or value is None:
@@ -115,7 +119,7 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
 
 def _scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     if element_type(dtype).is_integer and isinstance(value, float):
-        return value_of(cast(ConcreteArray(np.float64(value)), dtype))
+        return converted(np.asarray(value, np.float64), dtype)
     return checked_scalar(value, dtype)
 
 
@@ -147,9 +151,9 @@ def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
 def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
     """A NumPy array of nested lists; elements are converted one by one, so that overflow is found."""
     if not isinstance(value, (list, tuple)):
-        return np.asarray(value_of(_from_data(value, dtype)))
+        return _element(value, dtype)
     if value and builtins.all(type(x) in (bool, int, float) for x in value) and element_type(dtype).kind == "float":
-        return np.array(value, np.float64).astype(dtype)
+        return converted(np.array(value, np.float64), dtype)
     rows = [_nested(x, dtype) for x in value]
     for row in rows:
         if row.shape != rows[0].shape:
@@ -157,6 +161,14 @@ def _nested(value: Any, dtype: np.dtype[Any]) -> Any:
                 f"array: nested lists have unequal lengths, {rows[0].shape} and {row.shape}; arrays are rectangular."
             )
     return np.stack(rows).astype(dtype, copy=False) if rows else np.zeros((0,), dtype)
+
+
+def _element(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An element of nested lists as a NumPy array. It is known now, so it is converted now, also during tracing."""
+    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        return np.asarray(_scalar(value, dtype))
+    found = _from_data(value, None)
+    return converted(value_of(found), dtype)
 
 
 @with_device

@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
     cast,
     choice_of,
     count_of,
+    default_inexact_array,
     inexact_array,
     integer_of,
     integers_of,
@@ -167,7 +168,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
 @replayed
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The norm of vectors along axes, or of all elements."""
-    x = inexact_array(array_of(x, "vector_norm"), "vector_norm")
+    x = default_inexact_array(x, "vector_norm")
     return _vector_norm(x, ord, canonical_axes("vector_norm", axis, x.ndim), keepdims)
 
 

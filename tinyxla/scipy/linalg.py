@@ -347,7 +347,7 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     if not first.ndim or not under.ndim or first.shape[-1] != under.shape[-1] + 1:
         raise ShapeError(f"scipy.linalg.leslie: f must be one longer than s, but got {first.shape} and {under.shape}.")
     n = first.shape[-1]
-    below = under[..., None] * tnp.eye(n - 1, n, dtype=under.dtype)
+    below = tnp.where(np.eye(n - 1, n, dtype=bool), under[..., None], tnp.zeros((), under.dtype))
     return tnp.concatenate([tnp.broadcast_to(first[..., None, :], (*below.shape[:-2], 1, n)), below], -2)
 
 

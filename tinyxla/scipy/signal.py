@@ -253,8 +253,9 @@ class _Segments(NamedTuple):
             parts = trend(parts) if callable(trend) else detrend(parts, type=trend)
         return (tnp.fft.rfft if one_sided else tnp.fft.fft)(self.weighted(parts), self.transformed)
 
-    def frequencies(self, fs: Array, one_sided: bool) -> Array:
-        return (tnp.fft.rfftfreq if one_sided else tnp.fft.fftfreq)(self.transformed, 1 / fs)
+    def frequencies(self, fs: Array, one_sided: bool, dtype: np.dtype[Any]) -> Array:
+        frequencies = tnp.fft.rfftfreq if one_sided else tnp.fft.fftfreq
+        return frequencies(self.transformed, 1 / fs.astype(dtype), dtype=dtype)
 
 
 def _scale(what: str, scaling: str, window: Array, fs: Any) -> Array:
@@ -307,8 +308,10 @@ def stft(
     one_sided = return_onesided and signal.dtype.kind != "c"
     found = cut.transforms(signal, detrend, one_sided)
     found = found * tnp.sqrt(_scale(what, "spectrum", cut.window, rate)).astype(found.dtype)
-    times = (tnp.arange(found.shape[-2], dtype=float) * cut.step + (cut.size / 2 if boundary is None else 0.0)) / rate
-    return cut.frequencies(rate, one_sided), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
+    dtype = tnp.finfo(found.dtype).dtype
+    steps = tnp.arange(found.shape[-2], dtype=dtype) * cut.step
+    times = (steps + (cut.size / 2 if boundary is None else 0.0)) / rate.astype(dtype)
+    return cut.frequencies(rate, one_sided, dtype), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
 
 
 def istft(
@@ -349,7 +352,8 @@ def istft(
     inside = slice(cut.size // 2, size - cut.size // 2) if boundary else slice(None)
     found = (total / of_rank(tnp.where(weight > 1e-10, weight, 1), total.ndim).astype(total.dtype))[..., inside]
     target = min(time_axis % given.ndim, freq_axis % given.ndim)
-    return tnp.arange(found.shape[-1], dtype=float) / array_of(fs, what), tnp.moveaxis(found, -1, target)
+    dtype = tnp.finfo(found.dtype).dtype
+    return tnp.arange(found.shape[-1], dtype=dtype) / array_of(fs, what).astype(dtype), tnp.moveaxis(found, -1, target)
 
 
 def csd(
@@ -407,7 +411,7 @@ def csd(
         twice = np.ones(found.shape[-1], np.float32)
         twice[1 : None if cut.transformed % 2 else -1] = 2
         found = found * of_rank(tnp.asarray(twice, found.dtype), found.ndim)
-    return cut.frequencies(rate, one_sided), tnp.moveaxis(found, -1, axis)
+    return cut.frequencies(rate, one_sided, tnp.finfo(found.dtype).dtype), tnp.moveaxis(found, -1, axis)
 
 
 def _size(what: str, window: Any, size: int | None, n: int) -> int | None:

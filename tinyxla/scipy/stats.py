@@ -535,7 +535,7 @@ class multivariate_normal:
         (value, centre, covariance), _ = promoted("scipy.stats.multivariate_normal", x, mean, cov, to_inexact=True)
         n = centre.shape[-1] if centre.ndim else 1
         if covariance.ndim == 0:
-            covariance = covariance * tnp.eye(n, dtype=covariance.dtype)
+            covariance = tnp.where(np.eye(n, dtype=bool), covariance, tnp.zeros((), covariance.dtype))
         if covariance.shape[-2:] != (n, n):
             raise ShapeError(
                 f"scipy.stats.multivariate_normal: cov must be of shape (..., {n}, {n}) for a mean of shape "
@@ -622,7 +622,7 @@ def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResu
     x = array_of(a, "scipy.stats.mode")
     moved = tnp.moveaxis(x, axis, 0) if axis is not None else tnp.reshape(x, (-1,))
     ordered = tnp.sort(moved, 0)
-    counts = tnp.cumsum(tnp.ones(ordered.shape, np.int32), 0)
+    counts = tnp.cumsum(tnp.ones(ordered.shape, int), 0)
     first = tnp.concatenate([tnp.ones_like(ordered[:1], bool), ordered[1:] != ordered[:-1]])
     started = cummax(tnp.where(first, counts, 0), 0)
     run = counts - started + 1
@@ -646,13 +646,13 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) 
     order = tnp.argsort(lines, -1)
     ordered = tnp.take_along_axis(lines, order, -1)
     back = tnp.argsort(order, -1)
-    places = tnp.cumsum(tnp.ones(lines.shape, np.int32), -1)
+    places = tnp.cumsum(tnp.ones(lines.shape, int), -1)
     change = ordered[..., 1:] != ordered[..., :-1]
     ends = tnp.ones_like(ordered[..., :1], bool)
     first = cummax(tnp.where(tnp.concatenate([ends, change], -1), places, 0), places.ndim - 1)
     last = tnp.where(tnp.concatenate([change, ends], -1), places, lines.shape[-1])
     last = cummin(last, last.ndim - 1, reverse=True)
-    dense = tnp.cumsum(tnp.concatenate([ends, change], -1).astype(np.int32), -1)
+    dense = tnp.cumsum(tnp.concatenate([ends, change], -1).astype(int), -1)
     ranks = {"average": (first + last) / 2, "min": first, "max": last, "dense": dense, "ordinal": places}[method]
     found = tnp.take_along_axis(ranks, back, -1)
     return tnp.moveaxis(found, -1, axis) if axis is not None else found
