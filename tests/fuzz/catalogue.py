@@ -199,9 +199,15 @@ def _of_family(family: str, method: str) -> tuple[str, ...]:
     return (call,)
 
 
+# Functions that JAX has in name only.
+_NOT_IN_JAX = frozenset(("numpy.fromiter",))
+
+
 def _oracle(name: str) -> str:
     import jax
 
+    if name in _NOT_IN_JAX:
+        return "scipy"
     try:
         resolve(jax, name)
     except (AttributeError, ImportError):

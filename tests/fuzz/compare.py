@@ -135,9 +135,11 @@ class Arbiter:
     condition. For 64-bit types, which have no wider one, the errors of 32-bit types are scaled.
     """
 
-    def __init__(self, reference: Callable[..., Any], arrays: list[Any], random: np.random.Generator) -> None:
+    def __init__(
+        self, reference: Callable[..., Any], arrays: list[Any], random: np.random.Generator, compiled: bool
+    ) -> None:
         self._random = random
-        self._compiled = jax.jit(reference)
+        self._compiled = jax.jit(reference) if compiled else reference
         self._arrays = arrays
 
     def _run(self, arrays: list[Any]) -> list[Array]:

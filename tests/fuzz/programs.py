@@ -68,9 +68,9 @@ def _wide(given: Input) -> bool:
     return given.dtype in ("float32", "float64", "complex64", "complex128")
 
 
-def single(entry: Entry, random: np.random.Generator, x64: bool) -> Program:
+def single(entry: Entry, random: np.random.Generator, x64: bool, small: bool = False) -> Program:
     """One call of a function."""
-    drawn = Drawn(random, x64, small=entry.name in SMALL or random.random() < 0.5)
+    drawn = Drawn(random, x64, small=small or entry.name in SMALL or random.random() < 0.5)
     template = entry.templates[random.integers(len(entry.templates))]
     text = drawn.text(template)
     module, _, last = entry.name.rpartition(".")

@@ -115,7 +115,21 @@ def _floats(given: Input, variety: str, random: Generator) -> Array:
         infinity = huge if given.dtype == "float8_e4m3fn" else np.inf
         chosen = random.choice((np.nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0, 0.5), shape)
         return np.where(random.random(shape) < 0.4, chosen, plain)
-    extremes = (huge, -huge, huge / 2, 2.0**7 * tiny, -(2.0**7) * tiny, 1e-3, 1e3, 88.0, -88.0, 2.0**24 + 1, 2.0**31, -(2.0**31), 2.0**63)
+    extremes = (
+        huge,
+        -huge,
+        huge / 2,
+        2.0**7 * tiny,
+        -(2.0**7) * tiny,
+        1e-3,
+        1e3,
+        88.0,
+        -88.0,
+        2.0**24 + 1,
+        2.0**31,
+        -(2.0**31),
+        2.0**63,
+    )
     return np.clip(random.choice(extremes, shape), -huge, huge)
 
 

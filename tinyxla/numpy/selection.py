@@ -115,7 +115,8 @@ def put_along_axis(
 
 
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False) -> Array:
-    """A copy with elements of the flattened array replaced; `inplace=False` says that it is one."""
+    """A copy with elements of the flattened array replaced; `inplace=False` says that it is one. With the mode "clip"
+    negative indices stand for the first element, as in NumPy."""
     x = array_of(a, "put")
     if inplace:
         raise ArgumentError("put: arrays are immutable; pass inplace=False and use the result.")
@@ -126,6 +127,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     values = movement.reshape_to(values, (values.size,))
     if values.size and count:
         repeated = read(values, np.arange(count) % values.size, None, None)
+        if mode == "clip":
+            places = arith.maximum(places, 0)
         flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)
     return movement.reshape_to(flat, x.shape)
 

@@ -20,7 +20,7 @@ from tinyxla.random.threefry import halves, words
 from tinyxla.replays import drawn
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
-from tinyxla.tracing.promotion import config
+from tinyxla.tracing.promotion import config, default_int
 
 KeyArray = Array
 ShapeLike = int | Sequence[int]
@@ -150,13 +150,13 @@ def _stacked(high: Any, low: Any) -> Any:
 
 @drawn("shape", "dtype")
 def bits(key: KeyArray, shape: ShapeLike = (), dtype: Any = None) -> Array:
-    """Random bits, as unsigned integers: `uint32` unless another type is asked for.
+    """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
 
     >>> bits(PRNGKey(42), (2,))
     Array([2098992034, 2919706841], dtype=uint32)
     """
     what = "tinyxla.random.bits"
-    wanted = np.dtype(np.uint32) if dtype is None else python_dtype(dtype)
+    wanted = np.dtype(f"u{default_int().name}") if dtype is None else python_dtype(dtype)
     if element_type(wanted).kind != "unsigned":
         raise DTypeError(f"{what}: bits are unsigned integers, but the dtype asked for is {wanted}.")
     return random_bits(checked_key(what, key), shape_of(what, shape), wanted)

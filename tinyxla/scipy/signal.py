@@ -311,7 +311,11 @@ def stft(
     dtype = tnp.finfo(found.dtype).dtype
     steps = tnp.arange(found.shape[-2], dtype=dtype) * cut.step
     times = (steps + (cut.size / 2 if boundary is None else 0.0)) / rate.astype(dtype)
-    return cut.frequencies(rate, one_sided, dtype), times, tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0))
+    return (
+        cut.frequencies(rate, one_sided, dtype),
+        times,
+        tnp.moveaxis(tnp.moveaxis(found, -2, -1), -2, axis - (axis < 0)),
+    )
 
 
 def istft(
