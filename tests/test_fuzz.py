@@ -119,7 +119,8 @@ def test_planted_acceptance_of_what_the_oracle_refuses_is_found(monkeypatch: pyt
 
 
 def test_difference_in_composition_is_located_in_its_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = "    jnp, lax = jx.numpy, jx.lax\n    t0 = jnp.tanh(x0)\n    t1 = jnp.sin(t0)\n    t2 = t1 * 2\n    return [t2]\n"
+    lines = ("jnp, lax = jx.numpy, jx.lax", "t0 = jnp.tanh(x0)", "t1 = jnp.sin(t0)", "t2 = t1 * 2", "return [t2]")
+    body = "".join(f"    {line}\n" for line in lines)
     program = Program("composition", body, (Input("float32", (3,)),), False)
     assert [p.name for p in compositions.prefixes(program)][1] == "composition: jnp.sin(_)"
     monkeypatch.setattr(tinyxla.numpy, "sin", _off)

@@ -51,6 +51,7 @@ _DEVICES = "there is one device: it gives its argument back"
 
 EXCLUDED: dict[str, str] = {
     "lax.DotDimensionNumbers": "a type for annotations",
+    "lax.pbroadcast": "JAX's does not run under vmap; test_named_axes has it",
     "lax.rng_uniform": "draws from a hidden state",
     "lax.with_sharding_constraint": _DEVICES,
     "lax.zeros_like_array": "not in JAX any more; numpy.zeros_like is the same",
@@ -58,6 +59,7 @@ EXCLUDED: dict[str, str] = {
     **{f"numpy.{n}": _ON_DISK for n in "load save savez".split()},
     **{f"numpy.{n}": _PRINTING for n in "get_printoptions printoptions set_printoptions".split()},
     "numpy.view": "a method of arrays in JAX; test_indexing has it",
+    "random.wrap_key_data": "a typed key in JAX; test_random has it",
     "random.key_impl": "gives a name, of which there is one",
     "random.key": "a typed key in JAX; PRNGKey draws the same bits",
 }

@@ -79,7 +79,7 @@ LAX: dict[str, tuple[str, ...]] = {
     "conv_with_general_padding": ("({float 2,3,7}, {float 4,3,3}, (1,), {?[(1, 1)]|[(0, 2)]}, {?None|(2,)}, {?None|(2,)})",),
     "convert_element_type": ("({any S}, {dtype})",),
     "custom_linear_solve": ("(lambda v: 2.0 * v, {float 3}, lambda mv, r: r / 2.0, symmetric=True)",),
-    "custom_root": ("(lambda u: u * u * u - 8.0, {f32 -} * 0 + 1.5, lambda g, u: jx.lax.fori_loop(0, 30, lambda i, w: w - g(w) / (3 * w * w), u), lambda g, y: y / g(1.0))",),
+    "custom_root": ("(lambda u: u * u * u - 8.0, {f32 -} * 0 + 1.5, lambda g, u: jx.lax.fori_loop(0, 30, lambda i, w: w - g(w) / (3 * w * w), u), lambda g, y: y / g(jx.numpy.ones_like(y)))",),
     "dot": ("({number N,M}, {number M,K})", "({number M}, {number M})", "({number N,M}, {number M})", "({int N,M}, {int M,K}, preferred_element_type='int32')"),
     "dot_general": (
         "({number 2,N,M}, {number 2,M,K}, (((2,), (1,)), ((0,), (0,))))",
@@ -153,6 +153,7 @@ LAX: dict[str, tuple[str, ...]] = {
     "unstack": ("({any S}<<, axis={axis}>>)",),
     "while_loop": ("(lambda c: c[0] < {?0|3|6}, lambda c: (c[0] + 1, c[1] * 0.5 + c[0]), (0, {float S}))", "(lambda c: c.sum() < 100, lambda c: c + 7, {i32 3 natural:9})"),
     "stage": ("({number S})",),
+    **dict.fromkeys("imag real conj".split(), ("({complex S})", "({f32 S})")),
     "tan": ("({inexact S})",),
     "exp2": ("({inexact S})",),
 }  # fmt: skip
@@ -165,11 +166,10 @@ COLLECTIVES: dict[str, tuple[str, ...]] = {
     "all_to_all": (_IN_VMAP % ("all_to_all(u, 'i', 0, 0<<, tiled=True>>)", "any"),),
     "axis_index": (_IN_VMAP % ("axis_index('i') + u", "number"),),
     "axis_size": (_IN_VMAP % ("axis_size('i') * u", "number"),),
-    "ppermute": (_IN_VMAP % ("ppermute(u, 'i', [(0, 1), (1, 2), (3, 0)])", "number"),),
+    "ppermute": (_IN_VMAP % ("ppermute(u, 'i', [(0, 1), (1, 2), (2, 3), (3, 0)])", "number"),),
     "pshuffle": (_IN_VMAP % ("pshuffle(u, 'i', [1, 0, 3, 2])", "any"),),
     "psum_scatter": (_IN_VMAP % ("psum_scatter(u, 'i'<<, tiled=True>>)", "number"),),
     "pswapaxes": (_IN_VMAP % ("pswapaxes(u, 'i', 0)", "any"),),
-    "pbroadcast": (_IN_VMAP % ("pbroadcast(u, 'i', 1)", "any"),),
 }
 
 LAX_LINALG: dict[str, tuple[str, ...]] = {

@@ -46,7 +46,7 @@ INITIALIZERS: dict[str, tuple[str, ...]] = {
 
 _DRAW = "<<, shape={shape}>><<, dtype={ftype}>>"
 RANDOM: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys("PRNGKey key".split(), ("({?0|1|-1|4294967295|{i32 -}})",)),
+    **dict.fromkeys(("PRNGKey",), ("({?0|1|-1|4294967295|{i32 -}})",)),
     **dict.fromkeys(
         "cauchy exponential gumbel laplace logistic maxwell normal uniform".split(), ("({key}" + _DRAW + ")",)
     ),
@@ -68,8 +68,6 @@ RANDOM: dict[str, tuple[str, ...]] = {
     ),
     "clone": ("({key})",),
     "key_data": ("({key})",),
-    "key_impl": ("({key})",),
-    "wrap_key_data": ("({key})",),
     "dirichlet": ("({key}, {f32 2,3 positive})", "({key}, {f32 3 positive}, shape=(4,))"),
     "double_sided_maxwell": ("({key}, 0.5, 2.0" + _DRAW + ")",),
     "fold_in": ("({key}, {?0|7|{u32 -}})",),

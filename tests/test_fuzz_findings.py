@@ -1,0 +1,123 @@
+"""What the fuzzer found: each a call whose result was not that of JAX, NumPy or mathematics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla import lax, nn, numpy as tnp, random, scipy
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4", "uint16"])
+def test_array_of_python_float_as_integer_is_constant_under_jit(dtype: str) -> None:
+    assert int(tx.jit(lambda: tnp.array(2.5, dtype))()) == 2
+    assert np.asarray(tx.jit(lambda: tnp.full((2,), 2.5, dtype))()).tolist() == [2, 2]
+
+
+def test_array_of_nested_numpy_arrays_under_jit_equals_eager() -> None:
+    for make in (
+        lambda: tnp.array([np.ones(2), np.zeros(2)]),
+        lambda: tnp.array([np.float64(1.5), np.int32(2)], "int32"),
+        lambda: tnp.asarray([[np.ones(2)], [np.full(2, 2.0)]]),
+    ):
+        eager, compiled = make(), tx.jit(make)()
+        assert eager.dtype == compiled.dtype
+        np.testing.assert_array_equal(eager, compiled)
+
+
+def test_array_of_number_beyond_the_type_is_infinite_without_warning() -> None:
+    assert np.asarray(tnp.array([1e40, 2.0])).tolist() == [np.inf, 2.0]
+
+
+def test_index_take_wraps_indices_outside_of_the_array() -> None:
+    x = np.arange(20).reshape(4, 5)
+    found = lax.index_take(x, (np.array([-1, 5, 1]), np.array([-2, 3, 7])), (0, 1))
+    assert np.asarray(found).tolist() == [18, 8, 7]
+
+
+def test_put_clip_takes_negative_indices_for_the_first_element() -> None:
+    found = tnp.put(np.arange(5), np.array([-3, 9]), np.array([7, 8]), mode="clip", inplace=False)
+    assert np.asarray(found).tolist() == [7, 1, 2, 3, 8]
+
+
+def test_leslie_keeps_special_values_in_their_elements() -> None:
+    found = np.asarray(scipy.linalg.leslie(np.zeros(3, np.float32), np.array([np.inf, np.nan], np.float32)))
+    np.testing.assert_array_equal(found, np.array([[0, 0, 0], [np.inf, 0, 0], [0, np.nan, 0]], np.float32))
+
+
+def test_kaiser_traced_beta_equals_eager() -> None:
+    for count in (0, 1, 2, 5):
+        compiled = tx.jit(lambda beta, n=count: tnp.kaiser(n, beta))(3.0)
+        np.testing.assert_allclose(compiled, np.kaiser(count, 3.0), rtol=1e-6)
+    assert np.isfinite(float(tx.grad(lambda beta: tnp.kaiser(5, beta)[1])(3.0)))
+
+
+_WEAK = "elu celu selu leaky_relu hard_sigmoid hard_silu relu6 sparse_plus sparse_sigmoid".split()
+
+
+@pytest.mark.parametrize("name", _WEAK)
+def test_activation_of_integers_has_the_default_type_of_floats(name: str) -> None:
+    for x64, expected in ((False, np.float32), (True, np.float64)):
+        with tx.enable_x64(x64):
+            found = getattr(nn, name)(np.array([3, -1], np.int16))
+            assert (found.dtype, found.weak_type) == (expected, True)
+
+
+@pytest.mark.parametrize("function", [tnp.angle, tnp.unwrap, tnp.linalg.vector_norm, scipy.stats.rankdata])
+def test_function_of_small_integers_is_64_bit_with_x64(function: Any) -> None:
+    with tx.enable_x64(True):
+        assert function(np.array([3, 1], np.int16)).dtype == np.float64
+
+
+def test_mode_counts_are_64_bit_with_x64() -> None:
+    with tx.enable_x64(True):
+        assert scipy.stats.mode(np.array([3, 1, 1], np.int32)).count.dtype == np.int64
+
+
+def test_random_bits_are_64_bit_with_x64() -> None:
+    with tx.enable_x64(True):
+        assert random.bits(random.PRNGKey(0)).dtype == np.uint64
+    assert random.bits(random.PRNGKey(0)).dtype == np.uint32
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_spectra_have_frequencies_and_times_of_the_signals_precision(dtype: str) -> None:
+    with tx.enable_x64(True):
+        signal = np.ones(20, dtype)
+        frequencies, times, spectrum = scipy.signal.stft(signal, nperseg=8)
+        again, back = scipy.signal.istft(spectrum, nperseg=8)
+        found = [frequencies, times, again, back, *scipy.signal.welch(signal, nperseg=8)]
+    assert {(x.dtype.name, x.weak_type) for x in found} == {(dtype, False)}
+
+
+def _log_beta(a: float, b: float) -> float:
+    with mpmath.workdps(40):
+        a, b = mpmath.mpf(a), mpmath.mpf(b)
+        return float(mpmath.loggamma(a) + mpmath.loggamma(b) - mpmath.loggamma(a + b))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-6), ("float64", 1e-13), ("float16", 2e-3)])
+def test_betaln_of_large_operands_is_accurate(dtype: str, tolerance: float, generator: np.random.Generator) -> None:
+    largest = 8 if dtype == "float16" else 12
+    a, b = np.exp(generator.uniform(-6, largest, (2, 300))).astype(dtype)
+    expected = np.array([_log_beta(float(x), float(y)) for x, y in zip(a, b, strict=True)])
+    with tx.enable_x64(dtype == "float64"):
+        for function in (scipy.special.betaln, tx.jit(scipy.special.betaln)):
+            np.testing.assert_allclose(function(a, b).astype(dtype), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_betaln_of_huge_operand_does_not_cancel() -> None:
+    np.testing.assert_allclose(scipy.special.betaln(np.float32(0.001), np.float32(9.2e18)), 6.863513, rtol=1e-5)
+
+
+def test_betaln_derivatives_are_differences_of_digamma() -> None:
+    with tx.enable_x64(True):
+        first, second = tx.grad(scipy.special.betaln, (0, 1))(2.0, 9.0)
+        curvature = tx.grad(tx.grad(scipy.special.betaln))(2.0, 9.0)
+    np.testing.assert_allclose(first, float(mpmath.digamma(2) - mpmath.digamma(11)), rtol=1e-12)
+    np.testing.assert_allclose(second, float(mpmath.digamma(9) - mpmath.digamma(11)), rtol=1e-12)
+    np.testing.assert_allclose(curvature, float(mpmath.polygamma(1, 2) - mpmath.polygamma(1, 11)), rtol=1e-12)
