@@ -276,8 +276,12 @@ class Case:
 
 
 def _is_concretization(error: Exception) -> bool:
-    return isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError) or isinstance(
-        error, jax.errors.NonConcreteBooleanIndexError | jax.errors.TracerIntegerConversionError
+    return isinstance(
+        error,
+        jax.errors.ConcretizationTypeError
+        | jax.errors.TracerArrayConversionError
+        | jax.errors.NonConcreteBooleanIndexError
+        | jax.errors.TracerIntegerConversionError,
     )
 
 
