@@ -73,7 +73,7 @@ class Case:
         first = [draw(g, "plain", random) for g in program.inputs]
         # Sums of numbers near the largest overflow or not, as their order has it.
         varieties = VARIETIES if program.elementwise and program.oracle == "jax" else VARIETIES[:-1]
-        self.varieties = ["plain", *random.choice(varieties, sets - 1)]
+        self.varieties = ["plain", *np.resize(random.permutation(varieties), sets - 1)]
         self.shared = shared
         self.sets = [
             [first[i] if shared[i] else draw(g, v, random) for i, g in enumerate(program.inputs)]
