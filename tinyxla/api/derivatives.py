@@ -227,7 +227,8 @@ def grad(
     Returns:
         A function of the same arguments whose result has the structure of the argument (a tuple for several).
 
-    Outside `jit` the function may look at values: `if`, `while`, `float(x)` and `print(x)` work as in plain Python.
+    Outside `jit` the function may look at values: `if`, `while` and `print(x)` work as in plain Python. A Python number
+    has no derivative, so `float(x)` and `math.sin(x)` are errors; `float(lax.stop_gradient(x))` is a constant.
 
     Example:
         >>> import tinyxla as tx

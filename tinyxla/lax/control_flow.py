@@ -88,7 +88,7 @@ def _check_callable(what: str, *functions: Any) -> None:
 def _is_known(x: Any) -> bool:
     """Whether Python can look at a value, so that with `disable_jit` it decides what runs."""
     try:
-        x.concrete("")
+        x.primal("")
     except ConcretizationError:
         return False
     return True

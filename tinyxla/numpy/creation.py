@@ -39,7 +39,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import checked_size, state
+from tinyxla.tracing.core import Tracer, checked_size, state
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -303,7 +303,7 @@ def _static(what: str, value: Any) -> Any:
     if getattr(value, "ndim", 0):
         raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
-        return value.concrete(f"{what}, whose shape depends on its arguments,").buffer().item()
+        return value.primal(f"{what}, whose shape depends on its arguments,").buffer().item()
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
@@ -314,9 +314,9 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         raise ArgumentError("arange: start must be a number, but got None; arange(n) counts from 0.")
     kinds = [type_of(operand(x, "arange")) for x in (start, stop, step) if x is not None]
     found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
+    if stop is None:
+        start, stop = 0, start
     first, last, by = (_static("arange", x) for x in (start, stop, step))
-    if last is None:
-        first, last = 0, first
     by = 1 if by is None else by
     if any(isinstance(x, complex) for x in (first, last, by)):
         raise DTypeError("arange: start, stop and step must be real, but one of them is complex; take its real part.")
@@ -328,6 +328,9 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     if max(abs(first), abs(by)) >= 1 << 63 and isinstance(first + by, int):
         raise NumberRangeError(f"arange: the integers {first} and {by} do not both fit 64 bits.")
     length = max(0, math.ceil(count))
+    if isinstance(start, Tracer) or isinstance(step, Tracer):  # the numbers have a derivative; their count has none
+        origin, distance = (cast(as_array(x), found) for x in (start, 1 if step is None else step))
+        return arith.add(origin, arith.multiply(_iota(length, found), distance))
     if first == 0 and by == 1 and state.staging is not None and found.kind != "b":
         return _iota(length, found)
     return ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found))

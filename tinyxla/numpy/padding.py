@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_to_shape, cast, choice_of, integer_of, operand
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    broadcast_to_shape,
+    cast,
+    choice_of,
+    integer_of,
+    is_several,
+    operand,
+)
 from tinyxla.numpy.calculus import apply_along_axis
-from tinyxla.numpy.manipulation import concatenate, concrete_value, expand_dims, flip, rows_at
+from tinyxla.numpy.manipulation import concatenate, expand_dims, flip, rows_at
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import mean
 from tinyxla.numpy.sorting import median
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, ConcreteArray
 
 
 def _pairs(what: str, value: Any, rank: int) -> list[tuple[Any, Any]]:
     """One (before, after) for each axis, of a number, a pair, or a pair for each."""
     if isinstance(value, Array):
-        value = concrete_value(what, value).tolist()
-    if not isinstance(value, Iterable):
+        value = _nested(value)
+    if not is_several(value):
         return [(value, value)] * rank
-    rows = [tuple(v) if isinstance(v, Iterable) else v for v in value]
+    rows = [tuple(v) if is_several(v) else v for v in value]
     if not any(isinstance(v, tuple) for v in rows):
         if len(rows) == 1:
             return [(rows[0], rows[0])] * rank
@@ -38,6 +47,13 @@ def _pairs(what: str, value: Any, rank: int) -> list[tuple[Any, Any]]:
     if len(pairs) != rank or not all(isinstance(r, tuple) and len(r) == 2 for r in pairs):
         raise ShapeError(f"{what}: {value!r} is no (before, after) for each of {rank} axes.")
     return pairs
+
+
+def _nested(x: Array) -> Any:
+    """The elements of an array in nested tuples, with their derivatives where it is traced."""
+    if isinstance(x, ConcreteArray):
+        return x.tolist()
+    return tuple(_nested(x[k]) for k in range(x.shape[0])) if x.ndim else x
 
 
 @replayed

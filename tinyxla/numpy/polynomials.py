@@ -59,7 +59,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         raise ShapeError(f"roots: the coefficients must be a vector, but have the shape {x.shape}.")
     at_zero = 0
     if strip_zeros:
-        places = np.flatnonzero(value_of(x.concrete("roots with strip_zeros=True")))
+        places = np.flatnonzero(value_of(x.primal("roots with strip_zeros=True")))
         if not places.size:
             return zeros(0, np.result_type(x.dtype, np.complex64))
         at_zero = x.shape[0] - 1 - int(places[-1])
@@ -90,7 +90,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
         quotient = quotient.at[k].set(factor)
         left = left.at[k : k + n + 1].add(arith.multiply(arith.negative(factor), divisor))
     if trim_leading_zeros:
-        values = value_of(left.concrete("polydiv with trim_leading_zeros=True"))
+        values = value_of(left.primal("polydiv with trim_leading_zeros=True"))
         large = np.flatnonzero(np.abs(values) > 1e-5 * np.abs(values).max(initial=0.0))
         left = left[int(large[0]) if large.size else values.size - 1 :]
     return quotient, left

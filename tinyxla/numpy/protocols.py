@@ -48,7 +48,8 @@ _BITWISE = {
 }
 _WITHOUT_MEANING = ("order", "subok", "casting", "device", "like")  # about memory, not about values
 _RENAMED = {"a_min": "min", "a_max": "max", "rcond": "rtol", "tol": "rtol"}
-_OF_VALUES = ("array2string", "savetxt", "savez_compressed", "shares_memory", "may_share_memory")  # no derivative
+_SHOWN = ("array2string", "shares_memory", "may_share_memory")  # with no derivative
+_OF_VALUES = (*_SHOWN, "savetxt", "savez_compressed")
 _TO_NUMPY = ("atleast_1d", "atleast_2d", "atleast_3d", "copy")  # SciPy's way to get arrays that it can write to
 _WRITERS = {  # what to use in place of functions that write into their first argument
     "copyto": "numpy.where(mask, new, old), or tinyxla.numpy.full_like",
@@ -104,14 +105,15 @@ def _arrays(value: Any) -> Iterator[Array]:
         yield from _arrays(list(value.values()))
 
 
-def _converted(value: Any, wanted: str) -> Any:
-    """The same arguments with NumPy's arrays in place of this library's."""
+def _converted(value: Any, wanted: str, shown: bool = False) -> Any:
+    """The same arguments with NumPy's arrays in place of this library's; where they are only shown, also of those by
+    which a derivative is taken."""
     if isinstance(value, Array):
-        return np.asarray(value.concrete(wanted))
+        return np.asarray((value.primal if shown else value.concrete)(wanted))
     if type(value) in (list, tuple):
-        return type(value)(_converted(v, wanted) for v in value)
+        return type(value)(_converted(v, wanted, shown) for v in value)
     if isinstance(value, dict):
-        return {name: _converted(v, wanted) for name, v in value.items()}
+        return {name: _converted(v, wanted, shown) for name, v in value.items()}
     return value
 
 
@@ -307,7 +309,8 @@ def apply_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         )
     theirs = name in (*_TO_NUMPY, *_WRITERS) or name not in _functions or kwargs.get("out") is not None
     if name in _OF_VALUES or (concrete and theirs):
-        return function(*_converted(args, said), **_converted(kwargs, said))
+        shown = name in _SHOWN
+        return function(*_converted(args, said, shown), **_converted(kwargs, said, shown))
     if kwargs.pop("out", None) is not None:
         raise no_numpy_out(f"{said}(out=...)")
     target = _function(name, said)

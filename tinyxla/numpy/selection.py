@@ -240,7 +240,7 @@ def compress(
     chosen, before = flat_array(condition, "compress"), (slice(None),) * along
     if size is not None:
         return read(x, (*before, *nonzero(chosen, size=size, fill_value=x.shape[along])), "fill", fill_value)
-    known = chosen.concrete("compress, whose result's shape depends on the condition (or give `size`),").buffer()
+    known = chosen.primal("compress, whose result's shape depends on the condition (or give `size`),").buffer()
     return read(x, (*before, np.flatnonzero(known)), None, None)
 
 

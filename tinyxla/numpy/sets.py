@@ -23,7 +23,7 @@ from tinyxla.tracing.promotion import default_int
 
 
 def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
-    return np.asarray(x.concrete(f"{what}, whose result's shape depends on values,").buffer())
+    return np.asarray(x.primal(f"{what}, whose result's shape depends on values,").buffer())
 
 
 def _elements(values: np.ndarray[Any, Any], x: Array, known: np.ndarray[Any, Any]) -> Array:
@@ -62,7 +62,7 @@ def unique(
         values, index, inverse, counts = _unique_slices(x, axis)
     else:
         values, index, inverse, counts = np.unique(x, True, True, True, axis, equal_nan=equal_nan)
-    along = 0 if axis is None else axis
+    along, distinct = 0 if axis is None else axis, index.size
     if size is not None:
         missing = max(size - values.shape[along], 0)
         first = np.take(values, [0], along) if fill_value is None else np.asarray(fill_value, x.dtype)
@@ -72,7 +72,7 @@ def unique(
         index = np.concatenate([index, np.full(missing, index[0] if index.size else 0)])[:size]
         counts = np.concatenate([counts, np.zeros(missing, counts.dtype)])[:size]
     integer = default_int()
-    parts = [_elements(values, given, x) if axis is None else ConcreteArray(values)]
+    parts: list[Any] = [_distinct(given, axis, values, index, distinct if fill_value is not None else index.size)]
     for wanted, found in ((return_index, index), (return_inverse, inverse), (return_counts, counts)):
         if wanted:
             parts.append(ConcreteArray(found.astype(integer)))
@@ -89,6 +89,17 @@ def _unique_slices(x: np.ndarray[Any, Any], axis: int) -> tuple[np.ndarray[Any, 
     along = axis % x.ndim
     _, index, inverse, counts = np.unique(keys, True, True, True, along)
     return np.take(x, index, along), index, inverse, counts
+
+
+def _distinct(x: Array, axis: int | None, values: np.ndarray[Any, Any], index: Any, distinct: int) -> Array:
+    """The distinct values, of which `index` says where they are along an axis, with their derivatives where x is
+    traced; those after the first `distinct` are constants."""
+    if isinstance(x, ConcreteArray):
+        return ConcreteArray(values)
+    along = 0 if axis is None else axis % x.ndim
+    found = (ravel(x) if axis is None else x)[(slice(None),) * along + (index,)]
+    is_found = np.arange(index.size).reshape((-1,) + (1,) * (found.ndim - along - 1)) < distinct
+    return found if distinct >= index.size else where(is_found, found, values)
 
 
 def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tuple[Any, Any, Any, Any]:

@@ -124,7 +124,7 @@ class Array:
     @property
     def strides(self) -> tuple[int, ...]:
         """The distances in bytes between neighbours along each axis."""
-        return np.asarray(self.concrete("strides").buffer()).strides
+        return np.asarray(self.primal("strides").buffer()).strides
 
     def tobytes(self) -> bytes:
         """The bytes of the elements, in row-major order."""
@@ -136,8 +136,14 @@ class Array:
         return self.dtype.itemsize
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
-        """This array if it has a value now; else an error that says what `wanted` it."""
+        """This array as a constant, if it is one; else an error that says what `wanted` it. It is none where its value is
+        unknown, and where a derivative by it is taken, which a constant would lose."""
         raise NotImplementedError
+
+    def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
+        """The value without its derivative, if it is known: for conditions, shapes and text, through which no derivative
+        flows. Else an error that says what `wanted` it."""
+        return self.concrete(wanted, error)
 
     def block_until_ready(self) -> Array:
         """This array; results are always ready."""
@@ -146,7 +152,7 @@ class Array:
     # --- values for Python
 
     def __bool__(self) -> bool:
-        value = self.concrete("A Python condition (if, while, and, or, not, bool())", TracerBoolConversionError)
+        value = self.primal("A Python condition (if, while, and, or, not, bool())", TracerBoolConversionError)
         if value.size != 1:
             raise ShapeError(
                 f"An array of shape {value.shape} is neither true nor false; use .any() or .all(), or "
@@ -232,7 +238,7 @@ class Array:
         )
 
     def __format__(self, spec: str) -> str:
-        return format(self.concrete("format()").buffer()[()], spec) if not self.shape else format(str(self), spec)
+        return format(self.primal("format()").buffer()[()], spec) if not self.shape else format(str(self), spec)
 
     def with_weak_type(self, weak: bool) -> Array:
         """This array, weakly typed or not."""

@@ -120,29 +120,55 @@ class Tracer(Array):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         index = "; to index one by a traced array, make it one of tinyxla by asarray" * (self.dtype.kind in "biu")
         wanted = f"A NumPy array (functions of tinyxla.numpy take traced arrays{index})"
-        self.concrete(wanted, TracerArrayConversionError)
+        self.primal(wanted, TracerArrayConversionError)
         raise _no_numpy_array(self)
 
     def __float__(self) -> float:
-        if _is_stored(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if _is_at(caller, _STORE):
             raise _no_numpy_array(self)
+        if _is_at(caller, *_FORMAT):
+            return float(self.primal("A format").numpy())
         return super().__float__()
 
     def __complex__(self) -> complex:
-        if _is_stored(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        if _is_at(sys._getframe(1), _STORE):  # pyright: ignore[reportPrivateUsage]
             raise _no_numpy_array(self)
         return super().__complex__()
+
+    def __int__(self) -> int:
+        if _is_at(sys._getframe(1), *_FORMAT):  # pyright: ignore[reportPrivateUsage]
+            return int(self.primal("A format").numpy())
+        return super().__int__()
+
+    def __copy__(self) -> Tracer:
+        twin: Any = object.__new__(type(self))
+        for kind in type(self).__mro__:
+            for name in kind.__dict__.get("__slots__", ()):
+                if name != "__weakref__":
+                    object.__setattr__(twin, name, getattr(self, name))
+        return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         return self  # a copy of what it refers to would belong to no trace
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.concrete("pickle").__reduce_ex__(protocol)
 
-_STORE = dis.opmap["STORE_SUBSCR"]
+
+_CONSTANT = (
+    "Use a function of tinyxla.numpy, which keeps it (tinyxla.numpy.sin(x) for math.sin(x)); or lax.stop_gradient(x), "
+    "as in float(lax.stop_gradient(x)), where a constant is meant."
+)
+_STORE = bytes([dis.opmap["STORE_SUBSCR"]])
+_FORMAT = tuple(bytes([i.opcode, i.arg or 0]) for i in dis.get_instructions("s % x\ns %= x") if i.opname == "BINARY_OP")
 
 
-def _is_stored(caller: FrameType) -> bool:
-    """Whether the line that wants a number is `a[k] = x` on a NumPy array, and not `float(x)`."""
-    return caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == _STORE
+def _is_at(caller: FrameType, *instructions: bytes) -> bool:
+    """Whether a line wants a number by one of these instructions: `a[k] = x` on a NumPy array or `"%f" % x`, and not by
+    a call, as `float(x)`."""
+    at = caller.f_lasti
+    return at >= 0 and caller.f_code.co_code.startswith(instructions, at)
 
 
 def _no_numpy_array(tracer: Tracer) -> ConcretizationError:
@@ -175,8 +201,15 @@ class CarryingTracer(Tracer):
         return self.value.weak_type
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
+        self.primal(wanted, error)  # where that is not known either, its error says more
+        raise error(
+            f"{wanted} would take the value of a traced array {self.described()} of {self.owner.what} as a constant, "
+            f"and its derivative would be lost. {_CONSTANT}"
+        )
+
+    def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         check_active(self)
-        return self.value.concrete(wanted, error)
+        return self.value.primal(wanted, error)
 
     def __str__(self) -> str:
         return str(self.value)

@@ -34,7 +34,7 @@ class BatchTracer(CarryingTracer):
         whole = self.value.shape
         return whole[: self.axis] + whole[self.axis + 1 :]
 
-    concrete = Tracer.concrete  # the value is that of all examples
+    concrete = primal = Tracer.concrete  # the value is that of all examples
     __str__ = Tracer.__repr__
 
 
