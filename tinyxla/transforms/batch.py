@@ -92,7 +92,7 @@ def with_own_axis(attributes: dict[str, Any], name: Hashable) -> dict[str, Any]:
     """Attributes with `OWN` instead of the name of an axis."""
     if name is OWN or name not in axis_names(attributes):
         return attributes
-    changed = {key: _in_value(value, name) for key, value in attributes.items()}
+    changed = map_computations(attributes, lambda computation: _in_computation(computation, name))
     if "axis_name" in changed:
         changed["axis_name"] = OWN
     if changed.get("rule") is not None:
@@ -100,12 +100,17 @@ def with_own_axis(attributes: dict[str, Any], name: Hashable) -> dict[str, Any]:
     return changed
 
 
-def _in_value(value: Any, name: Hashable) -> Any:
-    if isinstance(value, Computation):
-        return _in_computation(value, name)
-    if isinstance(value, tuple) and any(computations_in(value)):  # pyright: ignore[reportUnknownArgumentType]
-        return tuple(_in_value(x, name) for x in value)  # pyright: ignore[reportUnknownVariableType]
-    return value
+def map_computations(attributes: dict[str, Any], change: Callable[[Computation], Computation]) -> dict[str, Any]:
+    """Attributes with their computations changed."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Computation):
+            return change(value)
+        if isinstance(value, tuple) and any(computations_in(value)):  # pyright: ignore[reportUnknownArgumentType]
+            return tuple(map(changed, value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return value
+
+    return {key: changed(value) for key, value in attributes.items()}
 
 
 @lru_cache(1024)

@@ -32,6 +32,7 @@ from tinyxla.transforms.computations import (
     spread,
     subgraph,
 )
+from tinyxla.transforms.reverse import zeros_like
 
 if TYPE_CHECKING:
     from tinyxla.transforms.custom import Rule
@@ -131,7 +132,8 @@ def _reverse(
     residuals = [next(computed) if place is None else operands[place] for place in given]
 
     def pullback(g: Any) -> list[Any]:
-        inputs = [*residuals, *chosen(results(g), seeded)]
+        cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs[:count], strict=True)]
+        inputs = [*residuals, *chosen(cotangents, seeded)]
         if checkpoint is not None and checkpoint.barrier and inputs:
             inputs = opt_barrier(*inputs)
         found = call(*inputs, to_apply=late)
@@ -208,7 +210,7 @@ call = Op(
     attributes=Call,
     shape=_shape,
     evaluate=lambda *operands, to_apply, **others: execute(*operands, to_apply=to_apply),
-    derivative=Joint(_forward, _reverse),
+    derivative=Joint(_forward, _reverse, symbolic_zeros=True),
     batch=_batch,
     samples=_samples,
 )

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tinyxla.hlo import Computation
 from tinyxla.ops import movement, reduction
 from tinyxla.ops.op import OWN, Axes, Joint
 from tinyxla.shapes import Shape
-from tinyxla.tracing.core import GraphTrace, innermost, state, trace
-from tinyxla.transforms.batch import BatchTrace, batch
+from tinyxla.tracing.core import GraphTrace, Tracer, innermost, state, trace
+from tinyxla.transforms.batch import BatchTrace, batch, map_computations
 from tinyxla.transforms.calls import call
 from tinyxla.transforms.computations import Mask, chosen, leading, run, spread
 from tinyxla.transforms.forward import jvp
-from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
+from tinyxla.transforms.reverse import TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
 
 Values = Sequence[Any]
 Pullback = Callable[[Any], list[Any]]
@@ -60,7 +61,7 @@ class Rule:
 
     @property
     def derivative(self) -> Joint:
-        return Joint(self.forward, self.reverse)
+        return Joint(self.forward, self.reverse, symbolic_zeros=True)
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Results and their tangents."""
@@ -151,6 +152,54 @@ class _Mapped(NamedTuple):
         return None if x is None else movement.align_axis(x, axis, to or 0, self.size)
 
 
+class LinearTracer(TapeTracer):
+    """A tangent in a rule. The value that it carries is zero, not the tangent's, which is unknown."""
+
+    __slots__ = ()
+
+    primal = Tracer.concrete
+    __str__ = Tracer.__repr__
+
+
+class LinearTape(TapeTrace):
+    """The tape of what a rule does with tangents. All of that is linear and gets transposed, so that functions stand
+    for themselves there, without `CustomJvp` rules: a rule may apply its own function to a tangent."""
+
+    what = "the linear part of a custom rule (its tangents)"
+
+    def track(self, value: Any) -> LinearTracer:
+        return LinearTracer(self, value, super().track(value).number)
+
+    def record(self, op: Any, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        if isinstance(op, Rule) and (isinstance(op, CustomJvp) or not op.has_derivatives):
+            return tuple(op.function(*operands))
+        return super().record(op, operands, _without_jvp_rules(attributes))
+
+
+def _without_jvp_rules(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes with plain calls in place of those of functions with `CustomJvp` rules."""
+    found = map_computations(attributes, _plain) if attributes else attributes
+    return {**found, "rule": None} if isinstance(found.get("rule"), CustomJvp) else found
+
+
+@lru_cache(1024)
+def _plain(computation: Computation) -> Computation:
+    """The computation without the `CustomJvp` rules of calls in it."""
+    if not _has_jvp_rules(computation):
+        return computation
+    made, _ = computation.copy()
+    for x in made.instructions:
+        x.attributes = x.attributes._replace(**_without_jvp_rules(x.attributes._asdict()))
+    return made
+
+
+def _has_jvp_rules(computation: Computation) -> bool:
+    return any(
+        isinstance(getattr(x.attributes, "rule", None), CustomJvp) or any(map(_has_jvp_rules, x.computations()))
+        for x in computation.instructions
+    )
+
+
 def transposed(
     push: Callable[[Values], tuple[Values, Values]], wanted: Mask, values: Values
 ) -> tuple[list[Any], Pullback]:
@@ -165,7 +214,7 @@ def transposed(
         moving.extend(t is not None and is_inexact(t) for t in moves)
         return chosen(moves, moving)
 
-    _, pullback = vjp(linear, [zeros_like(x) for x in chosen(values, wanted)])
+    _, pullback = vjp(linear, [zeros_like(x) for x in chosen(values, wanted)], LinearTape())
     return found, lambda g: spread(pullback(chosen(g, moving)), wanted)
 
 

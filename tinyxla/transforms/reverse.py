@@ -37,7 +37,7 @@ class Node(NamedTuple):
     pullback: Pullback
     operands: tuple[int | None, ...]  # the operands' numbers on the tape
     results: tuple[int | None, ...]  # the results'; None for one without a derivative
-    templates: tuple[Any, ...]  # the results' values, for the shapes of zeros
+    templates: tuple[Any, ...] | None  # the results' values, for the shapes of zeros; None: it takes symbolic ones
     single: bool
     scope: str  # where the op was applied, and so where going back belongs
     source: SourceLine | None  # the same, of what is recorded; a rule of the user's has lines of its own
@@ -83,7 +83,8 @@ class TapeTrace(Trace):
         tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
         source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(map(self.number, tracked))
-        self.nodes.append(Node(pullback, numbers, marks, results, not isinstance(ans, tuple), _scope(), source))
+        templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results
+        self.nodes.append(Node(pullback, numbers, marks, templates, not isinstance(ans, tuple), _scope(), source))
         return tracked if isinstance(ans, tuple) else tracked[0]
 
     def backward(self, outputs: Sequence[Any], cotangents: Sequence[Any], inputs: Sequence[TapeTracer]) -> list[Any]:
@@ -107,7 +108,9 @@ class TapeTrace(Trace):
                 if all(g is None for g in present):
                     continue
                 state.scope, state.source = node.scope, node.source or outer[1]
-                whole = [g if g is not None else zeros_like(x) for g, x in zip(present, node.templates, strict=True)]
+                whole = present
+                if node.templates is not None:
+                    whole = [zeros_like(x) if g is None else g for g, x in zip(present, node.templates, strict=True)]
                 back = node.pullback(whole[0] if node.single else tuple(whole))
                 for number, cotangent in zip(node.operands, back, strict=True):
                     accumulate(number, cotangent)
@@ -191,11 +194,11 @@ def apply(
 
 
 def vjp(
-    function: Callable[..., Sequence[Any]], inputs: Sequence[Any]
+    function: Callable[..., Sequence[Any]], inputs: Sequence[Any], tape: TapeTrace | None = None
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """`function(*inputs)`, which returns a flat list, and its pullback: from cotangents of the results to those of the
-    inputs."""
-    tape = TapeTrace()
+    inputs. It is recorded on a tape of its own, or on one that is given, which must be empty."""
+    tape = tape or TapeTrace()
     tape.function = function
 
     def apply() -> tuple[list[Any], list[Any]]:
