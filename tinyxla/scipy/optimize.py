@@ -29,25 +29,70 @@ class OptimizeResults(NamedTuple):
     nit: Any
 
 
-def _length(function: Callable[..., Any], place: tuple[Any, Any, Any], along: Any, most: Any) -> tuple[Any, ...]:
-    """A step's length that goes down enough and far enough from a place with this value and gradient, after how many
-    trials, whether there is one, and the value and gradient there."""
-    x, value, gradient = place
-    slope = tnp.vdot(gradient, along)
+class _Trial(NamedTuple):
+    """A length of a step, with the value of the function there and its slope along the step."""
 
-    def halve(s: Any) -> Any:
-        t, low, high, k, *_ = s
-        new, gradient = function(x + t * along)
-        too_far = ~(new <= value + 1e-4 * t * slope)
-        too_near = ~too_far & (tnp.vdot(gradient, along) < 0.9 * slope)
-        low, high = tnp.where(too_near, t, low), tnp.where(too_far, t, high)
-        longer = tnp.where(tnp.isinf(high), 2 * t, (low + high) / 2)
-        found = ~(too_far | too_near)
-        return tnp.where(found, t, longer), low, high, k + 1, found, new, gradient
+    length: Any
+    value: Any
+    slope: Any
 
-    none = (tnp.zeros_like(value), tnp.full_like(value, tnp.inf), 0, False, value, tnp.zeros_like(x))
-    found = lax.while_loop(lambda s: ~s[4] & (s[3] < most), halve, (tnp.ones_like(value), *none))
-    return found[0], *found[3:]
+
+class _Search(NamedTuple):
+    """A line search: the length to try next; an interval of acceptable lengths between the best trial `low` and `high`,
+    which is infinitely long until one is found; and the last trial, of which `found` says whether it is accepted."""
+
+    length: Any
+    low: _Trial
+    high: _Trial
+    count: Any
+    found: Any
+    value: Any
+    gradient: Any
+
+
+_DECREASE, _CURVATURE = 1e-4, 0.9  # the constants of the Wolfe conditions
+_MARGIN = 0.1  # of an interval, at both ends of which the next trial does not lie
+
+
+def _line_search(function: Callable[..., Any], x: Any, start: Any, gradient: Any, along: Any, first: Any, most: Any) -> Any:
+    """A step's length that satisfies the strong Wolfe conditions, of at most so many trials.
+
+    `low` satisfies the first condition and has the lowest value so far. While the function still falls there the next
+    trial is twice as long; then the interval to `high` holds an acceptable length, and is narrowed down.
+
+    Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithms 3.5 and 3.6 with one trial in a step.
+    """
+    slope = tnp.vdot(gradient, along).real
+
+    def step(s: _Search) -> _Search:
+        value, gradient = function(x + s.length * along)
+        trial = _Trial(s.length, value, tnp.vdot(gradient, along).real)
+        low_enough = (value <= start + _DECREASE * s.length * slope) & (value < s.low.value)  # and no NaN
+        found = low_enough & (tnp.abs(trial.slope) <= -_CURVATURE * slope)
+        rises = (trial.slope >= 0) == (s.high.length > s.low.length)  # towards `high`
+        low = _chosen(low_enough, trial, s.low)
+        high = _chosen(low_enough, _chosen(rises, s.low, s.high), trial)
+        length = tnp.where(tnp.isinf(high.length), 2 * s.length, _between(low, high))
+        return _Search(tnp.where(found, s.length, length), low, high, s.count + 1, found, value, gradient)
+
+    low = _Trial(tnp.zeros_like(start), start, slope)
+    high = _Trial(tnp.full_like(start, tnp.inf), start, slope)
+    initial = _Search(first, low, high, 0, False, start, gradient)
+    return lax.while_loop(lambda s: ~s.found & (s.count < most), step, initial)
+
+
+def _chosen(condition: Any, a: _Trial, b: _Trial) -> _Trial:
+    return _Trial(*(tnp.where(condition, x, y) for x, y in zip(a, b, strict=True)))
+
+
+def _between(low: _Trial, high: _Trial) -> Any:
+    """The minimum of the cubic polynomial with the values and slopes of two trials; the middle between them where it is
+    near one of these, or not there. Source: Nocedal and Wright, equation 3.59."""
+    width = high.length - low.length
+    d1 = low.slope + high.slope - 3 * (high.value - low.value) / width
+    d2 = tnp.sign(width) * tnp.sqrt(d1 * d1 - low.slope * high.slope)
+    share = 1 - (high.slope + d2 - d1) / (high.slope - low.slope + 2 * d2)
+    return low.length + width * tnp.where((share > _MARGIN) & (share < 1 - _MARGIN), share, 0.5)
 
 
 @boundary
@@ -71,8 +116,10 @@ def minimize(
         options: "gtol", "norm" (the order of that norm, infinity), "maxiter" (200 times the number of unknowns),
             "line_search_maxiter" (how many lengths of a step are tried, 30).
 
-    Source: A. Lewis and M. Overton, "Nonsmooth optimization via quasi-Newton methods", Mathematical Programming 141
-    (2013), for the length of steps.
+    A minimum is where the norm of the gradient is small. Where no acceptable length of a step is found, as on account of
+    rounding, the search ends without success.
+
+    Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1.
 
     >>> minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(2), method="BFGS").x
     Array([1., 1.], dtype=float32)
@@ -92,24 +139,48 @@ def minimize(
     limit = 200 * x.size if given["maxiter"] is None else given["maxiter"]
     function = value_and_grad(lambda x: fun(x, *args))
 
-    def step(s: Any) -> Any:
-        x, value, gradient, inverse, count, k, _ = s
-        along = -(inverse @ gradient)
-        t, tries, found, new, changed = _length(function, (x, value, gradient), along, given["line_search_maxiter"])
-        moved, turned = t * along, changed - gradient
-        product = tnp.vdot(moved, turned)
-        rho = tnp.where(product > 0, 1 / tnp.where(product > 0, product, 1), 0)
-        side = tnp.eye(x.size, dtype=x.dtype) - rho * tnp.outer(moved, turned)
-        updated = side @ inverse @ side.T + rho * tnp.outer(moved, moved)
-        better = (x + moved, new, changed, updated)
-        kept = [tnp.where(found, n, o) for n, o in zip(better, (x, value, gradient, inverse), strict=True)]
-        return *kept, count + tries, k + 1, ~found
+    def step(s: _State) -> _State:
+        along = -(s.inverse @ s.gradient)
+        slope = tnp.vdot(s.gradient, along)
+        expected = 2.02 * (s.value - s.before) / slope  # that the value falls as much as in the step before: eq. 3.60
+        first = tnp.where(expected > 0, tnp.minimum(expected, 1), 1)
+        most = given["line_search_maxiter"]
+        search = _line_search(function, s.x, s.value, s.gradient, along, first, most)
+        moved = search.length * along
+        updated = _updated(s.inverse, moved, search.gradient - s.gradient)
+        better = (s.x + moved, search.value, search.gradient, updated, s.value)
+        kept = [tnp.where(search.found, n, o) for n, o in zip(better, s[:5], strict=True)]
+        return _State(*kept, s.count + search.count, s.steps + 1, ~search.found)
 
     def small(gradient: Any) -> Any:
         return tnp.linalg.norm(gradient, ord=given["norm"]) <= given["gtol"]
 
-    start = (x, *function(x), tnp.eye(x.size, dtype=x.dtype), 1, 0, False)
-    s: Any = lax.while_loop(lambda s: ~(small(s[2]) | s[6]) & (s[5] < limit), step, start)
-    done = small(s[2])
-    status = tnp.where(done, 0, tnp.where(s[6], 3, 1))
-    return OptimizeResults(s[0], done, status, s[1], s[2], s[3], s[4], s[4], s[5])
+    value, gradient = function(x)
+    before = value + tnp.linalg.norm(gradient) / 2  # so that the first trial is a step of length one or shorter
+    start = _State(x, value, gradient, tnp.eye(x.size, dtype=x.dtype), before, 1, 0, False)
+    s: _State = lax.while_loop(lambda s: ~(small(s.gradient) | s.failed) & (s.steps < limit), step, start)
+    done = small(s.gradient)
+    status = tnp.where(done, 0, tnp.where(s.failed, 3, 1))
+    return OptimizeResults(s.x, done, status, s.value, s.gradient, s.inverse, s.count, s.count, s.steps)
+
+
+class _State(NamedTuple):
+    """Where the minimization is: the place, value and gradient there, the inverse of the Hessian, the value before the
+    last step, the numbers of calls and steps, and whether the last line search failed."""
+
+    x: Any
+    value: Any
+    gradient: Any
+    inverse: Any
+    before: Any
+    count: Any
+    steps: Any
+    failed: Any
+
+
+def _updated(inverse: Any, moved: Any, change: Any) -> Any:
+    """The inverse of the Hessian after a step that changed the gradient: it stays positive definite."""
+    product = tnp.vdot(moved, change)
+    rho = tnp.where(product > 0, 1 / tnp.where(product > 0, product, 1), 0)
+    side = tnp.eye(moved.size, dtype=moved.dtype) - rho * tnp.outer(moved, change)
+    return side @ inverse @ side.T + rho * tnp.outer(moved, moved)
