@@ -170,5 +170,3 @@ def test_steps_in_double_precision_are_those_of_scipy_for_a_quadratic_function()
     expected = reference.minimize(lambda x: (x * x * np.arange(1.0, 5.0)).sum(), np.ones(4), method="BFGS")
     np.testing.assert_allclose(found.x, expected.x, atol=1e-5)
     assert abs(int(found.nit) - expected.nit) <= 3
-
-

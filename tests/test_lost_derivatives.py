@@ -149,7 +149,7 @@ def test_error_names_the_function_of_numpy_and_stop_gradient() -> None:
 def branched(x: Any) -> Any:
     while x < 10:
         x = x * 2
-    return x if x and not x == 0 and 13 > x else -x
+    return x if x and x != 0 and x < 13 else -x
 
 
 ALLOWED: dict[str, tuple[Function, float]] = {
@@ -175,7 +175,7 @@ ALLOWED: dict[str, tuple[Function, float]] = {
     "numpy.sin": (lambda x: np.sin(x), math.cos(3.0)),
     "numpy.linspace": (lambda x: np.linspace(0, x, 4).sum(), 2.0),
     "copy": (lambda x: copy.copy(x) * copy.deepcopy(x), 6.0),
-    "size": (lambda x: x * x.nbytes * len(x.strides + (1,)), 4.0),
+    "size": (lambda x: x * x.nbytes * len((*x.strides, 1)), 4.0),
     "cond": (lambda x: lax.cond(x > 0, lambda y: y * y, lambda y: y, x), 6.0),
     "custom rule": (lambda x: looks_at_values(x), 9.0),
 }

@@ -27,7 +27,7 @@ from tinyxla.numpy.arguments import (
     refuse_out,
     type_of,
 )
-from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
+from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
@@ -112,7 +112,7 @@ def floor_divide(x: Any, y: Any) -> Any:
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
     whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
     whole = ops.select(shift, ops.sub(whole, like(1, x)), whole)
-    return ops.select(ops.eq(y, _zero(y)), ops.div(x, y), whole)
+    return ops.select(ops.eq(y, _zero(y)), ops.floor(ops.div(x, y)), whole)
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -173,9 +173,21 @@ def _integer_power(exponent: int) -> Unary:
 
 def multiplied(x: Any, exponent: int) -> Any:
     """x to an integer power by repeated squaring, which differentiates into powers again."""
-    if exponent <= 0:
-        return ops.div(like(1, x), multiplied(x, -exponent)) if exponent else like(1, x)
-    return raised(x, exponent, ops.mul)
+    if exponent == 0:
+        return like(1, x)
+    if exponent < -1 and _is_inexact(x):
+        return _reciprocal_power(exponent)(x)
+    return raised(x, exponent, ops.mul) if exponent > 0 else ops.div(like(1, x), raised(x, -exponent, ops.mul))
+
+
+@lru_cache(256)
+def _reciprocal_power(exponent: int) -> Callable[[Any], Any]:
+    """x to a negative power, whose derivative has no factor that is zero at the pole."""
+    return with_slope(
+        f"power_{exponent}",
+        lambda x: ops.div(like(1, x), raised(x, -exponent, ops.mul)),
+        lambda ans, x: ops.mul(like(exponent, x), multiplied(x, exponent - 1)),
+    )
 
 
 def raised(x: Any, exponent: int, multiply: Callable[[Any, Any], Any]) -> Any:

@@ -14,13 +14,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tinyxla.compilation import jit
+from tinyxla.compiler.passes import inline_calls
 from tinyxla.hlo import Computation
 from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, named, operand, type_of
+from tinyxla.numpy.operations import ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
+from tinyxla.transforms import custom
 
 Function = Callable[..., Any]  # of arrays of one type and shape, made of element-wise ops
 
@@ -64,6 +67,7 @@ def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Fun
     graph, captured, _ = trace(lambda *xs: [function(*xs)], [scalar] * arity, "elementwise")
     if captured or not _depends_on_all(graph):
         return None
+    graph = inline_calls(graph)  # of functions with derivatives of their own
     number = {x: k for k, x in enumerate(graph.instructions)}
     steps: list[tuple[int, Function, tuple[int, ...]]] = []
     values: list[Any] = [None] * len(number)
@@ -245,3 +249,19 @@ def as_binary(
     return lambda f: binary(
         f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, to_integer=to_integer, of_signed=of_signed
     )
+
+
+def with_slope(name: str, function: Callable[[Any], Any], slope: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """A function of one array, element by element, with a derivative of its own, `slope(result, x)`, in place of that
+    of the operations that it is made of."""
+
+    def push(values: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+        (x,), (tangent,) = values, tangents
+        ans = ruled(x)
+        return [ans], [None if tangent is None else ops.chain_mul(tangent, slope(ans, x))]
+
+    def ruled(x: Any) -> Any:
+        return custom.apply(rule, x)[0]
+
+    rule = custom.CustomJvp(name, name, 1, lambda x: [function(x)], push)
+    return ruled

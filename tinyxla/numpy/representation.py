@@ -110,15 +110,18 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     mantissa_bits = int(info.nmant)
     scale = 2.0 ** (mantissa_bits + 1)
     tiny = ops.lt(ops.abs_(x), like(info.smallest_normal, x))  # subnormal: scaled first
-    wide = ops.select(tiny, ops.mul(x, like(scale, x)), x)
+    large = ops.ge(ops.abs_(x), like(4, x))  # so that no power of two below is subnormal
+    wide = ops.select(tiny, ops.mul(x, like(scale, x)), ops.select(large, ops.mul(x, like(0.25, x)), x))
     pattern = _signed(wide)
     exponent_mask = (1 << (kind.bits - 1 - mantissa_bits)) - 1
     bias = exponent_mask >> 1
     raised = ops.and_(ops.shift_right_logical(pattern, like(mantissa_bits, pattern)), like(exponent_mask, pattern))
+    power = ops.shift_left(ops.sub(like(2 * bias - 1, pattern), raised), like(mantissa_bits, pattern))
+    mantissa = ops.mul(wide, bits.bitcast_convert(power, new_element_type=kind))  # whose derivative is the power of two
     exponent = ops.sub(cast(raised, np.dtype(np.int32)), like(bias - 1, cast(raised, np.dtype(np.int32))))
-    exponent = ops.sub(exponent, ops.select(tiny, like(mantissa_bits + 1, exponent), like(0, exponent)))
-    cleared = ops.and_(pattern, like(~(exponent_mask << mantissa_bits), pattern))
-    half = ops.or_(cleared, like((bias - 1) << mantissa_bits, pattern))
-    mantissa = bits.bitcast_convert(half, new_element_type=kind)
+    shift = ops.select(
+        tiny, like(-mantissa_bits - 1, exponent), ops.select(large, like(2, exponent), like(0, exponent))
+    )
+    exponent = ops.add(exponent, shift)
     special = ops.or_(ops.eq(x, like(0, x)), ops.not_(ops.is_finite(x)))
     return ops.select(special, x, mantissa), ops.select(special, like(0, exponent), exponent)

@@ -12,7 +12,7 @@ from tinyxla.errors import DTypeError
 from tinyxla.numpy import complex_inverses
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, default_inexact_array, inexact_array, like
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
-from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary
+from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -85,9 +85,23 @@ radians, degrees = deg2rad, rad2deg
 # Of real numbers they are angles of points (atan2) and logarithms; the forms below cancel nowhere.
 
 
+_one_minus_square = with_slope(
+    "one_minus_square",
+    lambda x: ops.mul(ops.sub(_one(x), x), ops.add(_one(x), x)),
+    lambda ans, x: ops.mul(like(-2, x), x),
+)
+
+
 def _side(x: Any) -> Any:
     """sqrt(1 - x*x): the other side of the right triangle."""
-    return ops.sqrt(ops.mul(ops.sub(_one(x), x), ops.add(_one(x), x)))
+    return ops.sqrt(_one_minus_square(x))
+
+
+# Products of the chain rule would have factors that are infinite and zero at the ends, where slopes are infinite.
+_real_arcsin = with_slope("arcsin", lambda x: ops.atan2(x, _side(x)), lambda ans, x: ops.rsqrt(_one_minus_square(x)))
+_real_arccos = with_slope(
+    "arccos", lambda x: ops.atan2(_side(x), x), lambda ans, x: ops.neg(ops.rsqrt(_one_minus_square(x)))
+)
 
 
 def _largest(x: Array) -> float:
@@ -95,26 +109,34 @@ def _largest(x: Array) -> float:
 
 
 def _real_arcsinh(x: Any) -> Any:
-    """sign(x) log(|x| + sqrt(x*x + 1)); for large |x|, where the square overflows, log(2|x|)."""
+    """sign(x) log(|x| + sqrt(x*x + 1)); for large |x|, where the square overflows, log(2|x|). Near zero, where nothing
+    cancels, log(x + sqrt(x*x + 1)), which is smooth."""
     size = ops.abs_(x)
     large = ops.gt(size, like(math.sqrt(_largest(x)) / 2, x))
-    safe = ops.select(large, _one(x), size)
-    squared = ops.mul(safe, safe)
-    root = ops.sqrt(ops.add(squared, _one(x)))
-    small = ops.log1p(ops.add(safe, ops.div(squared, ops.add(root, _one(x)))))
+    near = ops.lt(size, like(0.5, x))
+    safe = ops.select(large, _one(x), ops.select(near, x, size))
+    root = ops.sqrt(ops.add(ops.mul(safe, safe), _one(x)))
+    small = ops.log1p(ops.mul(safe, ops.add(_one(x), ops.div(safe, ops.add(root, _one(x))))))
     big = ops.add(ops.log(ops.select(large, size, _one(x))), like(math.log(2), x))
-    sign = ops.select(ops.lt(x, like(0, x)), like(-1, x), _one(x))
-    found = ops.mul(sign, ops.select(large, big, small))
-    return ops.select(ops.eq(x, like(0, x)), x, found)
+    found = ops.select(large, big, small)
+    negative = ops.and_(ops.lt(x, like(0, x)), ops.not_(near))
+    return ops.select(negative, ops.neg(found), found)
 
 
-def _real_arccosh(x: Any) -> Any:
+def _log_of_cosine(x: Any) -> Any:
     large = ops.gt(x, like(_largest(x) / 4, x))
     safe = ops.select(large, _one(x), x)
     above = ops.sub(safe, _one(x))
     root = ops.mul(ops.sqrt(above), ops.sqrt(ops.add(safe, _one(x))))
     big = ops.add(ops.log(ops.select(large, x, _one(x))), like(math.log(2), x))
     return ops.select(large, big, ops.log1p(ops.add(above, root)))
+
+
+_real_arccosh = with_slope(
+    "arccosh",
+    _log_of_cosine,
+    lambda ans, x: ops.mul(ops.rsqrt(ops.sub(x, _one(x))), ops.rsqrt(ops.add(x, _one(x)))),
+)
 
 
 def _real_arctanh(x: Any) -> Any:
@@ -128,15 +150,8 @@ def _inverse(name: str, of_real: Any, of_complex: Any, text: str) -> Unary:
     return unary(name, function, text, to_inexact=True, of_complex=getattr(np, name))
 
 
-arcsin = _inverse(
-    "arcsin",
-    lambda x: ops.atan2(x, _side(x)),
-    complex_inverses.arcsin,
-    "The angle between -pi/2 and pi/2 whose sine is x.",
-)
-arccos = _inverse(
-    "arccos", lambda x: ops.atan2(_side(x), x), complex_inverses.arccos, "The angle between 0 and pi whose cosine is x."
-)
+arcsin = _inverse("arcsin", _real_arcsin, complex_inverses.arcsin, "The angle between -pi/2 and pi/2 whose sine is x.")
+arccos = _inverse("arccos", _real_arccos, complex_inverses.arccos, "The angle between 0 and pi whose cosine is x.")
 arctan = _inverse(
     "arctan",
     lambda x: ops.atan2(x, _one(x)),
@@ -161,8 +176,10 @@ def hypot(x: Any, y: Any) -> Any:
     """sqrt(x*x + y*y) without overflow."""
     _only_real("hypot", x)
     x, y = ops.abs_(x), ops.abs_(y)
-    large, small = ops.max_(x, y), ops.min_(x, y)
-    none = ops.eq(large, like(0, x))  # then the derivative is zero, too
+    none = ops.and_(ops.eq(x, like(0, x)), ops.eq(y, like(0, x)))
+    # The larger is selected: the maximum has no second derivative where they are equal. At zero nor has the length.
+    first = ops.or_(ops.ge(x, y), ops.ne(x, x))
+    large, small = ops.select(none, ops.max_(x, y), ops.select(first, x, y)), ops.select(first, y, x)
     ratio = ops.div(small, ops.select(none, _one(x), large))
     found = ops.mul(large, ops.sqrt(ops.add(_one(x), ops.mul(ratio, ratio))))
     infinite = ops.or_(ops.eq(x, like(np.inf, x)), ops.eq(y, like(np.inf, x)))
@@ -229,14 +246,23 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     return x
 
 
+_SINC_TERMS = 11
+
+
 @as_unary(to_inexact=True)
 def sinc(x: Any) -> Any:
     """sin(pi x) / (pi x), and 1 at 0."""
-    zero = ops.eq(x, like(0, x))
-    angle = ops.mul(like(math.pi, x), ops.select(zero, _one(x), x))
-    # At zero the series stands in, so that derivatives exist there: 1 - (pi x)^2 / 6 + ...
-    series = ops.sub(_one(x), ops.mul(like(math.pi**2 / 6, x), ops.mul(x, x)))
-    return ops.select(zero, series, ops.div(ops.sin(angle), angle))
+    angle = ops.mul(like(math.pi, x), x)
+    size = ops.abs_(angle)
+    small = ops.lt(size, like(1, size))
+    # There the series stands in, whose derivatives of all orders are accurate: 1 - angle^2 / 3! + angle^4 / 5! - ...
+    square = ops.mul(angle, angle)
+    square = ops.select(small, square, like(0, x))
+    series = like(0, x)
+    for k in range(_SINC_TERMS, -1, -1):
+        series = ops.add(like((-1) ** k / math.factorial(2 * k + 1), x), ops.mul(square, series))
+    far = ops.select(small, _one(x), angle)
+    return ops.select(small, series, ops.div(ops.sin(far), far))
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:

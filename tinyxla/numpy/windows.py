@@ -5,12 +5,14 @@ Source: F. J. Harris, "On the use of windows for harmonic analysis with the disc
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, counted, inexact_array, integer_of, number_of
+from tinyxla.numpy.selection import where
 from tinyxla.numpy.transcendental import exp
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -47,6 +49,9 @@ def blackman(M: int) -> Array:
     return _window("blackman", M, lambda t: 0.42 + 0.5 * np.cos(np.pi * t) + 0.08 * np.cos(2 * np.pi * t))
 
 
+_SERIES_TERMS = 11
+
+
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0.
 
@@ -58,7 +63,14 @@ def i0(x: ArrayLike) -> Array:
     from tinyxla.lax.special import bessel_i0e  # here, since that is made of functions of this package
 
     value = inexact_array(x, "i0")
-    return arith.multiply(exp(arith.absolute(value)), bessel_i0e(value))
+    size = arith.absolute(value)
+    small = arith.less(size, 1)
+    # There the series stands in, whose derivatives of all orders are accurate: the sum of (x / 2)^2k / k!^2.
+    quarter = where(small, arith.multiply(value, value), 0) / 4
+    series: Any = 0.0
+    for k in range(_SERIES_TERMS, -1, -1):
+        series = 1 / math.factorial(k) ** 2 + quarter * series
+    return where(small, series, arith.multiply(exp(size), bessel_i0e(value)))
 
 
 @replayed

@@ -5,7 +5,7 @@ Sources: sections "BitcastConvertType" and "ReducePrecision" of the XLA document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -166,15 +166,13 @@ def _reduce_precision_samples(random: np.random.Generator) -> Iterator[Sample]:
 
 
 # Rounding is a step function; as with all rounding to representable numbers, the derivative is that of the exact
-# function, the identity.
-_identity: Callable[..., Value] = lambda g, ans, x, **attributes: g  # noqa: E731
-
+# function, the identity - of derivatives that are as precise as the result.
 reduce_precision = Op(
     "reduce-precision",
     attributes=ReducePrecision,
     shape=_reduce_precision_shape,
     evaluate=_reduce_precision_evaluate,
-    derivative=Partials((_identity,)),
+    derivative=Partials((lambda g, ans, x, **attributes: reduce_precision(g, **attributes),)),
     batch=_reduce_precision_batch,
     samples=_reduce_precision_samples,
 )

@@ -253,14 +253,16 @@ min_ = binary("minimum", integers.in_bytes(np.minimum), ANY, _chosen, lambda g, 
 
 
 def _power_by_base(g: Value, ans: Value, x: Value, y: Value) -> Value:
-    one = movement.full(1, y.dtype, y.shape)
-    slope = mul(y, pow_(x, sub(y, one)))
-    return chain_mul(g, select(eq(y, zeros_like(y)), zeros_like(slope), slope))
+    """y x^(y - 1): zero for y = 0, but not its derivative by y."""
+    return chain_mul(g, chain_mul(y, pow_(x, sub(y, one_like(y)))))
 
 
 def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:
+    """x^y log(x): zero at x = 0, unless there is a pole."""
     zero = eq(x, zeros_like(x))
-    safe = select(zero, movement.full(1, x.dtype, x.shape), x)
+    if not is_complex(x):
+        zero = and_(zero, ge(y, zeros_like(y)))
+    safe = select(zero, one_like(x), x)
     return chain_mul(g, select(zero, zeros_like(ans), mul(ans, log(safe))))
 
 
@@ -373,7 +375,7 @@ cbrt = accurate_unary(
     "cbrt",
     floats.in_double(np.cbrt),
     FLOAT,
-    lambda g, ans, x: chain_div(g, mul(movement.full(3, x.dtype, x.shape), mul(ans, ans))),
+    lambda g, ans, x: chain_div(chain_div(mul(g, movement.full(1 / 3, x.dtype, x.shape)), ans), ans),
     (0.2, 4.0),
 )
 logistic = accurate_unary(

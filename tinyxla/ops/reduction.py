@@ -248,7 +248,7 @@ def _extremum_jvp(
     parts: list[Value] = []
     if tangents[0] is not None:
         chosen = elementwise.select(hits, tangents[0], elementwise.zeros_like(x))
-        parts.append(elementwise.div(reduce_sum(chosen, dimensions), count))
+        parts.append(elementwise.chain_div(reduce_sum(chosen, dimensions), count))
     if tangents[1] is not None:
         parts.append(elementwise.mul(movement.broadcast(tangents[1], sizes=ans.shape, dimensions=()), alone))
     return parts[0] if len(parts) == 1 else elementwise.add(*parts)
@@ -258,20 +258,23 @@ def _extremum_vjp(
     g: Value, ans: Value, x: Value, initial: Value, *, dimensions: Ints, to_apply: Computation
 ) -> tuple[Value, Value]:
     hits, count, alone = _hits(ans, x, dimensions)
-    share = _spread(elementwise.div(g, count), x, dimensions)
+    share = _spread(elementwise.chain_div(g, count), x, dimensions)
     to_initial = reduce_sum(elementwise.mul(g, alone), tuple(range(g.ndim)))
     return elementwise.select(hits, share, elementwise.zeros_like(x)), to_initial
 
 
 def _hits(ans: Value, x: Value, dimensions: Ints) -> tuple[Value, Value, Value]:
     """Which elements are the extremum, how many of them share its derivative equally (at least one), and where the
-    initial value alone is it: only there it has a derivative."""
+    initial value alone is it: only there it has a derivative. If the extremum is NaN so is the derivative by all
+    elements: they share it, and their number is NaN."""
     kind = element_type(x.dtype)
-    hits = elementwise.eq(x, _spread(ans, x, dimensions))
+    spread = _spread(ans, x, dimensions)
+    hits = elementwise.or_(elementwise.eq(x, spread), elementwise.ne(spread, spread))
     count = reduce_sum(elementwise.convert(hits, new_element_type=kind), dimensions)
     none = elementwise.eq(count, elementwise.zeros_like(count))
     safe = elementwise.select(none, elementwise.one_like(count), count)
-    return hits, safe, elementwise.convert(none, new_element_type=kind)
+    shared = elementwise.select(elementwise.ne(ans, ans), ans, safe)
+    return hits, shared, elementwise.convert(none, new_element_type=kind)
 
 
 def _derivative(*, dimensions: Ints, to_apply: Computation) -> Derivative:

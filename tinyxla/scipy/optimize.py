@@ -54,7 +54,9 @@ _DECREASE, _CURVATURE = 1e-4, 0.9  # the constants of the Wolfe conditions
 _MARGIN = 0.1  # of an interval, at both ends of which the next trial does not lie
 
 
-def _line_search(function: Callable[..., Any], x: Any, start: Any, gradient: Any, along: Any, first: Any, most: Any) -> Any:
+def _line_search(
+    function: Callable[..., Any], x: Any, start: Any, gradient: Any, along: Any, first: Any, most: Any
+) -> Any:
     """A step's length that satisfies the strong Wolfe conditions, of at most so many trials.
 
     `low` satisfies the first condition and has the lowest value so far. While the function still falls there the next
@@ -116,8 +118,8 @@ def minimize(
         options: "gtol", "norm" (the order of that norm, infinity), "maxiter" (200 times the number of unknowns),
             "line_search_maxiter" (how many lengths of a step are tried, 30).
 
-    A minimum is where the norm of the gradient is small. Where no acceptable length of a step is found, as on account of
-    rounding, the search ends without success.
+    A minimum is where the norm of the gradient is small. Where no acceptable length of a step is found, as on account
+    of rounding, the search ends without success.
 
     Source: J. Nocedal and S. Wright, "Numerical Optimization" (2006), algorithm 6.1.
 

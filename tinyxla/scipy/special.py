@@ -13,6 +13,7 @@ from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
 from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, of_rank, promoted
+from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.scipy.integrals import (
@@ -106,9 +107,9 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _times_log(what: str, log: Any, x: ArrayLike, y: ArrayLike) -> Array:
-    (factor, value), _ = promoted(what, x, y, to_inexact=True)
-    vanishes = (factor == 0) & ~tnp.isnan(value)
-    return tnp.where(vanishes, 0.0, factor * log(tnp.where(vanishes, 1.0, value)))
+    """x log(y) as a product of the chain rule: it vanishes with x, while its derivative by x is log(y)."""
+    factor, value = broadcasted(what, promoted(what, x, y, to_inexact=True)[0])
+    return tnp.where((factor == 0) & tnp.isnan(value), value, elementwise.chain_mul(factor, log(value)))
 
 
 @replayed
@@ -118,8 +119,14 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(np.array([0.0, 1.0, -1.0]))
     Array([  0.,   0., -inf], dtype=float32)
     """
-    value = inexact_array(x, "scipy.special.entr")
-    return tnp.where(value < 0, -tnp.inf, 0.0 - xlogy(value, value))
+    return _entropy(inexact_array(x, "scipy.special.entr"))
+
+
+_entropy = with_slope(
+    "entr",
+    lambda x: tnp.where(x < 0, -tnp.inf, 0.0 - xlogy(x, x)),
+    lambda ans, x: tnp.where(x < 0, 0.0, -1.0 - tnp.log(x)),
+)
 
 
 # --- the gamma function and what is made of it ------------------------------------------------------------------------

@@ -136,13 +136,13 @@ class Array:
         return self.dtype.itemsize
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
-        """This array as a constant, if it is one; else an error that says what `wanted` it. It is none where its value is
-        unknown, and where a derivative by it is taken, which a constant would lose."""
+        """This array as a constant, if it is one; else an error that says what `wanted` it. It is none where its value
+        is unknown, and where a derivative by it is taken, which a constant would lose."""
         raise NotImplementedError
 
     def primal(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
-        """The value without its derivative, if it is known: for conditions, shapes and text, through which no derivative
-        flows. Else an error that says what `wanted` it."""
+        """The value without its derivative, if it is known: for conditions, shapes and text, through which no
+        derivative flows. Else an error that says what `wanted` it."""
         return self.concrete(wanted, error)
 
     def block_until_ready(self) -> Array:

@@ -128,7 +128,7 @@ class Tracer(Array):
         if _is_at(caller, _STORE):
             raise _no_numpy_array(self)
         if _is_at(caller, *_FORMAT):
-            return float(self.primal("A format").numpy())
+            return float(self.primal("A format").buffer())
         return super().__float__()
 
     def __complex__(self) -> complex:
@@ -138,7 +138,7 @@ class Tracer(Array):
 
     def __int__(self) -> int:
         if _is_at(sys._getframe(1), *_FORMAT):  # pyright: ignore[reportPrivateUsage]
-            return int(self.primal("A format").numpy())
+            return int(self.primal("A format").buffer())
         return super().__int__()
 
     def __copy__(self) -> Tracer:
