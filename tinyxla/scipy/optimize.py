@@ -151,8 +151,8 @@ def minimize(
         moved = search.length * along
         updated = _updated(s.inverse, moved, search.gradient - s.gradient)
         better = (s.x + moved, search.value, search.gradient, updated, s.value)
-        kept = [tnp.where(search.found, n, o) for n, o in zip(better, s[:5], strict=True)]
-        return _State(*kept, s.count + search.count, s.steps + 1, ~search.found)
+        kept: list[Any] = [tnp.where(search.found, n, o) for n, o in zip(better, s[:5], strict=True)]
+        return _State._make([*kept, s.count + search.count, s.steps + 1, ~search.found])
 
     def small(gradient: Any) -> Any:
         return tnp.linalg.norm(gradient, ord=given["norm"]) <= given["gtol"]

@@ -161,7 +161,8 @@ _CONSTANT = (
     "as in float(lax.stop_gradient(x)), where a constant is meant."
 )
 _STORE = bytes([dis.opmap["STORE_SUBSCR"]])
-_FORMAT = tuple(bytes([i.opcode, i.arg or 0]) for i in dis.get_instructions("s % x\ns %= x") if i.opname == "BINARY_OP")
+_FORMATTING = compile("s % x\ns %= x", "", "exec")
+_FORMAT = tuple(bytes([i.opcode, i.arg or 0]) for i in dis.get_instructions(_FORMATTING) if i.opname == "BINARY_OP")
 
 
 def _is_at(caller: FrameType, *instructions: bytes) -> bool:

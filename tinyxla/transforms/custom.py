@@ -171,9 +171,10 @@ class LinearTape(TapeTrace):
         return LinearTracer(self, value, super().track(value).number)
 
     def record(self, op: Any, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        if isinstance(op, Rule) and (isinstance(op, CustomJvp) or not op.has_derivatives):
-            return tuple(op.function(*operands))
-        return super().record(op, operands, _without_jvp_rules(attributes))
+        rule: Any = op
+        if isinstance(op, CustomJvp) or (isinstance(op, Rule) and not op.has_derivatives):
+            return tuple(rule.function(*operands))
+        return super().record(rule, operands, _without_jvp_rules(attributes))
 
 
 def _without_jvp_rules(attributes: dict[str, Any]) -> dict[str, Any]:
