@@ -12,7 +12,7 @@ from tinyxla.errors import DTypeError
 from tinyxla.numpy import complex_inverses
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, default_inexact_array, inexact_array, like
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
-from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
+from tinyxla.numpy.elementwise import Binary, Unary, as_binary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -119,8 +119,7 @@ def _real_arcsinh(x: Any) -> Any:
     small = ops.log1p(ops.mul(safe, ops.add(_one(x), ops.div(safe, ops.add(root, _one(x))))))
     big = ops.add(ops.log(ops.select(large, size, _one(x))), like(math.log(2), x))
     found = ops.select(large, big, small)
-    negative = ops.and_(ops.lt(x, like(0, x)), ops.not_(near))
-    return ops.select(negative, ops.neg(found), found)
+    return ops.select(ops.le(x, like(-0.5, x)), ops.neg(found), found)
 
 
 def _log_of_cosine(x: Any) -> Any:
@@ -246,23 +245,31 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
     return x
 
 
-_SINC_TERMS = 11
+def _sine_over_angle(x: Any) -> Any:
+    zero = ops.eq(x, like(0, x))
+    angle = ops.mul(like(math.pi, x), ops.select(zero, _one(x), x))
+    return ops.select(zero, _one(x), ops.div(ops.sin(angle), angle))
 
 
-@as_unary(to_inexact=True)
-def sinc(x: Any) -> Any:
-    """sin(pi x) / (pi x), and 1 at 0."""
+def _sinc_slope(ans: Any, x: Any) -> Any:
+    """(cos(pi x) - sinc(x)) / x; near zero, where that cancels, the derivative of the series 1 - (pi x)^2 / 3! + ..."""
     angle = ops.mul(like(math.pi, x), x)
     size = ops.abs_(angle)
-    small = ops.lt(size, like(1, size))
-    # There the series stands in, whose derivatives of all orders are accurate: 1 - angle^2 / 3! + angle^4 / 5! - ...
-    square = ops.mul(angle, angle)
-    square = ops.select(small, square, like(0, x))
+    near = ops.lt(size, like(1, size))
+    square = ops.select(near, ops.mul(angle, angle), like(0, x))
     series = like(0, x)
-    for k in range(_SINC_TERMS, -1, -1):
-        series = ops.add(like((-1) ** k / math.factorial(2 * k + 1), x), ops.mul(square, series))
-    far = ops.select(small, _one(x), angle)
-    return ops.select(small, series, ops.div(ops.sin(far), far))
+    for k in range(8 if size.dtype.itemsize < 8 else 12, 0, -1):
+        series = ops.add(like((-1) ** k * 2 * k / math.factorial(2 * k + 1), x), ops.mul(square, series))
+    away = ops.div(ops.sub(ops.cos(angle), ans), ops.select(near, _one(x), x))
+    return ops.select(near, ops.mul(ops.mul(like(math.pi, x), angle), series), away)
+
+
+sinc = unary(
+    "sinc",
+    with_slope("sinc", _sine_over_angle, _sinc_slope),
+    "sin(pi x) / (pi x), and 1 at 0.",
+    to_inexact=True,
+)
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
