@@ -108,18 +108,30 @@ def _largest(x: Array) -> float:
     return float(ml_dtypes.finfo(x.dtype).max)
 
 
-def _real_arcsinh(x: Any) -> Any:
-    """sign(x) log(|x| + sqrt(x*x + 1)); for large |x|, where the square overflows, log(2|x|). Near zero, where nothing
-    cancels, log(x + sqrt(x*x + 1)), which is smooth."""
+def _log_of_sine(x: Any) -> Any:
+    """sign(x) log(|x| + sqrt(x*x + 1)); for large |x|, where the square overflows, log(2|x|)."""
     size = ops.abs_(x)
     large = ops.gt(size, like(math.sqrt(_largest(x)) / 2, x))
-    near = ops.lt(size, like(0.5, x))
-    safe = ops.select(large, _one(x), ops.select(near, x, size))
-    root = ops.sqrt(ops.add(ops.mul(safe, safe), _one(x)))
-    small = ops.log1p(ops.mul(safe, ops.add(_one(x), ops.div(safe, ops.add(root, _one(x))))))
+    safe = ops.select(large, _one(x), size)
+    squared = ops.mul(safe, safe)
+    root = ops.sqrt(ops.add(squared, _one(x)))
+    small = ops.log1p(ops.add(safe, ops.div(squared, ops.add(root, _one(x)))))
     big = ops.add(ops.log(ops.select(large, size, _one(x))), like(math.log(2), x))
-    found = ops.select(large, big, small)
-    return ops.select(ops.le(x, like(-0.5, x)), ops.neg(found), found)
+    sign = ops.select(ops.lt(x, like(0, x)), like(-1, x), _one(x))
+    found = ops.mul(sign, ops.select(large, big, small))
+    return ops.select(ops.eq(x, like(0, x)), x, found)
+
+
+def _arcsinh_slope(ans: Any, x: Any) -> Any:
+    """1 / sqrt(x*x + 1); where the square overflows, 1 / |x|."""
+    size = ops.abs_(x)
+    large = ops.gt(size, like(math.sqrt(_largest(x)) / 2, x))
+    safe = ops.select(large, _one(x), x)
+    root = ops.rsqrt(ops.add(ops.mul(safe, safe), _one(x)))
+    return ops.select(large, ops.div(_one(x), ops.select(large, size, _one(x))), root)
+
+
+_real_arcsinh = with_slope("arcsinh", _log_of_sine, _arcsinh_slope)
 
 
 def _log_of_cosine(x: Any) -> Any:
