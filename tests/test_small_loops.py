@@ -15,7 +15,7 @@ import tinyxla as tx
 from tinyxla import lax
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.compiler import small
-from tinyxla.compiler.passes import optimize_inside
+from tinyxla.compiler.passes import optimize
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import calls, elementwise, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
@@ -245,7 +245,7 @@ def test_the_parts_of_a_small_computation() -> None:
         old = slices.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
         return [new, old]
 
-    found = small.smallest(optimize_inside(computation(step, S32, rows)))
+    found = small.smallest(optimize(computation(step, S32, rows)))
     assert found is not None
     assert found.begins == (1, None)
     assert found.updated == {1}
@@ -324,7 +324,7 @@ def test_one_array_cannot_become_two() -> None:
         second = slices.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
         return [first, slices.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
 
-    assert small.smallest(optimize_inside(computation(step, S32, rows))) is None
+    assert small.smallest(optimize(computation(step, S32, rows))) is None
 
 
 def test_reading_what_was_overwritten_takes_a_copy() -> None:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.compiler.transposes import sunk
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import barrier, calls, contraction, convolution, elementwise, indexing, movement
@@ -52,6 +52,7 @@ SHARED = (1, 2, 4, 8)  # features of the result that each of the input makes, fo
 PRODUCTS = ("f32", "f64")  # types of which the backend makes products
 
 
+@of_opcodes("convolution", "transpose")
 def canonicalize_convolutions(computation: Computation) -> Computation:
     """Leave only convolutions of the simplest kind, and only where they are no matrix products."""
 

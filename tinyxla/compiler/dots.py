@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import contraction, elementwise, movement, reduction
 from tinyxla.shapes import ElementType, Shape, element_type
 
 
+@of_opcodes("dot")
 def canonicalize_dots(computation: Computation) -> Computation:
     """Leave products of matrices to what is made for them, and make multiplications of the others, which fuse with the
     sums over them.

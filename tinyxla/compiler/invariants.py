@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement
 from tinyxla.transforms.computations import effects, subgraph, with_parameters
 from tinyxla.transforms.invariants import carrying, hoisted, unchanged
 
 
+@of_opcodes("while", "conditional")
+@to_fixed_point
 def hoist(computation: Computation) -> Computation:
     """Take out of bodies and conditions what does not change, from inner loops to outer ones, and into branches."""
 

@@ -6,7 +6,7 @@ point of the first. So the second set is turned once, and the loop goes along me
 
 from __future__ import annotations
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.compiler.short_rows import SHORT
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement, reduction
@@ -17,6 +17,7 @@ MANY = 1 << 18  # elements in all: the kernel that turns them has to be compiled
 Users = dict[Instruction, list[Instruction]]
 
 
+@of_opcodes("broadcast")
 def turn_what_meets(computation: Computation) -> Computation:
     """The pass: a broadcast of rows that are reduced becomes one of their transpose, which is stored (`storing.py`)."""
     users = computation.users()

@@ -1,9 +1,15 @@
-"""The passes that simplify a graph before it is fused: pure functions from computation to computation, in one list."""
+"""The passes that simplify a graph before it is fused: pure functions from computation to computation, in one list.
+
+They go through one computation, from the outermost inwards: a loop's own passes run when those of the computation around
+it have moved out of it what they can, and have decided what it carries. A few visit nested computations, too (calls,
+invariant code, dead values): these remember what they leave as it is. The backend gets a program in which every
+computation has been through the list once; it only reads it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,18 +19,18 @@ from tinyxla.compiler.dots import as_multiplication, canonicalize_dots, converte
 from tinyxla.compiler.invariants import hoist
 from tinyxla.compiler.meetings import turn_what_meets
 from tinyxla.compiler.ragged_dots import canonicalize_ragged_dots
-from tinyxla.compiler.rewriting import Rewriter, Visit, is_unshared, rewrite
+from tinyxla.compiler.rewriting import Pass, Rewriter, Visit, is_unshared, of_opcodes, rewrite, to_fixed_point
 from tinyxla.compiler.rows import compute_together
 from tinyxla.compiler.short_rows import join_short_rows
 from tinyxla.compiler.simplification import scalar_value, simplify
-from tinyxla.compiler.small import Small, is_large, smallest
+from tinyxla.compiler.small import is_large, lane_of
 from tinyxla.compiler.sorts import canonicalize_sorts
 from tinyxla.compiler.structured import prune
 from tinyxla.compiler.transposes import sink_transposes
 from tinyxla.compiler.turned_factors import turn_factors
 from tinyxla.compiler.windows import canonicalize_windows
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import Op, calls, contraction, elementwise, movement
+from tinyxla.ops import Op, calls, contraction, elementwise, movement, ops
 from tinyxla.ops.arithmetic import evaluator
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.hlo_text import OPCODES
@@ -32,14 +38,22 @@ from tinyxla.tracing.core import trace
 from tinyxla.tracing.options import config
 from tinyxla.transforms.computations import with_computations
 
-Pass = Callable[[Computation], Computation]
+REGIONS = ("while", "conditional")  # ops whose computations are programs of their own
+
+
+@cache
+def _expandable() -> frozenset[str]:
+    """The ops that are made of others; element-wise ones have native code."""
+    return frozenset(name for name, op in ops.items() if op.expand is not None and name not in elementwise.NAMES)
 
 
 def expand(computation: Computation) -> Computation:
     """Put what ops are made of in the place of those that say it."""
+    if computation.opcodes.isdisjoint(_expandable()):
+        return computation
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.expand is None or x.op.name in elementwise.NAMES:  # those have native code
+        if x.op.name not in _expandable():
             return None
         return _expanded(rewriter, x, operands, visit)
 
@@ -79,26 +93,26 @@ def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_b
     return trace(function, shapes, op.name)[0]
 
 
+@to_fixed_point
 def inline_calls(computation: Computation) -> Computation:
     """Put the instructions of called computations in the place of the calls, inside loops and branches too; tuples that
     are taken apart vanish."""
+    if "call" not in computation.all_opcodes and not computation.opcodes.issuperset(("tuple", "get-tuple-element")):
+        return computation
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.name == "call":
             return rewriter.splice(x.attributes.to_apply, operands, visit, own=True)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
-        if any(map(_has_calls, x.computations())):
+        if any("call" in inner.all_opcodes for inner in x.computations()):
             return rewriter.emit(x.op, *operands, **with_computations(x, inline_calls))
         return None
 
     return rewrite(computation, visit)
 
 
-def _has_calls(computation: Computation) -> bool:
-    return any(x.op.name == "call" or any(map(_has_calls, x.computations())) for x in computation.instructions)
-
-
+@of_opcodes("constant")
 def fold_constants(computation: Computation) -> Computation:
     """Compute what depends on small constants alone."""
     largest = 1024
@@ -130,11 +144,15 @@ def prepare_computations(computation: Computation) -> Computation:
     """
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name in ("while", "conditional", "lanes") or not any(x.computations()):
+        if not _has_scalar_computations(x):
             return None
         return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
 
-    return rewrite(computation, visit)
+    return rewrite(computation, visit) if any(map(_has_scalar_computations, computation.instructions)) else computation
+
+
+def _has_scalar_computations(x: Instruction) -> bool:
+    return x.op.name not in (*REGIONS, "lanes") and any(x.computations())
 
 
 @lru_cache(1024)
@@ -155,32 +173,30 @@ def share(computation: Computation) -> Computation:
     return rewrite(computation, lambda rewriter, x, operands: None)
 
 
+@of_opcodes("lanes")
 def join_lanes(computation: Computation) -> Computation:
-    """Let lanes that are not small computations run in lock step."""
+    """Optimize what lanes compute one by one; let those that are not small computations run in lock step."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name != "lanes" or small_lane(x) is not None:
+        if x.op.name != "lanes":
             return None
+        if not is_large(x.attributes.to_apply):
+            to_apply = _optimized_lane(x.attributes.to_apply, config.while_residual_bytes)
+            if lane_of(to_apply, x.attributes.mapped) is not None:
+                return rewriter.emit(x.op, *operands, **x.attributes._replace(to_apply=to_apply)._asdict())
         return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit)
 
     return rewrite(computation, visit)
 
 
-def small_lane(x: Instruction) -> Small | None:
-    """What one of several lanes computes, as a small computation; what it changes in memory must be the lane's own."""
-    if is_large(x.attributes.to_apply):
-        return None
-    found = _small_lane(x.attributes.to_apply, config.while_residual_bytes)
-    own = x.attributes.mapped
-    return found if found is not None and all(k is None or own[k] for k in found.begins) else None
-
-
 @lru_cache(256)
-def _small_lane(computation: Computation, residual_bytes: int) -> Small | None:
-    return smallest(optimize_inside(computation))
+def _optimized_lane(computation: Computation, residual_bytes: int) -> Computation:
+    """`residual_bytes` decides how the way back through a loop is written out."""
+    return optimize(computation)
 
 
 PASSES: list[tuple[str, Pass]] = [
+    ("share", share),
     ("inline-calls", inline_calls),
     ("join-lanes", join_lanes),
     ("hoist", hoist),
@@ -202,12 +218,29 @@ PASSES: list[tuple[str, Pass]] = [
     ("turn-what-meets", turn_what_meets),
     ("turn-factors", turn_factors),
     ("prepare-computations", prepare_computations),
-    ("share", share),
 ]
 
 
 def optimize(computation: Computation, check: Callable[[str, Computation], None] | None = None) -> Computation:
-    """Run all passes; `check(name, computation)` is called after each."""
+    """Run all passes on a computation, and then on those of its loops and branches, on each of these once;
+    `check(name, computation)` is called after each pass on the first."""
+    return _optimized(computation, {}, check)
+
+
+def _optimized(
+    computation: Computation,
+    known: dict[int, tuple[Computation, Computation]],
+    check: Callable[[str, Computation], None] | None = None,
+) -> Computation:
+    """`known` has what was made of nested computations, by identity: several loops or branches may share one."""
+    found = known.get(id(computation))
+    if found is None:
+        made = _with_regions(_run_passes(computation, check), lambda inner: _optimized(inner, known))
+        found = known[id(computation)] = (computation, made)
+    return found[1]
+
+
+def _run_passes(computation: Computation, check: Callable[[str, Computation], None] | None) -> Computation:
     for name, apply in PASSES:
         computation = apply(computation)
         if check:
@@ -215,12 +248,14 @@ def optimize(computation: Computation, check: Callable[[str, Computation], None]
     return computation
 
 
-def optimize_inside(computation: Computation) -> Computation:
-    """Run all passes on a computation, and on those of the loops and branches inside."""
+def _with_regions(computation: Computation, change: Pass) -> Computation:
+    """With other computations of its loops and branches."""
+    if computation.opcodes.isdisjoint(REGIONS):
+        return computation
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name not in ("while", "conditional"):
+        if x.op.name not in REGIONS:
             return None
-        return rewriter.emit(x.op, *operands, **with_computations(x, optimize_inside))
+        return rewriter.emit(x.op, *operands, **with_computations(x, change))
 
-    return rewrite(optimize(computation), visit)
+    return rewrite(computation, visit)

@@ -4,7 +4,7 @@ group sizes, batch dimensions, types that the BLAS does not have - become produc
 
 from __future__ import annotations
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement, ragged
 from tinyxla.ops.contraction import free_dimensions
@@ -14,6 +14,7 @@ from tinyxla.tracing.core import trace
 Ints = tuple[int, ...]
 
 
+@of_opcodes("ragged-dot")
 def canonicalize_ragged_dots(computation: Computation) -> Computation:
     """Leave only ragged dots of matrices whose ragged dimension is the first, which group dimensions also are."""
 

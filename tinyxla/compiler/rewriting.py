@@ -1,10 +1,12 @@
-"""Rewriting a computation: its instructions are visited in order and made anew.
+"""Rewriting a computation: its instructions are visited in topological order and made anew.
 
-Equal instructions are made once, and only what the root needs is kept, so every rewriting shares and tidies.
+Value numbering and dead code elimination come with it: equal instructions are made once, and only what the root needs is
+kept. A rewriting that would change nothing gives the computation itself, so `is` tells whether something has changed.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from tinyxla.errors import SourceLine
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.shapes import AnyShape
 
+Pass = Callable[[Computation], Computation]
 Visit = Callable[["Rewriter", Instruction, tuple[Instruction, ...]], "Instruction | None"]
 
 _UNSHARED = frozenset({"parameter", "rng", "rng-get-and-update-state", "custom-call", "opt-barrier"})
@@ -81,4 +84,51 @@ def rewrite(computation: Computation, visit: Visit) -> Computation:
     for x in reversed(rewriter.instructions):
         if x in needed:
             needed.update(x.operands)
-    return Computation(computation.name, parameters, [x for x in rewriter.instructions if x in needed], root)
+    instructions = [x for x in rewriter.instructions if x in needed]
+    if _are_same(computation.instructions, instructions):
+        return computation
+    return Computation(computation.name, parameters, instructions, root)
+
+
+def _are_same(before: Sequence[Instruction], after: Sequence[Instruction]) -> bool:
+    """Whether two lists of instructions are equal one by one."""
+    if len(before) != len(after):
+        return False
+    counterpart = dict(zip(before, after, strict=True))
+    return all(
+        x.op is y.op
+        and (x.attributes is y.attributes or x.attributes == y.attributes)
+        and x.shape == y.shape
+        and all(counterpart[a] is b for a, b in zip(x.operands, y.operands, strict=True))
+        for x, y in counterpart.items()
+    )
+
+
+def of_opcodes(*opcodes: str) -> Callable[[Pass], Pass]:
+    """A pass that looks at instructions of these ops alone: without one of them it has nothing to visit."""
+
+    def decorator(apply: Pass) -> Pass:
+        @functools.wraps(apply)
+        def changed(computation: Computation) -> Computation:
+            return computation if computation.opcodes.isdisjoint(opcodes) else apply(computation)
+
+        return changed
+
+    return decorator
+
+
+def to_fixed_point(apply: Pass) -> Pass:
+    """A pass that remembers which computations it leaves as they are, and does not visit them again. For passes that
+    visit nested computations, which are otherwise visited once for each computation around them."""
+    name = apply.__name__
+
+    @functools.wraps(apply)
+    def changed(computation: Computation) -> Computation:
+        if name in computation.fixed_points:
+            return computation
+        found = apply(computation)
+        if found is computation:
+            computation.fixed_points.add(name)
+        return found
+
+    return changed

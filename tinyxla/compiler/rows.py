@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tinyxla.compiler.invariants import with_constants
-from tinyxla.compiler.rewriting import Rewriter, is_unshared, rewrite
+from tinyxla.compiler.rewriting import Rewriter, is_unshared, of_opcodes, rewrite
 from tinyxla.compiler.simplification import scalar_value, simplify
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, elementwise, movement, ops, reduction, slices
@@ -40,6 +40,7 @@ Values = Sequence[Any]
 _Rows = dict[Instruction, Any]  # for what a step computes, that of all steps, along a new first dimension
 
 
+@of_opcodes("while")
 def compute_together(computation: Computation) -> Computation:
     """Move products of the steps of loops out of these; and leave away rows that are written and never read."""
     users = computation.users()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, indexing, movement, slices
 from tinyxla.shapes import Shape
@@ -19,6 +19,7 @@ SHORT = 16  # a row of fewer elements does not fill a vector
 _Joined = Callable[..., Any]
 
 
+@of_opcodes("reshape", "pad", "dynamic-slice", "gather")
 def join_short_rows(computation: Computation) -> Computation:
     """Pads, dynamic slices and gathers of windows move rows of more elements, and what follows computes these."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import bits, calls, contraction, elementwise, indexing, movement, reduction, slices
 from tinyxla.ops.movement import inverse_permutation
@@ -25,11 +25,13 @@ _DEPTH = 12  # of what is looked at, from an instruction on
 _MOST_ROUNDS = 8  # what an identity makes possible is mostly found in the same round
 
 
+@to_fixed_point
 def simplify(computation: Computation) -> Computation:
     """Apply the table of identities, until none applies."""
     for _ in range(_MOST_ROUNDS):
         simpler = rewrite(computation, apply)
-        if simpler == computation:
+        if simpler is computation:
+            computation.fixed_points.add(simplify.__name__)
             break
         computation = simpler
     return computation

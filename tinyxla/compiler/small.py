@@ -50,8 +50,8 @@ class Small(NamedTuple):
 
 @lru_cache(1024)
 def small(computation: Computation, memory: Memory) -> Small | None:
-    """The computation as a small one, with these parameters in memory, or None. It must be optimized, and so must be
-    those inside (`passes.optimized_inside`)."""
+    """The computation as a small one, with these parameters in memory, or None. It must be optimized, as are those
+    inside."""
     try:
         return _Analysis(computation, memory).result()
     except _NotSmall:
@@ -66,6 +66,12 @@ def smallest(computation: Computation) -> Small | None:
     return next((nest for nest in found if nest is not None), None)
 
 
+def lane_of(to_apply: Computation, mapped: Sequence[bool]) -> Small | None:
+    """What one of several lanes computes, as a small computation; what it changes in memory must be the lane's own."""
+    found = smallest(to_apply)
+    return found if found is not None and all(k is None or mapped[k] for k in found.begins) else None
+
+
 def is_large(computation: Computation) -> bool:
     """Whether something computes with arrays that are not small, as is seen before anything is optimized."""
     for x in computation.instructions:
@@ -78,22 +84,21 @@ def _in_memory(computation: Computation) -> Iterable[Memory]:
     """Which parameters to leave in memory, the best choice first: large arrays, and those that are indexed."""
     sizes = [p.array_shape.size for p in computation.parameters]
     large = frozenset(k for k, size in enumerate(sizes) if size > MOST_ELEMENTS)
-    indexed = frozenset(k for k, p in enumerate(computation.parameters) if sizes[k] > 1 and is_indexed(computation, p))
-    return dict.fromkeys((large | indexed, large))
+    return dict.fromkeys((large | {k for k in indexed(computation) if sizes[k] > 1}, large))
 
 
-def is_indexed(computation: Computation, x: Instruction) -> bool:
-    """Whether elements of an array are read or written at places that are computed."""
-    for user in computation.users()[x]:
-        if user.op in _INDEXING and user.operands[0] is x:
-            return True
-        inside = list(user.computations())
-        if user.op.name in ("while", "conditional"):
-            first = len(user.operands) - len(inside[0].parameters)
-            places = [k - first for k, o in enumerate(user.operands) if o is x and k >= first]
-            if any(is_indexed(c, c.parameters[k]) for c in inside for k in places):
-                return True
-    return False
+@lru_cache(1024)
+def indexed(computation: Computation) -> frozenset[int]:
+    """The numbers of the parameters of which elements are read or written at places that are computed."""
+    found: set[Instruction] = set()
+    for x in computation.instructions:
+        if x.op in _INDEXING:
+            found.add(x.operands[0])
+        elif x.op.name in ("while", "conditional"):
+            for inside in x.computations():
+                operands = x.operands[len(x.operands) - len(inside.parameters) :]
+                found.update(operands[k] for k in indexed(inside))
+    return frozenset(k for k, p in enumerate(computation.parameters) if p in found)
 
 
 _INDEXING = (slices.dynamic_slice, slices.dynamic_update_slice, indexing.gather, indexing.scatter)

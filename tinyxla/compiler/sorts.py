@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.fusion import supported
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, indexing, movement, sorting
 from tinyxla.shapes import Shape, element_type
@@ -19,6 +19,7 @@ from tinyxla.tracing.core import trace
 SHORT, MANY = 2048, 16  # elements of lines that are sorted side by side, and how many of these there must be
 
 
+@of_opcodes("sort")
 def canonicalize_sorts(computation: Computation) -> Computation:
     """Leave only sorts by one key along the last dimension, of at most two arrays, and those by other comparators."""
 

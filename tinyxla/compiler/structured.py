@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls
 from tinyxla.shapes import TupleShape
@@ -15,6 +15,8 @@ Numbers = list[int]
 Operands = tuple[Instruction, ...]
 
 
+@of_opcodes("while", "conditional")
+@to_fixed_point
 def prune(computation: Computation) -> Computation:
     """Let loops carry, and branches compute, what is needed outside or for the next step; what a loop only hands on is
     taken from before it."""

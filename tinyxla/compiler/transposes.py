@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.compiler.small import is_allocation
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, elementwise, movement, reduction, slices
@@ -20,6 +20,7 @@ Users = dict[Instruction, list[Instruction]]
 Ints = tuple[int, ...]
 
 
+@of_opcodes("transpose")
 def sink_transposes(computation: Computation) -> Computation:
     """The pass."""
     users, turned = computation.users(), dict[Instruction, dict[int, Ints]]()

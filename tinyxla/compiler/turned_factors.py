@@ -6,7 +6,7 @@ of columns, from as many pages as the sum has terms. If these are many, to turn 
 
 from __future__ import annotations
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import contraction, movement
 
@@ -15,6 +15,7 @@ LARGE = 3 << 18  # bytes of the matrix
 WIDE = 128  # columns of the other one
 
 
+@of_opcodes("dot")
 def turn_factors(computation: Computation) -> Computation:
     """The pass; after it, transposes must not be drawn into products."""
 

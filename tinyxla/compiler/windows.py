@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.rewriting import Rewriter, rewrite
+from tinyxla.compiler.rewriting import Rewriter, of_opcodes, rewrite
 from tinyxla.compiler.simplification import scalar_value
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import folding, movement, reduction, windows
@@ -32,6 +32,7 @@ _MOST_SELECTED = 64  # places of a window one of which is selected
 _LONGEST = 1 << 11  # windows that are put together in the cache
 
 
+@of_opcodes("reduce-window", "select-and-scatter")
 def canonicalize_windows(computation: Computation) -> Computation:
     """Leave only windows that hold several elements, and that have loop nests."""
 

@@ -162,7 +162,11 @@ def axis_names(attributes: Mapping[str, Any]) -> Iterator[Hashable]:
 
 @dataclass(eq=False, slots=True)
 class Computation:
-    """A function of arrays: parameters (in order, also among the instructions) and the root, its result."""
+    """A function of arrays: parameters (in order, also among the instructions) and the root, its result.
+
+    It does not change once it is made, so what is found out about it is kept: `fixed_points` has the names of the
+    compiler's passes that are known to leave it as it is.
+    """
 
     name: str
     parameters: list[Instruction]
@@ -172,6 +176,24 @@ class Computation:
     _hash: int | None = field(default=None, repr=False)
     _axis_names: frozenset[Hashable] | None = field(default=None, repr=False)
     _has_side_effect: bool | None = field(default=None, repr=False)
+    _opcodes: frozenset[str] | None = field(default=None, repr=False)
+    _all_opcodes: frozenset[str] | None = field(default=None, repr=False)
+    fixed_points: set[str] = field(default_factory=set[str], repr=False)
+
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The names of the ops of its instructions."""
+        if self._opcodes is None:
+            self._opcodes = frozenset(x.op.name for x in self.instructions)
+        return self._opcodes
+
+    @property
+    def all_opcodes(self) -> frozenset[str]:
+        """The same with those of the computations that its instructions refer to."""
+        if self._all_opcodes is None:
+            inner = (called.all_opcodes for x in self.instructions for called in x.computations())
+            self._all_opcodes = self.opcodes.union(*inner)
+        return self._all_opcodes
 
     @property
     def has_side_effect(self) -> bool:
@@ -228,7 +250,7 @@ class Computation:
         new: dict[Instruction, Instruction] = {}
         for x in self.instructions:
             operands = [new[o] for o in x.operands]
-            new[x] = Instruction(x.op, operands, x.attributes, x.shape, x.source, x.name, x.annotations)
+            new[x] = Instruction(x.op, operands, x.attributes, x.shape, x.source, x.name, x.annotations, x.origin)
         return Computation(self.name, [new[p] for p in self.parameters], list(new.values()), new[self.root]), new
 
 

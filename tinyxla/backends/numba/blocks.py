@@ -128,6 +128,14 @@ class Homes:
         self.donated: set[Storage] = set()  # parameters whose memory is the program's to overwrite
         self._of: dict[Storage, Storage] = {}
         self._pointers: list[Pointer] = []
+        self._built: dict[int, Computation] = {}  # those of blocks, by identity
+
+    def own(self, computation: Computation) -> Computation:
+        """A computation whose instructions no other block has: loops and branches may share one."""
+        if id(computation) in self._built:
+            computation, _ = computation.copy()
+        self._built[id(computation)] = computation
+        return computation
 
     def __getitem__(self, x: Storage) -> Storage:
         x = buffer_of(x) if isinstance(x, Instruction) else x
@@ -180,7 +188,7 @@ def inner_blocks(step: Step) -> list[Block]:
 def build_program(computation: Computation, donated: Sequence[int] = ()) -> tuple[Block, Homes]:
     """The steps of a whole program, which may overwrite the parameters of the numbers `donated`."""
     homes = Homes()
-    block = _build(computation, homes)
+    block = _build(optimize(computation), homes)
     homes.donated.update(block.computation.parameters[k] for k in donated)
     _share_updates(block, homes, ())
     _write_in_place(block, homes)
@@ -200,18 +208,20 @@ def build_program(computation: Computation, donated: Sequence[int] = ()) -> tupl
 
 
 def _build(computation: Computation, homes: Homes) -> Block:
-    optimized = copy_operands(optimize(computation))
-    block = Block(optimized, with_epilogues(plan(optimized)))
-    users = optimized.users()
+    computation = homes.own(copy_operands(computation))
+    block = Block(computation, with_epilogues(plan(computation)))
+    users = computation.users()
     for step in block.plan.steps:
         block.steps += _steps(step, block.plan, users, homes)
-    block.results = [buffer_of(x) for x in optimized.outputs]
+    block.results = [buffer_of(x) for x in computation.outputs]
     _free_early(block, homes)
     return block
 
 
 def copy_operands(computation: Computation) -> Computation:
     """Transpose the operands of products that the BLAS cannot take as they stand."""
+    if "dot" not in computation.opcodes:
+        return computation
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is not contraction.dot:

@@ -19,7 +19,6 @@ from tinyxla.backends.numba.lowering import Coordinates, LoweredKernel, Lowering
 from tinyxla.backends.numba.scatter import copied
 from tinyxla.compiler.access import CONSTANT, Place, normal
 from tinyxla.compiler.fusion import Plan, is_inlined, results_of, supported, walk
-from tinyxla.compiler.passes import optimize_inside
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement, slices
 from tinyxla.shapes import Shape
@@ -78,9 +77,6 @@ def _parts(x: Instruction) -> _Parts | None:
 def _analyzed(body: Computation) -> _Parts | None:
     if effects(body) or not _may_be_of_elements(body):
         return None
-    body = optimize_inside(body)
-    if not _may_be_of_elements(body):
-        return None  # an operation that is made of others has become one that is not, such as a decomposition
     arrays: list[int] = []
     numbers: list[int] = []
     chains: dict[int, list[Instruction]] = {}
@@ -115,10 +111,9 @@ def _analyzed(body: Computation) -> _Parts | None:
 
 
 def _may_be_of_elements(body: Computation) -> bool:
-    """Whether nothing in it says at once that elements meet, before it is optimized."""
-    structure = ("parameter", "tuple", "get-tuple-element", "call", "dynamic-update-slice")
-    known = (x.op.name in structure or x.op.expand is not None or is_inlined(x) for x in body.instructions)
-    return all(known) and all(_may_be_of_elements(c) for x in body.instructions for c in x.computations())
+    """Whether nothing in it says at once that elements meet."""
+    structure = ("parameter", "tuple", "get-tuple-element", "dynamic-update-slice")
+    return all(x.op.name in structure or is_inlined(x) for x in body.instructions)
 
 
 def _updates_of(parameter: Instruction, y: Instruction) -> list[Instruction]:

@@ -31,14 +31,13 @@ from tinyxla.backends.numba.lowering import (
 )
 from tinyxla.backends.numba.scatter import copied, place_inside
 from tinyxla.compiler.fusion import Plan, results_of
-from tinyxla.compiler.passes import optimize_inside, small_lane
 from tinyxla.compiler.small import (
     MOST_ELEMENTS,
     WIDE,
     Small,
     is_allocation,
-    is_indexed,
-    is_large,
+    indexed,
+    lane_of,
     is_wide_and_costly,
     small,
     smallest,
@@ -46,7 +45,6 @@ from tinyxla.compiler.small import (
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, contraction, indexing, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
-from tinyxla.tracing.options import config
 from tinyxla.transforms.lanes import lanes
 
 TYPICAL_STEPS = 64  # of a loop, to guess how long a lane takes
@@ -67,14 +65,14 @@ def updates(x: Instruction) -> dict[int, int]:
 def nest_of(x: Instruction) -> Small | None:
     """A loop or branches as a small computation of their operands; that of one lane."""
     if x.op is lanes:
-        return small_lane(x)
-    if any(map(is_large, x.computations())) or not all(isinstance(o.shape, Shape) for o in x.operands):
+        return lane_of(x.attributes.to_apply, x.attributes.mapped)
+    if not all(isinstance(o.shape, Shape) for o in x.operands):
         return None
-    return _alone(x.op, tuple(o.shape for o in x.operands), x.attributes, config.while_residual_bytes)  # type: ignore[arg-type]
+    return _alone(x.op, tuple(o.shape for o in x.operands), x.attributes)  # type: ignore[arg-type]
 
 
 @lru_cache(256)
-def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes: int) -> Small | None:
+def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any) -> Small | None:
     parameters = [Instruction(movement.parameter, (), movement.Parameter(k, s), s) for k, s in enumerate(shapes)]
     shape = op.shape(*shapes, **attributes._asdict())
     assert isinstance(shape, TupleShape)
@@ -84,7 +82,7 @@ def _alone(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes
         for k, s in enumerate(shape.elements)
     ]
     root = Instruction(calls.tuple_, found, calls.tuple_.attributes(), shape)
-    nest = smallest(optimize_inside(Computation(op.name, parameters, [*parameters, whole, *found, root], root)))
+    nest = smallest(Computation(op.name, parameters, [*parameters, whole, *found, root], root))
     return nest if nest is not None and nest.saved >= 0 else None
 
 
@@ -224,10 +222,10 @@ class Elements(Lowering):
     def spilled(self, condition: Computation, body: Computation, operands: Sequence[Held]) -> list[Held]:
         """What a loop is given, with those arrays in memory that it reads at computed places and does not change: a
         load is less than a choice among all elements."""
-        arrays = list(operands)
+        arrays, places = list(operands), indexed(body)
         for k, (y, p) in enumerate(zip(body.outputs, body.parameters, strict=True)):
             held = arrays[k]
-            if y is not p or isinstance(held, InMemory) or len(held) < WIDE or not is_indexed(body, p):
+            if y is not p or isinstance(held, InMemory) or len(held) < WIDE or k not in places:
                 continue
             in_memory = [j == k or isinstance(other, InMemory) for j, other in enumerate(arrays)]
             if self._vectors and len(insides((condition, body), in_memory)) == 2:

@@ -15,7 +15,6 @@ from tinyxla.backends.numba.loops import Buffer, Carried, Index, Literal, Operan
 from tinyxla.backends.numba.lowering import UNBOUNDED, LoweredKernel, Users
 from tinyxla.backends.numba.small_arrays import TYPICAL_STEPS, Elements, Held, InMemory, insides, only, places_of
 from tinyxla.compiler.fusion import Plan, results_of
-from tinyxla.compiler.passes import small_lane
 from tinyxla.compiler.small import Small, is_allocation
 from tinyxla.hlo import Instruction
 from tinyxla.ops import calls, movement
@@ -28,7 +27,7 @@ MOST_HELD = 256  # elements that a lane carries: those of a strip have to stay i
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    nest = small_lane(x)
+    nest = small_arrays.nest_of(x)
     loop = None if nest is None else _one_loop(nest)
     if nest is None or loop is None:
         return small_arrays.lower(x, plan, users)
