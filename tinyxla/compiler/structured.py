@@ -21,19 +21,21 @@ def prune(computation: Computation) -> Computation:
     """Let loops carry, and branches compute, what is needed outside or for the next step; what a loop only hands on is
     taken from before it."""
     users = computation.users()
-    kept: dict[Instruction, Numbers] = {}  # of loops and branches: which results they still have
-    before: dict[Instruction, Operands] = {}  # and what goes into them
+    kept: dict[Instruction, dict[int, int]] = {}  # of loops and branches: results they still have, and where
+    before: dict[Instruction, dict[int, Instruction]] = {}  # and what goes into a loop and comes out as it is
 
     def visit(rewriter: Rewriter, x: Instruction, operands: Operands) -> Instruction | None:
         if x.op is calls.get_tuple_element and x.operands[0] in kept:
             whole, number = x.operands[0], x.attributes.index
-            if whole.op.name == "while" and number in _handed_on(whole.attributes.body):
+            if number in before[whole]:
                 return before[whole][number]
-            return rewriter.emit(calls.get_tuple_element, operands[0], index=kept[whole].index(number))
+            return rewriter.emit(calls.get_tuple_element, operands[0], index=kept[whole][number])
         if x.op.name not in _PRUNED or any(u.op is not calls.get_tuple_element for u in users[x]):
             return None
         numbers, inputs, attributes = _PRUNED[x.op.name](x, {u.attributes.index for u in users[x]})
-        kept[x], before[x] = numbers, operands
+        kept[x] = {number: k for k, number in enumerate(numbers)}
+        same = _handed_on(x.attributes.body) if x.op.name == "while" else ()
+        before[x] = {k: operands[k] for k in same}
         return rewriter.emit(x.op, *(operands[k] for k in inputs), **attributes)
 
     return rewrite(computation, visit)
@@ -54,12 +56,19 @@ def _while(x: Instruction, used: set[int]) -> tuple[Numbers, Numbers, dict[str, 
 
 def _wanted(body: Computation, used: set[int]) -> set[int]:
     """The numbers of the values to carry for these, and for side effects."""
-    wanted = used | _read(body, effects(body))
-    while True:
-        larger = wanted | _read(body, [body.outputs[k] for k in wanted])
-        if larger == wanted:
-            return wanted
-        wanted = larger
+    numbers = {p: k for k, p in enumerate(body.parameters)}
+    wanted, seen = set(used), set[Instruction]()
+    waiting = [*effects(body), *(body.outputs[k] for k in used)]
+    while waiting:
+        x = waiting.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        waiting.extend(x.operands)
+        if x in numbers and numbers[x] not in wanted:
+            wanted.add(numbers[x])
+            waiting.append(body.outputs[numbers[x]])
+    return wanted
 
 
 def resting(body: Computation, used: set[int]) -> Computation:

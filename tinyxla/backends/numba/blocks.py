@@ -10,11 +10,13 @@ goes to two buffers in turn; and what it updates in place is copied once, before
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tinyxla.backends.numba.axes import COSTLY_WORK, grain
-from tinyxla.backends.numba.in_place import in_place
+from tinyxla.backends.numba.in_place import Merging
 from tinyxla.backends.numba.loops import Builder
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
 from tinyxla.backends.numba.nests import lower
@@ -416,31 +418,55 @@ def _write_in_place(block: Block, homes: Homes) -> None:
             first.setdefault(homes[x], number)
             last[homes[x]] = number
     for number, step in enumerate(block.steps):
-        for target in step.writes if isinstance(step.work, LoweredKernel) else ():
-            made = homes[target]
-            if first[made] != number or not _is_own(made, homes):
-                continue
-            of_donated = made in kept  # a result is better over a parameter than over a temporary
-            for source in sorted(step.reads, key=lambda x: (homes[x] in homes.donated) is not of_donated):
-                home = homes[source]
-                if last[home] == number and home not in kept and _is_own(home, homes):
-                    merged = _merged(step, source, target, homes)
-                    if merged is not None:
-                        step.work = merged
-                        homes[target] = home
-                        last[home] = last[made]
-                        kept.update([home] if made in kept else [])
-                        break
+        if not isinstance(step.work, LoweredKernel):
+            continue
+        targets = [x for x in step.writes if first[homes[x]] == number and _is_own(homes[x], homes)]
+        sources = [
+            x
+            for x in step.reads
+            if last[homes[x]] == number and homes[x] not in kept and _is_own(homes[x], homes)
+        ]
+        if not targets or not sources:
+            continue
+        for target, source in _merged(step, targets, sources, homes, kept):
+            made, home = homes[target], homes[source]
+            homes[target] = home
+            last[home] = last[made]
+            kept.update([home] if made in kept else [])
 
 
-def _merged(step: Step, source: Storage, target: Storage, homes: Homes) -> LoweredKernel | None:
-    """The kernel of a step that writes `target` over `source`, if it can."""
+def _merged(
+    step: Step, targets: Sequence[Storage], sources: Sequence[Storage], homes: Homes, kept: set[Storage]
+) -> list[tuple[Storage, Storage]]:
+    """Let the kernel of a step write targets over sources, where it can; gives the pairs."""
     assert isinstance(step.work, LoweredKernel)
-    places = [homes[x] for x in step.work.arguments]
-    shapes = [shape_of(x) for x in (homes[source], homes[target])]
-    if places.count(homes[source]) != 1 or len({(x.element_type, x.size) for x in shapes}) != 1:
-        return None
-    return in_place(step.work, places.index(homes[source]), places.index(homes[target]))
+    merging = Merging(step.work)
+    numbers = {x: k for k, x in enumerate(step.work.arguments)}
+    times = Counter(homes[x] for x in step.work.arguments)
+    free: dict[Any, list[Storage]] = {}  # sources by elements, how many, and whether they are donated
+    for x in sources:
+        if times[homes[x]] == 1 and merging.is_source(numbers[x]):
+            free.setdefault((*_elements(homes[x]), homes[x] in homes.donated), []).append(x)
+    found: list[tuple[Storage, Storage]] = []
+    for target in targets if free else ():
+        if not merging.is_target(numbers[target]):
+            continue
+        of_donated = homes[target] in kept  # a result is better over a parameter than over a temporary
+        for donated in (of_donated, not of_donated):
+            alike = free.get((*_elements(homes[target]), donated), [])
+            source = next((x for x in alike if merging.is_safe(numbers[x], numbers[target])), None)
+            if source is not None:
+                merging.merge(numbers[source], numbers[target])
+                alike.remove(source)
+                found.append((target, source))
+                break
+    step.work = merging.kernel()
+    return found
+
+
+def _elements(x: Storage) -> tuple[Any, int]:
+    """Which elements a memory has, and how many."""
+    return shape_of(x).element_type, shape_of(x).size
 
 
 # --- loops and branches -----------------------------------------------------------------------------------------------

@@ -26,61 +26,106 @@ _Place = tuple[tuple[int, ...], tuple[Loop, ...]]  # the positions of a statemen
 _Form = dict[object, int]  # a sum: terms and how often each is in it; the constant is that of None
 
 
-def in_place(lowered: LoweredKernel, source: int, target: int) -> LoweredKernel | None:
-    """The kernel for which arguments `source`, which it reads, and `target`, which it writes, are one memory, that of
-    `target`; None if it could read what it has overwritten."""
-    kernel = lowered.kernel
-    old, new = kernel.arguments[source], kernel.arguments[target]
-    if old.type != new.type or not _is_safe(lowered, old, new):
-        return None
-    arguments = [x for x in kernel.arguments if x is not old]
-    storages = [x for k, x in enumerate(lowered.arguments) if k != source]
-    merged = replace(kernel, arguments=arguments, body=_reading(kernel.body, old, new))
-    return replace(lowered, kernel=merged, arguments=storages)
+class Merging:
+    """Which operands of a kernel its results may be written over, as dependence tests on its loops; and the kernel with
+    those arguments as one. The statements are gone through once, for all pairs of arguments."""
 
+    def __init__(self, lowered: LoweredKernel) -> None:
+        self._lowered = lowered
+        self._loads: dict[int, list[tuple[_Place, Index]]] = {}  # of each buffer, by identity
+        self._stores: dict[int, list[tuple[_Place, Index]]] = {}
+        self._opaque: set[int] = set()  # buffers that routines read and write
+        self._made: dict[Value, Statement] = {}  # what defines a value
+        self._forms: dict[Value, _Form] = {}
+        self._repeats: dict[int, bool] = {}  # of a loop, by identity
+        self._merged: dict[int, Buffer] = {}  # instead of an operand, by identity, the result
+        for place, x in _statements(lowered.kernel.body):
+            self._add(place, x)
 
-def _is_safe(lowered: LoweredKernel, old: Buffer, new: Buffer) -> bool:
-    """Whether one statement writes `new`, and all reads of `old` come before it, of elements that are written in the
-    same iteration of the loops around both, and in no other."""
-    reads: list[tuple[_Place, Index]] = []
-    writes: list[tuple[_Place, Index]] = []
-    for place, x in _statements(lowered.kernel.body):
-        if isinstance(x, Multiply) and {old, new} & {x.result.buffer, x.left.buffer, x.right.buffer}:
+    def _add(self, place: _Place, x: Statement) -> None:
+        if isinstance(x, Multiply):
+            self._opaque.update(map(id, (x.result.buffer, x.left.buffer, x.right.buffer)))
+        elif isinstance(x, Call):
+            self._opaque.update(id(buffer) for buffer, _ in x.places)
+        elif isinstance(x, Store):
+            self._stores.setdefault(id(x.buffer), []).append((place, x.index))
+        elif isinstance(x, Loop):
+            self._made[x.index] = x
+            for carried in x.carried:
+                self._made[carried.inside] = self._made[carried.result] = x
+        else:
+            self._made[x.result] = x
+            if isinstance(x, Load):
+                self._loads.setdefault(id(x.buffer), []).append((place, x.index))
+
+    def is_target(self, number: int) -> bool:
+        """Whether an argument is written by one statement, each element in an iteration of its own, and never read."""
+        new = self._lowered.kernel.arguments[number]
+        writes = self._stores.get(id(new), ())
+        if id(new) in self._opaque or id(new) in self._loads or len(writes) != 1:
             return False
-        if isinstance(x, Call) and {old, new} & {buffer for buffer, _ in x.places}:
+        (_, loops), index = writes[0]
+        first = self._lowered.kernel.first
+        repeated = {x.index for x in loops if self._lowered.extent != 1 or x.start is not first}
+        return isinstance(index, Value) and repeated <= _depends(self._made, index)
+
+    def is_source(self, number: int) -> bool:
+        """Whether an argument is never written."""
+        old = self._lowered.kernel.arguments[number]
+        return id(old) not in self._opaque and id(old) not in self._stores
+
+    def is_safe(self, source: int, target: int) -> bool:
+        """Whether a `target` may be written over a `source`: all reads of that come before the one write, of elements
+        that are written in the same iteration of the loops around both, and in no other."""
+        old, new = self._lowered.kernel.arguments[source], self._lowered.kernel.arguments[target]
+        if old.type != new.type:
             return False
-        if (isinstance(x, Load) and x.buffer is new) or (isinstance(x, Store) and x.buffer is old):
-            return False
-        if isinstance(x, Load) and x.buffer is old:
-            reads.append((place, x.index))
-        if isinstance(x, Store) and x.buffer is new:
-            writes.append((place, x.index))
-    if len(writes) != 1:
-        return False
-    (at, loops), index = writes[0]
-    made = _definitions(lowered.kernel.body)
-    repeated = {x.index for x in loops if lowered.extent != 1 or x.start is not lowered.kernel.first}
-    if not isinstance(index, Value) or not repeated <= _depends(made, index):
-        return False
-    # Rare cases of an operation make a loop read its operands a second time.
-    repeats = loops and any(isinstance(x, Compute) and has_rare_cases(x) for x in loops[-1].body)
-    written = _form(made, index)
-    for (before, around), place in reads:
+        ((at, loops), index) = self._stores[id(new)][0]
+        repeats = bool(loops) and self._has_rare_cases(loops[-1])
+        written = self._form(index)
+        return all(
+            before <= at and self._reads_what_is_written(around, place, loops, written, repeats)
+            for (before, around), place in self._loads.get(id(old), ())
+        )
+
+    def _has_rare_cases(self, loop: Loop) -> bool:
+        """Whether a loop reads its operands a second time, for rare cases of an operation."""
+        if id(loop) not in self._repeats:
+            self._repeats[id(loop)] = any(isinstance(x, Compute) and has_rare_cases(x) for x in loop.body)
+        return self._repeats[id(loop)]
+
+    def _reads_what_is_written(
+        self, around: Sequence[Loop], place: Index, loops: Sequence[Loop], written: _Form, repeats: bool
+    ) -> bool:
         inside = [x for x in loops if not any(x is y for y in around)]
         span = _taken(written, inside)
-        read = _taken(_form(made, place), [x for x in around if not any(x is y for y in loops)])
-        if (
-            before > at
-            or (repeats and not inside)
-            or span is None
-            or read is None
-            or span[0] != read[0]
-            or len(inside) > 1
-        ):
+        read = _taken(self._form(place), [x for x in around if not any(x is y for y in loops)])
+        if (repeats and not inside) or span is None or read is None or span[0] != read[0] or len(inside) > 1:
             return False
-        if not span[1].start <= read[1].start <= read[1].stop <= span[1].stop or span[1].step != 1:
-            return False
-    return True
+        return span[1].start <= read[1].start <= read[1].stop <= span[1].stop and span[1].step == 1
+
+    def _form(self, x: Operand | int) -> _Form:
+        if not isinstance(x, Value):
+            return _form(self._made, x)
+        if x not in self._forms:
+            self._forms[x] = _form(self._made, x)
+        return self._forms[x]
+
+    def merge(self, source: int, target: int) -> None:
+        """Let two arguments be one memory, that of the target."""
+        arguments = self._lowered.kernel.arguments
+        self._merged[id(arguments[source])] = arguments[target]
+
+    def kernel(self) -> LoweredKernel:
+        """The kernel without the operands that results are written over."""
+        lowered, kernel = self._lowered, self._lowered.kernel
+        if not self._merged:
+            return lowered
+        kept = [id(x) not in self._merged for x in kernel.arguments]
+        arguments = [x for x, stays in zip(kernel.arguments, kept, strict=True) if stays]
+        storages = [x for x, stays in zip(lowered.arguments, kept, strict=True) if stays]
+        merged = replace(kernel, arguments=arguments, body=_reading(kernel.body, self._merged))
+        return replace(lowered, kernel=merged, arguments=storages)
 
 
 def _statements(body: list[Statement], place: _Place = ((), ())) -> Iterator[tuple[_Place, Statement]]:
@@ -89,18 +134,6 @@ def _statements(body: list[Statement], place: _Place = ((), ())) -> Iterator[tup
         yield (path, place[1]), x
         if isinstance(x, Loop):
             yield from _statements(x.body, (path, (*place[1], x)))
-
-
-def _definitions(body: list[Statement]) -> dict[Value, Statement]:
-    found: dict[Value, Statement] = {}
-    for _, x in _statements(body):
-        if isinstance(x, Compute | Load):
-            found[x.result] = x
-        elif isinstance(x, Loop):
-            found[x.index] = x
-            for carried in x.carried:
-                found[carried.inside] = found[carried.result] = x
-    return found
 
 
 def _depends(made: Mapping[Value, Statement], value: Value) -> set[Value]:
@@ -156,12 +189,12 @@ def _taken(form: _Form, loops: Sequence[Loop]) -> tuple[_Form, range] | None:
     return rest, range(first, last + 1, step)
 
 
-def _reading(body: list[Statement], old: Buffer, new: Buffer) -> list[Statement]:
-    """The statements, with `new` read where they read `old`."""
+def _reading(body: list[Statement], merged: Mapping[int, Buffer]) -> list[Statement]:
+    """The statements, with results read where they read what these are written over."""
     return [
-        replace(x, buffer=new)
-        if isinstance(x, Load) and x.buffer is old
-        else replace(x, body=_reading(x.body, old, new))
+        replace(x, buffer=merged[id(x.buffer)])
+        if isinstance(x, Load) and id(x.buffer) in merged
+        else replace(x, body=_reading(x.body, merged))
         if isinstance(x, Loop)
         else x
         for x in body
