@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 ALIGNMENT = 64
 
 Key = TypeVar("Key", bound=Hashable)
+_Placed = tuple[int, int, int, int]  # offset, end, first and last step
 
 
 def arena_offsets(
@@ -19,7 +22,8 @@ def arena_offsets(
     such as results: while they are not in use yet, temporaries may be there. Largest first, each goes to the lowest
     place that is free while it lives, in the smallest host that has one.
     """
-    placed: dict[Key | None, list[tuple[int, int, int, int]]] = {}  # offset, end, first, last
+    placed: dict[Key | None, list[_Placed]] = {}  # by offset
+    full: dict[tuple[Key | None, int, int, int], int] = {}  # below which offset nothing of a size and a life is free
     for host in sorted(hosts, key=lambda k: sizes[k]):
         placed[host] = [(0, sizes[host], *lives[host])]
     placed[None] = []
@@ -31,19 +35,22 @@ def arena_offsets(
         for host, others in placed.items():
             if host is not None and sizes[host] < size:
                 continue
-            offset = _lowest(sorted(p for p in others if p[2] <= last and first <= p[3]), size)
+            offset = _lowest(others, first, last, size, full.get((host, first, last, size), 0))
+            full[host, first, last, size] = offset
             if host is None or offset + size <= sizes[host]:
                 offsets[key] = host, offset
-                others.append((offset, offset + size, first, last))
+                insort(others, (offset, offset + size, first, last))
                 total = max(total, offset + size) if host is None else total
                 break
     return offsets, total
 
 
-def _lowest(taken: Sequence[tuple[int, int, int, int]], size: int) -> int:
-    offset = 0
-    for begin, end, _, _ in taken:
-        if offset + size <= begin:
-            break
-        offset = max(offset, end)
+def _lowest(placed: Sequence[_Placed], first: int, last: int, size: int, offset: int) -> int:
+    """The lowest offset, from one on, that is free from the first to the last step."""
+    start = bisect_left(placed, (offset,)) if offset else 0
+    for begin, end, since, until in islice(placed, start, None):
+        if since <= last and first <= until:
+            if offset + size <= begin:
+                break
+            offset = max(offset, end)
     return offset

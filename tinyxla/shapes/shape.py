@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -178,10 +178,10 @@ class TupleShape:
     """The shape of a tuple: the shapes of its elements."""
 
     elements: tuple[AnyShape, ...]
+    is_dynamic: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_dynamic(self) -> bool:
-        return any(x.is_dynamic for x in self.elements)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_dynamic", any(x.is_dynamic for x in self.elements))
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.elements))})"

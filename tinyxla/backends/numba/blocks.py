@@ -141,9 +141,13 @@ class Homes:
 
     def __getitem__(self, x: Storage) -> Storage:
         x = buffer_of(x) if isinstance(x, Instruction) else x
+        path: list[Storage] = []
         while x in self._of:
+            path.append(x)
             x = self._of[x]
             x = buffer_of(x) if isinstance(x, Instruction) else x
+        for y in path:  # path compression
+            self._of[y] = x
         return x
 
     def __setitem__(self, x: Storage, home: Storage) -> None:
@@ -218,6 +222,11 @@ def _build(computation: Computation, homes: Homes) -> Block:
     block.results = [buffer_of(x) for x in computation.outputs]
     _free_early(block, homes)
     return block
+
+
+def _empty_block(computation: Computation) -> Block:
+    """For a condition that is known: nothing runs."""
+    return Block(computation, Plan(computation, [], set(), set()))
 
 
 def copy_operands(computation: Computation) -> Computation:
@@ -323,23 +332,28 @@ def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]
     numbers of these.
     """
     shared: set[int] = set()
+    copies = {homes[step.writes[0]]: step for step in block.steps if step.is_copy}
+    if not copies:
+        return shared
     pointed = homes.pointed()
+    uses = _Uses(block, homes)
+    results = Counter(homes[x] for x in block.results)
     for k, parameter in enumerate(parameters):
-        chain = _chain_of_copies(block, homes, block.results[k], parameter)
-        kept = {*pointed, *(homes[x] for j, x in enumerate(block.results) if j != k)}
-        if (
-            chain
-            and all(homes[step.reads[0]] not in kept for step in chain)
-            and all(_make_last(block, homes, step) for step in chain)
-        ):
+        chain = _chain_of_copies(copies, homes, block.results[k], parameter)
+        if not chain:
+            continue
+        own = homes[block.results[k]]
+        kept = [homes[step.reads[0]] for step in chain]
+        if all(x not in pointed and results[x] <= (x is own) for x in kept) and all(map(uses.make_last, chain)):
             shared.add(k)
             for step in chain:
-                _merge(block, homes, step)
+                uses.merge(step)
+            results[parameter] += results.pop(own)
     for step in [step for step in block.steps if step.is_copy]:
-        source = homes[step.reads[0]]
-        own = _is_own(source, homes) and source not in pointed and source not in map(homes.__getitem__, block.results)
-        if own and _make_last(block, homes, step):
-            _merge(block, homes, step)
+        source, target = homes[step.reads[0]], homes[step.writes[0]]
+        if _is_own(source, homes) and source not in pointed and not results[source] and uses.make_last(step):
+            uses.merge(step)
+            results[source] += results.pop(target, 0)
     return shared
 
 
@@ -352,47 +366,73 @@ def _is_own(home: Storage, homes: Homes) -> bool:
     return home.op not in (movement.parameter, movement.constant)
 
 
-def _chain_of_copies(block: Block, homes: Homes, result: Storage, parameter: Instruction) -> list[Step]:
-    """The copies through which a parameter becomes a result, the last one first; nothing if it does not."""
+def _chain_of_copies(
+    copies: dict[Storage, Step], homes: Homes, result: Storage, parameter: Instruction
+) -> list[Step]:
+    """The copies, by what they make, through which a parameter becomes a result, the last one first; nothing if it does
+    not."""
     chain: list[Step] = []
     home = homes[result]
     while home is not parameter:
-        made = [step for step in block.steps if step.is_copy and homes[step.writes[0]] is home]
-        if not made:
+        made = copies.get(home)
+        if made is None:
             return []
-        chain.append(made[0])
-        home = homes[made[0].reads[0]]
+        chain.append(made)
+        home = homes[made.reads[0]]
     return chain
 
 
-def _touches(step: Step, home: Storage, homes: Homes, written: bool) -> bool:
-    return any(homes[x] is home for x in step.reads) or (written and any(homes[x] is home for x in step.writes))
+class _Uses:
+    """The steps of a block by the memory that they touch, while copies are moved and left out."""
 
+    def __init__(self, block: Block, homes: Homes) -> None:
+        self._block, self._homes = block, homes
+        self._of: dict[Storage, dict[Step, None]] = {}
+        for step in block.steps:
+            for home in {homes[x] for x in (*step.reads, *step.writes)}:
+                self._of.setdefault(home, {})[step] = None
+        self._number_steps()
 
-def _make_last(block: Block, homes: Homes, copy: Step) -> bool:
-    """Let nothing read what a copy copies after it: move the update behind such readers, if these do not need it."""
-    source, target = homes[copy.reads[0]], homes[copy.writes[0]]
-    at = block.steps.index(copy)
-    end = at + 1
-    while end < len(block.steps) and any(homes[x] is target for x in block.steps[end].writes):
-        end += 1
-    moved, after = block.steps[at:end], block.steps[end:]
-    if any(_touches(step, source, homes, True) for step in moved[1:]):
-        return False
-    readers = [k for k, step in enumerate(after) if _touches(step, source, homes, True)]
-    if not readers:
+    def _number_steps(self) -> None:
+        self._numbers = {step: k for k, step in enumerate(self._block.steps)}
+
+    def merge(self, copy: Step) -> None:
+        """Leave out a copy: what it makes is where the original was."""
+        source, target = self._homes[copy.reads[0]], self._homes[copy.writes[0]]
+        self._of[source].update(self._of.pop(target))
+        del self._of[source][copy]
+        self._block.steps.remove(copy)
+        self._homes[copy.writes[0]] = source
+
+    def make_last(self, copy: Step) -> bool:
+        """Let nothing read what a copy copies after it: move the update behind such readers, if these do not need
+        it."""
+        homes, steps, numbers = self._homes, self._block.steps, self._numbers
+        source, target = homes[copy.reads[0]], homes[copy.writes[0]]
+        at = steps.index(copy)
+        end = at + 1
+        while end < len(steps) and any(homes[x] is target for x in steps[end].writes):
+            end += 1
+        moved = steps[at:end]
+        users = self._of[source]
+        if any(step in users for step in moved[1:]):
+            return False
+        last = max(users, key=numbers.__getitem__)
+        if numbers[last] <= numbers[moved[-1]]:
+            return True
+        stop = steps.index(last, end) + 1
+        between = steps[end:stop]
+        made = {homes[x] for step in moved for x in step.writes}
+        if any(homes[x] in made for step in between for x in (*step.reads, *step.writes)):
+            return False
+        needed = {homes[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
+        if any(homes[x] in needed for step in between for x in step.writes):
+            return False
+        if any(map(_has_effect, moved)) and any(map(_has_effect, between)):
+            return False
+        steps[at:stop] = [*between, *moved]
+        self._number_steps()
         return True
-    between, rest = after[: readers[-1] + 1], after[readers[-1] + 1 :]
-    made = {homes[x] for step in moved for x in step.writes}
-    if any(_touches(step, home, homes, True) for step in between for home in made):
-        return False
-    needed = {homes[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
-    if any(homes[x] in needed for step in between for x in step.writes):
-        return False
-    if any(map(_has_effect, moved)) and any(map(_has_effect, between)):
-        return False
-    block.steps[at:] = [*between, *moved, *rest]
-    return True
 
 
 def _has_effect(step: Step) -> bool:
@@ -401,11 +441,6 @@ def _has_effect(step: Step) -> bool:
     if isinstance(work, HostCall):
         return work.root.has_side_effect
     return any(_has_effect(x) for block in inner_blocks(step) for x in block.steps)
-
-
-def _merge(block: Block, homes: Homes, copy: Step) -> None:
-    block.steps.remove(copy)
-    homes[copy.writes[0]] = homes[copy.reads[0]]
 
 
 def _write_in_place(block: Block, homes: Homes) -> None:
@@ -474,18 +509,21 @@ def _elements(x: Storage) -> tuple[Any, int]:
 
 def _while(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
     count = None if effects(x.attributes.condition) else x.attributes.known_trip_count
-    condition, step = _build(x.attributes.condition, homes), x.attributes.body
-    if count is not None:
-        condition.steps, condition.results = [], []
+    step = x.attributes.body
+    if count is None:
+        condition = _build(x.attributes.condition, homes)
+    else:
+        condition = _empty_block(homes.own(x.attributes.condition))
         step = resting(step, {result.attributes.index for result in results_of(x, users)})
     body = _build(step, homes)
     parameters = body.computation.parameters
     shared = _share_updates(body, homes, parameters)
     behind = _handed_on(body, homes, parameters)
+    older = set(behind.values())
     seen: set[Storage] = set(parameters)
     for k, result in enumerate(body.results):
         home = homes[result]
-        if k not in behind.values() and home is not parameters[k] and (not _is_own(home, homes) or home in seen):
+        if k not in older and home is not parameters[k] and (not _is_own(home, homes) or home in seen):
             _copy_result(body, k)
         seen.add(homes[body.results[k]])
     rows = _rows(body, x.operands, count, shared, homes) if count else []
@@ -501,7 +539,7 @@ def _while(x: Instruction, users: Users, homes: Homes) -> Iterator[Step]:
         reads.append(operand)
         if homes[body.results[k]] is parameters[k]:
             current[k] = operand
-        elif k not in behind.values():
+        elif k not in older:
             numbers = [k]
             while numbers[-1] in behind:
                 numbers.append(behind[numbers[-1]])
@@ -521,16 +559,21 @@ def _rows(body: Block, operands: Sequence[Instruction], count: int, shared: set[
     """Let what becomes a row of an array be made there, instead of being copied."""
     kinds = Kinds(body.computation, operands, count)
     found: list[Row] = []
+    uses: dict[Storage, list[Step]] = {}
+    for step in body.steps if shared else ():
+        for home in {homes[x] for x in (*step.reads, *step.writes)}:
+            uses.setdefault(home, []).append(step)
+    results = {homes[x] for x in body.results}
     for k in sorted(shared):
         array = homes[body.computation.parameters[k]]
-        touching = [step for step in body.steps if _touches(step, array, homes, True)]
+        touching = uses.get(array, [])
         root = _updating(touching[0]) if len(touching) == 1 else None
         if root is None:
             continue
         whole, part, *starts = root.operands
         made, number = homes[part], kinds.number(starts[0])
-        makers = [step for step in body.steps if any(homes[y] is made for y in step.writes)]
-        if not _is_own(made, homes) or len(makers) != 1 or made in map(homes.__getitem__, body.results):
+        makers = [step for step in uses.get(made, ()) if any(homes[y] is made for y in step.writes)]
+        if not _is_own(made, homes) or len(makers) != 1 or made in results:
             continue
         if number is not None and kinds.first_row(whole.array_shape, part.array_shape, starts) is not None:
             size = part.array_shape.size * part.array_shape.dtype.itemsize

@@ -312,6 +312,8 @@ class Lives:
         self.pointers: dict[Pointer, None] = {}
         self.homes = homes
         self._time = 0
+        self._touched: list[Storage] = []  # in the order of the steps, more than once
+        self._pointed: dict[Pointer, list[Storage]] = {}  # what is where pointers may point, but no pointer
 
     def visit(self, block: Block) -> None:
         for step in block.steps:
@@ -330,7 +332,7 @@ class Lives:
         self._touch(block.results)
 
     def _visit_loop(self, loop: Loop) -> None:
-        start = self._time
+        start, before = self._time, len(self._touched)
         self._touch([loop.left, *(row.pointer for row in loop.rows)])
         for turn in loop.turns:
             self._touch([*turn.initials, *turn.buffers, *turn.pointers])
@@ -339,7 +341,9 @@ class Lives:
         self._time += 1
         for turn in loop.turns:
             self._touch([*turn.initials, *turn.buffers])
-        for x, (first, last) in self.spans.items():
+        self._touched[before:] = dict.fromkeys(self._touched[before:])
+        for x in self._touched[before:]:
+            first, last = self.spans[x]
             if first < start <= last:  # it is needed again in the next iteration
                 self.spans[x] = (first, self._time)
 
@@ -347,12 +351,27 @@ class Lives:
         for x in storages:
             home = self.homes[x]
             if isinstance(home, Pointer):
-                self.pointers[home] = None
-                self._touch(home.among)
-            elif _is_constant(home):
-                self.constants[home] = None
+                for memory in self._memories(home):
+                    self._use(memory)
             else:
-                self.spans[home] = (self.spans[home][0] if home in self.spans else self._time, self._time)
+                self._use(home)
+
+    def _memories(self, pointer: Pointer) -> list[Storage]:
+        """The memories where a pointer may point, by way of other pointers too."""
+        if pointer not in self._pointed:
+            self.pointers[pointer] = None
+            found: dict[Storage, None] = {}
+            for home in map(self.homes.__getitem__, pointer.among):
+                found.update(dict.fromkeys(self._memories(home) if isinstance(home, Pointer) else [home]))
+            self._pointed[pointer] = list(found)
+        return self._pointed[pointer]
+
+    def _use(self, home: Storage) -> None:
+        if _is_constant(home):
+            self.constants[home] = None
+        else:
+            self.spans[home] = (self.spans[home][0] if home in self.spans else self._time, self._time)
+            self._touched.append(home)
 
 
 def _is_constant(home: Storage) -> TypeGuard[Instruction]:

@@ -9,6 +9,7 @@ stands between shared ones, and is shared with them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,12 +44,14 @@ def _settle(steps: Sequence[Step], homes: Homes, turns: Mapping[Pointer, Pointer
     for k, memories in enumerate(touched):
         for memory in memories:
             uses[memory].append(k)
+    able = [_may_be_shared(step) for step in steps]
     for k in [*range(len(steps)), *reversed(range(len(steps)))]:
         step = steps[k]
-        if _may_be_shared(step):
-            near = sum(size * _sides(k, uses[memory], steps, again) for memory, size in touched[k].items()) // 2
+        if able[k]:
+            near = sum(size * _sides(k, uses[memory], steps, able, again) for memory, size in touched[k].items()) // 2
             if near > 0 and near + _work(step) // _OPERATIONS >= _JOINING:
                 _cut(step, 2)
+                able[k] = False
 
 
 def _cut(step: Step, pieces: int) -> None:
@@ -59,10 +62,11 @@ def _cut(step: Step, pieces: int) -> None:
 def _touched(step: Step, homes: Homes, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
     """What a step goes over, and how many bytes of it."""
     found = dict[Storage, int]()
+    work = _work(step)
     for x in [*step.reads, *step.writes]:
         home, shape = homes[x], shape_of(x)
         memory = turns.get(home, home) if isinstance(home, Pointer) else home
-        found[memory] = max(found.get(memory, 0), min(shape.size, _work(step) or shape.size) * shape.dtype.itemsize)
+        found[memory] = max(found.get(memory, 0), min(shape.size, work or shape.size) * shape.dtype.itemsize)
     return found
 
 
@@ -111,11 +115,12 @@ def _bytes_between(steps: Sequence[Step], touched: Sequence[dict[Storage, int]])
     return sum(size for memory, size in by_one.items() if memory in by_several)
 
 
-def _sides(k: int, uses: Sequence[int], steps: Sequence[Step], again: bool) -> int:
-    """Of the steps that use an array just before and after step k, how many more are shared than are on one thread."""
-    place, found = uses.index(k), 0
+def _sides(k: int, uses: Sequence[int], steps: Sequence[Step], able: Sequence[bool], again: bool) -> int:
+    """Of the steps that use an array just before and after step k, how many more are shared than are on one thread and
+    not `able` to be shared."""
+    place, found = bisect_left(uses, k), 0
     for near in (place - 1, place + 1):
         if len(uses) > 1 and (again or 0 <= near < len(uses)):
-            step = steps[uses[near % len(uses)]]
-            found += 1 if _is_shared(step) else 0 if _may_be_shared(step) else -1
+            other = uses[near % len(uses)]
+            found += 1 if _is_shared(steps[other]) else 0 if able[other] else -1
     return found
