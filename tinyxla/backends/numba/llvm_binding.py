@@ -101,13 +101,17 @@ class Compilation:
         manager = self._owner.create("buildPerModuleDefaultPipeline", (builder, *levels), "DisposeNewModulePassManger")
         _function("RunNewModulePassManager")(manager, self._module, builder)
 
-    def inline(self, machine: int) -> None:
-        """What is always inlined, and instructions combined."""
+    def inline(self, machine: int, straight: bool = False) -> None:
+        """What is always inlined, and instructions combined; of `straight` code, scratch in registers as well."""
         options = self._owner.create("CreatePipelineTuningOptions", (), "DisposePipelineTuningOptions")
         builder = self._owner.create("CreatePassBuilder", (machine, options), "DisposePassBuilder")
         manager = self._owner.create("CreateNewModulePassManager", (), "DisposeNewModulePassManger")
         _function("module_AddAlwaysInlinerPass")(manager)
+        if straight:
+            _function("module_AddSROAPass")(manager)
         _function("module_AddInstCombinePass")(manager)
+        if straight:
+            _function("module_AddSimplifyCFGPass")(manager)
         _function("RunNewModulePassManager")(manager, self._module, builder)
 
     def text(self) -> str:

@@ -43,12 +43,17 @@ from tinyxla.errors import TinyxlaError
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
-_SWITCHES = {"enable-epilogue-vectorization": ("false", "true"), "disable-lsr": ("true", "false")}
+_SWITCHES = {
+    "enable-epilogue-vectorization": ("false", "true"),
+    "disable-lsr": ("true", "false"),
+    "dag-maps-huge-region": ("200", "1000"),
+}
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
+_STRAIGHT = 96  # values that a loop carries, of which registers hold few: it moves them from and to memory
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a module; others may come from outside, as that of a signal's handler
-_Passes = Literal["driver", "routine", "in order", "loops", "all"]  # what is compiled, or how much is tried
+_Passes = Literal["driver", "routine", "in order", "straight", "loops", "all"]  # what is compiled, or how much is tried
 _MODULES = (
     "extrema integer_vectors loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
 )
@@ -189,7 +194,18 @@ def _passes(statements: Sequence[Statement], lasts: bool) -> _Passes:
         return "driver"
     if lasts and _is_in_order(statements):
         return "in order"
-    return "all" if _carries_arrays(statements) else "loops"
+    if not _carries_arrays(statements):
+        return "loops"
+    return "straight" if _is_straight(statements) else "all"
+
+
+def _is_straight(statements: Sequence[Statement]) -> bool:
+    """Whether all that a kernel does is to run straight-line code with very many carried values."""
+    loops = [x for x in statements if isinstance(x, Loop)]
+    inner = [y for x in loops for y in x.body if isinstance(y, Loop)]
+    if not loops or not inner:
+        return all(len(x.carried) >= _STRAIGHT for x in loops)
+    return _is_straight(inner)
 
 
 def _is_in_order(statements: Sequence[Statement]) -> bool:
@@ -292,7 +308,7 @@ def _begin(work: _Work) -> _Work:
         _switch(quick=True)
         _begun[work.key] = work
         _count(compilations=1)
-        if work.passes in ("loops", "all"):  # what takes longest goes first, lest a thread waits for it at the end
+        if work.passes in ("straight", "loops", "all"):  # what takes longest goes first, lest a thread waits in the end
             _waiting.appendleft(work)
         else:
             _waiting.append(work)
@@ -440,11 +456,14 @@ def assembly(kernel: Kernel, lasts: bool = False) -> str:
 def _optimised(owner: Owner, text: str, passes: _Passes, machine: int) -> Compilation:
     """Level 2, with the vectoriser of straight-line code only where there is much of it: level 3, and that vectoriser,
     cost time and change nothing in most kernels, which are loops. What consists of instructions on vectors, or calls
-    such routines, needs nothing, and what goes through elements one by one little."""
+    such routines, needs nothing, and what goes through elements one by one little, as does straight-line code whose
+    common subexpressions were found before, and which is longer than what is quadratic in some passes."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
     if passes == "in order":
         compilation.inline(machine)
+    elif passes == "straight":
+        compilation.inline(machine, straight=True)
     elif passes not in ("driver", "routine"):
         compilation.optimise(machine, slp_vectorization=passes == "all")
     return compilation
@@ -465,8 +484,9 @@ def _inspected(text: str, passes: _Passes, look: Callable[[Compilation, int], st
 
 def _switch(quick: bool) -> None:
     """Leave out, or not, work that takes LLVM a third of its time and makes no kernel faster: one vector loop for each
-    loop, and elements one by one after it, instead of a second one of narrower vectors; and indices as they are,
-    instead of addresses that are carried from one iteration to the next.
+    loop, and elements one by one after it, instead of a second one of narrower vectors; indices as they are, instead of
+    addresses that are carried from one iteration to the next; and in blocks of hundreds of loads and stores not all
+    pairs of these as dependences, whose number is quadratic.
 
     LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
     ends the process when it does not know a switch, only known versions meet them.
