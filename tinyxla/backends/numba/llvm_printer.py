@@ -80,6 +80,7 @@ _FEW = 3  # times that a function is taken in, however long it is
 POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
 _BETWEEN_POLLS = 1 << 14  # iterations
 _MOST_LINES = 200  # of text that a function may take up where it is taken in
+_MOST_STRAIGHT_LINES = 2000  # where nothing becomes vectors: a call costs less than the operation
 
 
 def print_llvm(
@@ -221,7 +222,7 @@ class _Printer:
                         usual.text if usual.leaves_out else None,
                     )
                 )
-            elif use.times == 0 and use.repeated > 1:  # what seldom runs is better short
+            elif (use.times == 0 and use.repeated > 1) or self._is_long(use):  # what seldom runs is better short
                 texts.append(function.text.replace(" alwaysinline ", " noinline ", 1))
             else:
                 texts.append(function.text)
@@ -240,6 +241,10 @@ class _Printer:
             return []
         lengths = vector_lengths(register, self.widest, self.vector_bytes)
         return lengths if use.iterations >= max(lengths) else []
+
+    def _is_long(self, use: _Use) -> bool:
+        """Whether straight-line code gets too long for LLVM if a function is taken in as often as it is called."""
+        return use.iterations == 1 and use.times * use.function.text.count("\n") > _MOST_STRAIGHT_LINES
 
     def _has_rare_parts(self, use: _Use) -> bool:
         return _function(*use.operation, "leave out", self.scales).leaves_out
