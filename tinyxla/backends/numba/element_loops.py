@@ -22,13 +22,15 @@ from tinyxla.compiler.fusion import Plan, is_inlined, results_of, supported, wal
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement, slices
 from tinyxla.shapes import Shape
-from tinyxla.transforms.computations import effects
+from tinyxla.transforms.computations import effects, needed
+from tinyxla.transforms.invariants import is_cheap
 
 BLOCK = 1 << 13  # bytes of what is carried, beside which a step's other rows fit in the cache
 LEAST = 32  # elements of a block, which fill some vectors
 SHORTEST = 32  # elements of a row
 BLOCKS = 8  # for threads, where there are as many elements
 MOST_WORK = 1 << 26  # operations of a block: no signal ends it
+MOST_ARRAYS = 64  # of a kernel: with more, rows do not fill vectors, and some passes of LLVM take their square
 
 
 class _Parts(NamedTuple):
@@ -44,6 +46,7 @@ class _Parts(NamedTuple):
     scalars: list[Instruction]
     axes: list[Axis]
     work: int
+    gives_numbers: bool = True
 
 
 def supports(x: Instruction) -> bool:
@@ -60,9 +63,12 @@ def updates(x: Instruction) -> dict[int, int]:
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
     parts = _parts(x)
     assert parts is not None
-    low = _Blocks(x, parts, plan, users)
-    copies = [copied(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Partial)]
-    return [*copies, low.lowered()]
+    kernels: list[LoweredKernel] = []
+    for part in _distributed(parts):
+        low = _Blocks(x, part, plan, users)
+        kernels += [copied(x.operands[k], y, plan) for k, y in low.stacked.items() if isinstance(y, Partial)]
+        kernels.append(low.lowered())
+    return kernels
 
 
 def _parts(x: Instruction) -> _Parts | None:
@@ -71,6 +77,51 @@ def _parts(x: Instruction) -> _Parts | None:
         return None
     parts = _analyzed(x.attributes.body)
     return parts if parts is not None and LEAST * count * parts.work <= MOST_WORK else None
+
+
+def _distributed(parts: _Parts) -> list[_Parts]:
+    """Loop distribution: arrays that do not depend on each other have loops of their own where there are many; each of
+    these computes the numbers, and the first one gives them."""
+    if len(parts.arrays) + len(parts.stacked) <= MOST_ARRAYS:
+        return [parts]
+    found: list[_Parts] = []
+    arrays: list[int] = []
+    for component in [*_components(parts), []]:
+        if arrays and (not component or len(arrays) + len(component) > MOST_ARRAYS):
+            chosen = set(arrays)
+            stacked = {k: writes for k, writes in parts.stacked.items() if k in chosen}
+            own = [k for k in parts.arrays if k in chosen]
+            work = max(1, parts.work * len(chosen) // (len(parts.arrays) + len(parts.stacked)))
+            found.append(parts._replace(arrays=own, stacked=stacked, gives_numbers=not found, work=work))
+            arrays = []
+        arrays += component
+    return found
+
+
+def _components(parts: _Parts) -> list[list[int]]:
+    """The numbers of arrays by what depends on one another, or on one costly operation."""
+    body = parts.body
+    roots = {k: [body.outputs[k]] for k in parts.arrays}
+    roots |= {k: [y for write in writes for y in write] for k, writes in parts.stacked.items()}
+    numbers = {body.parameters[k]: k for k in roots}
+    parent = {k: k for k in roots}  # of a union-find forest
+    first_user: dict[Instruction, int] = {}
+
+    def root_of(k: int) -> int:
+        while parent[k] != k:
+            parent[k] = k = parent[parent[k]]
+        return k
+
+    for k, several in roots.items():
+        for y in needed(several):
+            if y in numbers:
+                parent[root_of(k)] = root_of(numbers[y])
+            elif y.op is not movement.parameter and not is_cheap(y):
+                parent[root_of(k)] = root_of(first_user.setdefault(y, k))
+    found: dict[int, list[int]] = {}
+    for k in roots:
+        found.setdefault(root_of(k), []).append(k)
+    return list(found.values())
 
 
 @lru_cache(256)
@@ -107,7 +158,8 @@ def _analyzed(body: Computation) -> _Parts | None:
     work = cost([*roots, *scalars], set())
     reached = {y for y, _ in read}
     scalars = [y for y in body.instructions if y in reached and not y.array_shape.rank]
-    return _Parts(body, space, arrays, numbers, stacked, scalars, axes, work)
+    found = _Parts(body, space, arrays, numbers, stacked, scalars, axes, work)
+    return found if all(len(part.arrays) + len(part.stacked) <= MOST_ARRAYS for part in _distributed(found)) else None
 
 
 def _may_be_of_elements(body: Computation) -> bool:
@@ -159,7 +211,8 @@ class _Blocks(Lowering):
     """Emits the kernel. Parameters of the body are operands of the loop, or have elements of their own."""
 
     def __init__(self, x: Instruction, parts: _Parts, plan: Plan, users: Users) -> None:
-        self.results = {r.attributes.index: r for r in results_of(x, users)}
+        made = {*parts.arrays, *parts.stacked, *(parts.numbers if parts.gives_numbers else ())}
+        self.results = {r.attributes.index: r for r in results_of(x, users) if r.attributes.index in made}
         super().__init__("elements", plan, self.results.values())
         self.count, self.initial_values, self.carried = x.attributes.known_trip_count, x.operands, parts
         self.operands = dict(zip(parts.body.parameters, x.operands, strict=True))
