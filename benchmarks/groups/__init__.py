@@ -6,6 +6,7 @@ from benchmarks.groups import (
     elementwise,
     indexing,
     large_arrays,
+    large_control_flow,
     latency,
     random_numbers,
     reductions,
@@ -25,4 +26,5 @@ GROUPS: dict[str, tuple[Workload | Calls | Once, ...]] = {
     "Training steps": training.WORKLOADS,
     "Random numbers": random_numbers.WORKLOADS,
     "Latency": latency.WORKLOADS,
+    "Large control flow": large_control_flow.WORKLOADS,
 }

@@ -1,9 +1,9 @@
 """The passes that simplify a graph before it is fused: pure functions from computation to computation, in one list.
 
-They go through one computation, from the outermost inwards: a loop's own passes run when those of the computation around
-it have moved out of it what they can, and have decided what it carries. A few visit nested computations, too (calls,
-invariant code, dead values): these remember what they leave as it is. The backend gets a program in which every
-computation has been through the list once; it only reads it.
+A program is optimized from the outermost computation inwards: the passes run on the body of a loop when those on the
+computation around it have moved out of it what they can, and have decided what it carries. A few passes visit nested
+computations, too (calls, invariant code, dead values): they remember which of them they leave as they are. So each
+computation goes through the list once, and the backend only reads what it gets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rewriting a computation: its instructions are visited in topological order and made anew.
 
-Value numbering and dead code elimination come with it: equal instructions are made once, and only what the root needs is
-kept. A rewriting that would change nothing gives the computation itself, so `is` tells whether something has changed.
+Value numbering and dead code elimination come with it: equal instructions are made once, and only what the root needs
+is kept. A rewriting that changes nothing gives the computation itself, so `is` tells whether something has changed.
 """
 
 from __future__ import annotations

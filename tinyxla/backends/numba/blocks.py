@@ -101,6 +101,7 @@ class Branches:
 
 
 Work = LoweredKernel | Product | HostCall | Loop | Branches
+_MOST_SOURCES = 48  # operands over which a result may be written that are tried: as many as a fused nest has at most
 
 
 @dataclass(eq=False)
@@ -366,9 +367,7 @@ def _is_own(home: Storage, homes: Homes) -> bool:
     return home.op not in (movement.parameter, movement.constant)
 
 
-def _chain_of_copies(
-    copies: dict[Storage, Step], homes: Homes, result: Storage, parameter: Instruction
-) -> list[Step]:
+def _chain_of_copies(copies: dict[Storage, Step], homes: Homes, result: Storage, parameter: Instruction) -> list[Step]:
     """The copies, by what they make, through which a parameter becomes a result, the last one first; nothing if it does
     not."""
     chain: list[Step] = []
@@ -457,9 +456,7 @@ def _write_in_place(block: Block, homes: Homes) -> None:
             continue
         targets = [x for x in step.writes if first[homes[x]] == number and _is_own(homes[x], homes)]
         sources = [
-            x
-            for x in step.reads
-            if last[homes[x]] == number and homes[x] not in kept and _is_own(homes[x], homes)
+            x for x in step.reads if last[homes[x]] == number and homes[x] not in kept and _is_own(homes[x], homes)
         ]
         if not targets or not sources:
             continue
@@ -489,7 +486,8 @@ def _merged(
         of_donated = homes[target] in kept  # a result is better over a parameter than over a temporary
         for donated in (of_donated, not of_donated):
             alike = free.get((*_elements(homes[target]), donated), [])
-            source = next((x for x in alike if merging.is_safe(numbers[x], numbers[target])), None)
+            tried = alike[:_MOST_SOURCES]
+            source = next((x for x in tried if merging.is_safe(numbers[x], numbers[target])), None)
             if source is not None:
                 merging.merge(numbers[source], numbers[target])
                 alike.remove(source)

@@ -35,10 +35,10 @@ from tinyxla.compiler.small import (
     MOST_ELEMENTS,
     WIDE,
     Small,
-    is_allocation,
     indexed,
-    lane_of,
+    is_allocation,
     is_wide_and_costly,
+    lane_of,
     small,
     smallest,
 )

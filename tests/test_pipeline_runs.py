@@ -1,0 +1,390 @@
+"""Compile work grows with the size of a program: each computation goes through the passes once, and neither many carried
+values nor deep nests take more than in proportion. Work is counted, never timed."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from benchmarks.groups.large_control_flow import WORKLOADS, ode_solve
+from benchmarks.workload import Workload
+from tinyxla import lax
+from tinyxla.backends.numba import blocks, element_loops, native
+from tinyxla.backends.numba.executable import CompiledModule
+from tinyxla.compiler import buffers, passes, rewriting
+from tinyxla.compiler.invariants import hoist
+from tinyxla.compiler.structured import prune
+from tinyxla.hlo import Computation, Module
+from tinyxla.text import parse_hlo
+
+NAMED = {workload.name: workload for workload in WORKLOADS}
+
+
+def lowered(name: str) -> Module:
+    workload = NAMED[name]
+    assert isinstance(workload, Workload)
+    return tx.jit(workload.make(tx)).lower(*workload.inputs(np.random.default_rng(0))).module
+
+
+def regions(computation: Computation) -> dict[int, Computation]:
+    """The computation and those of its loops and branches, each once."""
+    found = {id(computation): computation}
+    for x in computation.instructions:
+        if x.op.name in passes.REGIONS:
+            for inner in x.computations():
+                found |= regions(inner)
+    return found
+
+
+# Each computation once.
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Computation]:
+    """The computations on which the list of passes is run."""
+    found: list[Computation] = []
+
+    def recorded(computation: Computation) -> Computation:
+        found.append(computation)
+        return computation
+
+    monkeypatch.setattr(passes, "PASSES", [("record", recorded), *passes.PASSES])
+    return found
+
+
+NESTS = ["gradient of an ODE solve, 1 nested scans", "gradient of 5 nested conditionals", "gradient of 3 nested scans"]
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_compile_nested_control_flow_optimizes_each_computation_once(name: str, runs: list[Computation]) -> None:
+    module = lowered(name)
+    optimized = passes.optimize(module.entry)
+    expected = len(regions(optimized))
+    assert len(runs) == expected == len({id(x) for x in runs}) > 5
+    runs.clear()
+    CompiledModule(module)
+    assert len(runs) == expected
+
+
+def test_compile_vmap_of_a_while_loop_optimizes_each_lane_once(runs: list[Computation]) -> None:
+    def root(x: Any) -> Any:
+        return lax.while_loop(lambda s: abs(s[0] * s[0] - x) > 1e-5 * x, lambda s: (0.5 * (s[0] + x / s[0]),), (x,))[0]
+
+    module = tx.jit(tx.vmap(root)).lower(np.ones(50, np.float32)).module
+    tx.clear_caches()
+    CompiledModule(module)
+    assert len(runs) == 4  # the entry, what a lane computes, and its condition and body
+
+
+def test_optimized_program_is_a_fixed_point_of_the_passes_that_visit_regions() -> None:
+    optimized = passes.optimize(lowered("gradient of 3 nested scans").entry)
+    for computation in regions(optimized).values():
+        assert passes.share(computation) is computation
+        assert passes.inline_calls(computation) is computation
+        pruned, hoisted = prune(computation), hoist(computation)
+        assert prune(pruned) is pruned
+        assert hoist(hoisted) is hoisted
+
+
+def test_rewrite_without_a_match_gives_the_computation_itself() -> None:
+    shared = passes.share(lowered("gradient of 3 nested scans").entry)
+    assert rewriting.rewrite(shared, lambda rewriter, x, operands: None) is shared
+    again = rewriting.rewrite(shared, lambda rewriter, x, operands: rewriter.copy(x, operands))
+    assert again is shared
+
+
+def test_optimize_walks_a_computation_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes without an instruction to match are skipped, and nests are not walked from every level."""
+    walks = 0
+    original = rewriting.rewrite
+
+    def counted(computation: Computation, visit: Any) -> Computation:
+        nonlocal walks
+        walks += 1
+        return original(computation, visit)
+
+    for module in [x for x in sys.modules.values() if getattr(x, "rewrite", None) is original]:
+        monkeypatch.setattr(module, "rewrite", counted)
+    module = lowered("gradient of an ODE solve, 3 nested scans")
+    walks = 0
+    optimized = passes.optimize(module.entry)
+    assert walks < 12 * len(regions(optimized))
+
+
+def test_a_body_shared_by_two_loops_has_memory_of_its_own_in_each() -> None:
+    text = """HloModule twice
+body {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y = f32[4] add(x, x)
+  ROOT r = (s32[], f32[4]) tuple(next, y)
+}
+test {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  three = s32[] constant(3)
+  ROOT less = pred[] compare(i, three), direction=LT
+}
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  a = (s32[], f32[4]) tuple(zero, x)
+  b = (s32[], f32[4]) tuple(one, y)
+  first = (s32[], f32[4]) while(a), condition=test, body=body
+  second = (s32[], f32[4]) while(b), condition=test, body=body
+  u = f32[4] get-tuple-element(first), index=1
+  v = f32[4] get-tuple-element(second), index=1
+  ROOT r = (f32[4], f32[4]) tuple(u, v)
+}
+"""
+    module = parse_hlo(text)
+    x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    first, second = module(x, y)
+    np.testing.assert_array_equal(first, 8 * x)
+    np.testing.assert_array_equal(second, 4 * y)
+
+
+# Growth.
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """How many calls of functions a call takes."""
+    count = 0
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def step_of(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(0.5 * x + y for x, y in zip(values, (*values[1:], values[0]), strict=True))
+
+
+def tuple_loop(count: int) -> tuple[Any, Any]:
+    values = tuple(np.float32(k) for k in range(count))
+    return lambda x: lax.while_loop(lambda s: s[0] < 10, lambda s: (s[0] + 1, step_of(s[1])), (0, x)), (values,)
+
+
+def scan_gradient(count: int) -> tuple[Any, Any]:
+    def total(values: Any, factors: Any) -> Any:
+        def step(values: Any, factor: Any) -> Any:
+            made = step_of(values)
+            return made, factor * made[0]
+
+        return tx.numpy.sum(lax.scan(step, values, factors)[1])
+
+    return tx.grad(total), (tuple(np.float32(k) for k in range(count)), np.ones(20, np.float32))
+
+
+def dictionary(count: int) -> tuple[Any, Any]:
+    arrays = {k: np.ones(100, np.float32) for k in range(count)}
+    return lambda x: lax.fori_loop(0, 10, lambda _, y: {k: 0.9 * v + 0.1 for k, v in y.items()}, x), (arrays,)
+
+
+def nested_conditionals(count: int) -> tuple[Any, Any]:
+    def level(depth: int, choices: Any) -> Any:
+        if not depth:
+            return lambda x: 2 * x
+        inner = level(depth - 1, choices)
+        return lambda x: lax.cond(choices[depth - 1] > 0, inner, lambda x: x - depth, x + 1)
+
+    return lambda x, choices: level(count, choices)(x), (np.ones(3, np.float32), np.ones(count, np.float32))
+
+
+def conditionals(count: int) -> tuple[Any, Any]:
+    def function(x: Any, choices: Any) -> Any:
+        for k in range(count):
+            x = lax.cond(choices[k] > 0, lambda x, k=k: 0.9 * x + k, lambda x: x, x)
+        return x
+
+    return function, (np.ones(3, np.float32), np.ones(count, np.float32))
+
+
+def scans(count: int) -> tuple[Any, Any]:
+    def function(x: Any) -> Any:
+        for k in range(count):
+            x, _ = lax.scan(lambda x, _, k=k: (0.9 * x + k, None), x, None, length=3)
+        return x
+
+    return function, (np.ones(3, np.float32),)
+
+
+def switches(count: int) -> tuple[Any, Any]:
+    branches = [lambda x, k=k: x * k + 1 for k in range(count)]
+    return lambda i, x: lax.switch(i, branches, x), (np.int32(1), np.ones(3, np.float32))
+
+
+GROWING = {
+    "tuple of numbers": (tuple_loop, 24),
+    "gradient of a scan": (scan_gradient, 12),
+    "dictionary of arrays": (dictionary, 24),
+    "nested conditionals": (nested_conditionals, 5),
+    "conditionals in sequence": (conditionals, 10),
+    "scans in sequence": (scans, 12),
+    "switch": (switches, 12),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_compile_four_times_as_large_takes_four_times_as_many_calls(name: str) -> None:
+    make, size = GROWING[name]
+
+    def compile_of(count: int) -> int:
+        tx.clear_caches()
+        function, arguments = make(count)
+        return calls_of(lambda: CompiledModule(tx.jit(function).lower(*arguments).module))
+
+    compile_of(size + 1)  # what happens once in a process
+    assert compile_of(4 * size) < 4.6 * compile_of(size)
+
+
+# Values.
+
+
+@pytest.mark.parametrize("count", [20, 130, 600])
+def test_while_of_many_numbers_computes_what_numpy_does(count: int) -> None:
+    function, (values,) = tuple_loop(count)
+    found = tx.jit(function)(values)[1]
+    wanted = np.asarray(values, np.float32)
+    for _ in range(10):
+        wanted = np.float32(0.5) * wanted + np.roll(wanted, -1)
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gradient of an ODE solve, 1 nested scans", "gradient of 5 nested conditionals"])
+def test_large_control_flow_computes_what_jax_does(name: str) -> None:
+    workload = NAMED[name]
+    assert isinstance(workload, Workload)
+    inputs = workload.inputs(np.random.default_rng(1))
+    wanted = jax.jit(workload.make(jax))(*inputs)
+    found = tx.jit(workload.make(tx))(*inputs)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=2e-4, atol=1e-5)
+
+
+def test_gradient_of_an_ode_solve_is_its_difference_quotient() -> None:
+    solve = ode_solve(2)(tx)
+    weights = np.array([[0.3, -0.2], [0.1, 0.4]], np.float32)
+    bias, start = np.array([0.2, -0.1], np.float32), np.array([0.5, 1.0], np.float32)
+    found = np.asarray(tx.jit(tx.grad(solve, 1))(weights, bias, start))
+    run = tx.jit(solve)
+    for k in range(2):
+        change = np.zeros(2, np.float32)
+        change[k] = 0.05
+        quotient = (float(run(weights, bias + change, start)) - float(run(weights, bias - change, start))) / 0.1
+        assert found[k] == pytest.approx(quotient, rel=2e-2)
+
+
+def test_element_loop_of_many_arrays_is_distributed_by_what_depends_on_each_other() -> None:
+    """Pairs of arrays that read each other stay in one loop; a counter is made in each, and given once."""
+    count, size = 90, 200
+
+    def step(_: int, state: Any) -> Any:
+        steps, arrays = state
+        mixed = [arrays[k ^ 1] + 0.5 * arrays[k] * steps for k in range(count)]
+        return steps + 0.25, mixed
+
+    arrays = [np.linspace(-1, 1, size, dtype=np.float32) * (k + 1) / count for k in range(count)]
+    start = (np.float32(1), arrays)
+    function = tx.jit(lambda state: lax.fori_loop(0, 4, step, state))
+    kernels = function.lower(start).compile().kernels
+    assert [kernel.name for kernel in kernels].count("elements") == 2
+    steps, found = function(start)
+    wanted: Any = start
+    for _ in range(4):
+        wanted = step(0, wanted)
+    assert float(steps) == float(wanted[0]) == 2
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted[1]), rtol=1e-5, atol=1e-6)
+
+
+def test_element_loop_of_many_arrays_in_one_component_is_left_to_the_schedule() -> None:
+    count = element_loops.MOST_ARRAYS + 10
+    arrays = tuple(np.linspace(0, 1, 150, dtype=np.float32) + k for k in range(count))
+    function = tx.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: step_of(y), x))
+    assert all(kernel.name != "elements" for kernel in function.lower(arrays).compile().kernels)
+    wanted: Any = arrays
+    for _ in range(3):
+        wanted = step_of(wanted)
+    np.testing.assert_allclose(np.asarray(function(arrays)), np.asarray(wanted), rtol=1e-5)
+
+
+# Parts.
+
+
+def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code() -> None:
+    passes_of = {
+        count: {
+            native._passes(kernel._kernel.body, False)
+            for kernel in CompiledModule(tx.jit(tuple_loop(count)[0]).lower(*tuple_loop(count)[1]).module).kernels
+            if kernel.name == "small_while"
+        }
+        for count in (4, 24, 200)
+    }
+    assert passes_of == {4: {"loops"}, 24: {"all"}, 200: {"straight"}}
+
+
+def test_arena_offsets_are_those_of_first_fit() -> None:
+    generator = random.Random(0)
+    for _ in range(50):
+        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(40)}
+        sizes = {k: generator.choice([1, 64, 100, 500, 4096]) for k in lives}
+        hosts = [k for k in lives if k % 9 == 0]
+        placed, total = buffers.arena_offsets(lives, sizes, hosts)
+        wanted, size = first_fit(lives, sizes, hosts)
+        assert placed == wanted
+        assert total == size
+
+
+def first_fit(lives: Any, sizes: Any, hosts: Any) -> Any:
+    """Each temporary, the largest first, at the lowest offset at which it meets no other one."""
+    found: dict[int, tuple[int | None, int]] = {}
+    spaces = [*sorted(hosts, key=lambda k: sizes[k]), None]
+    total = 0
+    for key in sorted((k for k in lives if k not in hosts), key=lambda k: -sizes[k]):
+        need = -(-max(sizes[key], 1) // buffers.ALIGNMENT) * buffers.ALIGNMENT
+        for host in spaces:
+            own = [] if host is None else [(0, sizes[host], host)]
+            others = own + [(o, o + -(-max(sizes[k], 1) // 64) * 64, k) for k, (h, o) in found.items() if h == host]
+            taken = [(a, b) for a, b, k in others if lives[k][0] <= lives[key][1] and lives[key][0] <= lives[k][1]]
+            offset = min(o for o in [0, *(b for _, b in taken)] if all(o + need <= a or b <= o for a, b in taken))
+            if host is None or offset + need <= sizes[host]:
+                found[key] = host, offset
+                total = max(total, offset + need) if host is None else total
+                break
+    return found, total
+
+
+def test_results_are_written_over_operands_of_the_same_kernel_pair_by_pair() -> None:
+    """Two temporaries die where two results of their size are made: no further memory is needed."""
+
+    def function(x: Any) -> Any:
+        a, b = tx.numpy.cumsum(x), tx.numpy.cumsum(2 * x)
+        return tx.numpy.sort(a * 3 + b), tx.numpy.sort(b * 5 - a)
+
+    module = CompiledModule(tx.jit(function).lower(np.ones(5000, np.float32)).module)
+    steps = [step for step, *_ in blocks.all_steps(module.block)]
+    both = [{module.homes[x] for x in step.reads} & {module.homes[x] for x in step.writes} for step in steps]
+    assert 2 in map(len, both)
+    x = np.linspace(0, 1, 5000, dtype=np.float32)
+    found = tx.jit(function)(x)
+    a, b = np.cumsum(x), np.cumsum(2 * x)
+    np.testing.assert_allclose(found[0], np.sort(a * 3 + b), rtol=1e-3)
+    np.testing.assert_allclose(found[1], np.sort(b * 5 - a), rtol=1e-3)
