@@ -135,13 +135,13 @@ def test_random_loops_agree_with_the_interpreter(seed: int) -> None:
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
-        ("_make_last", lambda block, homes, copy: True),
+        ("_Uses.make_last", lambda uses, copy: True),
         ("_is_own", lambda home, homes: True),
     ],
 )
 def test_planted_errors_in_sharing_are_found(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sharing memory that others still need gives wrong values somewhere."""
-    monkeypatch.setattr(blocks, name, broken)
+    monkeypatch.setattr(f"{blocks.__name__}.{name}", broken)
 
     def is_wrong(seed: int) -> bool:
         try:

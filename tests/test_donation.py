@@ -13,7 +13,7 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax
 from tinyxla.backends import compile_module
-from tinyxla.backends.numba.in_place import in_place
+from tinyxla.backends.numba.in_place import Merging
 from tinyxla.backends.numba.loops import Builder, Literal
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial
 from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError
@@ -431,6 +431,16 @@ def reads_result(b: Builder, x: Any, y: Any, row: Any) -> None:
     with b.loop(0, 8) as (column, _):
         at = place(b, row, column)
         b.store(y, at, b.compute("add", "f32", b.load(x, at), b.load(y, at)))
+
+
+def in_place(lowered: LoweredKernel, source: int, target: int) -> LoweredKernel | None:
+    """The kernel that writes one argument over another one, if it can."""
+    merging = Merging(lowered)
+    able = merging.is_source(source) and merging.is_target(target)
+    if not able or not merging.is_safe(source, target):
+        return None
+    merging.merge(source, target)
+    return merging.kernel()
 
 
 def test_a_kernel_that_reads_and_writes_the_same_elements_works_in_place() -> None:

@@ -1,5 +1,5 @@
-"""Compile work grows with the size of a program: each computation goes through the passes once, and neither many carried
-values nor deep nests take more than in proportion. Work is counted, never timed."""
+"""Compile work grows with the size of a program: each computation goes through the passes once, and many carried values
+or deep nests take no more than in proportion. Work is counted, never timed."""
 
 from __future__ import annotations
 
