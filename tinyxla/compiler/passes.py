@@ -224,7 +224,22 @@ PASSES: list[tuple[str, Pass]] = [
 def optimize(computation: Computation, check: Callable[[str, Computation], None] | None = None) -> Computation:
     """Run all passes on a computation, and then on those of its loops and branches, on each of these once;
     `check(name, computation)` is called after each pass on the first."""
-    return _optimized(computation, {}, check)
+    return _optimized(_with_origins(computation, {}), {}, check)
+
+
+def _with_origins(computation: Computation, known: dict[int, Computation]) -> Computation:
+    """A copy whose instructions, inside loops and branches too, say which ones of the program they stand for."""
+    if id(computation) not in known:
+        new: dict[Instruction, Instruction] = {}
+        for x in computation.instructions:
+            attributes = x.attributes
+            if x.op.name in (*REGIONS, "call"):
+                attributes = attributes._replace(**with_computations(x, lambda inner: _with_origins(inner, known)))
+            operands = [new[o] for o in x.operands]
+            new[x] = Instruction(x.op, operands, attributes, x.shape, x.source, origin=x.origin or x)
+        parameters = [new[p] for p in computation.parameters]
+        known[id(computation)] = Computation(computation.name, parameters, list(new.values()), new[computation.root])
+    return known[id(computation)]
 
 
 def _optimized(
