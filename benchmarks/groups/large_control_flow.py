@@ -156,7 +156,7 @@ def ode_solve(depth: int, base: int = 4) -> Callable[[Any], Function]:
 
             def step(state: Any) -> Any:
                 t, y, dt, first = state
-                slopes = [first]
+                slopes, y_next = [first], y
                 for row in _STAGES:
                     y_next = y + dt * sum(a * k for a, k in zip(row, slopes, strict=True) if a)
                     slopes.append(slope(t + dt * sum(row), y_next))
