@@ -214,7 +214,7 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
         for n in (12, 50)
     ),
     *(Workload(f"{n} scans in sequence", _scans_in_sequence(n), normal((3,))) for n in (25, 100)),
-    *(Workload(f"{n} conditionals in sequence", _conditionals_in_sequence(n), uniform((3,), (n,))) for n in (75, 300)),
+    *(Workload(f"{n} conditionals in sequence", _conditionals_in_sequence(n), uniform((3,), (n,))) for n in (300, 75)),
     *(Workload(f"ODE solve, {n} nested scans", ode_solve(n), normal((2, 2), (2,), (2,))) for n in (1, 3)),
     *(
         Workload(f"gradient of an ODE solve, {n} nested scans", _gradient(ode_solve(n)), normal((2, 2), (2,), (2,)))
