@@ -46,7 +46,6 @@ def test_options_by_the_names_of_jax() -> None:
     tx.config.update("jax_default_matmul_precision", "highest")
     with (
         tx.default_matmul_precision("highest"),
-        tx.log_compiles(),
         tx.checking_leaks(),
         tx.default_device(tx.devices()[0]),
     ):

@@ -82,6 +82,7 @@ def test_arrays_can_be_deleted_by_name() -> None:
         x + 1
 
 
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 def test_only_what_a_result_could_replace_is_deleted() -> None:
     function = tx.jit(lambda x, y, z, i: (x + y, tnp.sum(z)), donate_argnums=(0, 1, 2, 3))
     x, y, z, i = tnp.ones(3), tnp.ones(3), tnp.ones(4), tnp.ones(3, "int32")
@@ -324,6 +325,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_without_donation(name: str) -> None:
     function, arguments = CASES[name]

@@ -45,16 +45,18 @@ from tinyxla.callbacks import (
 )
 from tinyxla.compilation import clear_caches as clear_caches, jit as jit
 from tinyxla.contexts import (
+    check_tracer_leaks as check_tracer_leaks,
     debug_infs as debug_infs,
     debug_nans as debug_nans,
+    default_matmul_precision as default_matmul_precision,
     disable_jit as disable_jit,
     enable_x64 as enable_x64,
     ensure_compile_time_eval as ensure_compile_time_eval,
+    log_compiles as log_compiles,
     named_call as named_call,
     named_scope as named_scope,
     numpy_dtype_promotion as numpy_dtype_promotion,
     numpy_rank_promotion as numpy_rank_promotion,
-    without_effect as _without_effect,
 )
 from tinyxla.custom_derivatives import (
     closure_convert as closure_convert,
@@ -91,7 +93,7 @@ from tinyxla.tracing.device import Device as Device
 from tinyxla.tracing.promotion import float0 as float0
 
 jacobian, make_jaxpr = jacrev, make_graph
-check_tracer_leaks = checking_leaks = default_matmul_precision = log_compiles = _without_effect
+checking_leaks = check_tracer_leaks
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)

@@ -18,6 +18,7 @@ from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import as_array, checked_scalar, default_dtype
 
@@ -151,7 +152,7 @@ def pure_callback(
         callback: of pytrees of NumPy arrays; gives arrays or numbers.
         result_shape_dtypes: what it gives: a pytree of `ShapeDtypeStruct`s, or of arrays that are like the results.
         args, kwargs: pytrees of arrays for it.
-        sharding: accepted for JAX's sake; there is one device.
+        sharding: None, or the one device there is.
         vmap_method: what `vmap` does: "sequential" (or "sequential_unrolled") calls it for each example; with
             "expand_dims" it is called once, with a new first axis of all arrays, which is of size 1 where an argument
             is not mapped over, and gives results with that axis; with "broadcast_all" that axis has one size in all
@@ -166,6 +167,7 @@ def pure_callback(
     >>> pure_callback(on_host, np.zeros(2, np.float32), np.array([1.0, 2.0]))
     Array([ 3., -1.], dtype=float32)
     """
+    check_placement("pure_callback: sharding", sharding)
     if vmap_method is not None and vmap_method not in ops.VMAP_METHODS:
         raise AttributeValueError(
             f"pure_callback: vmap_method must be one of {', '.join(map(repr, ops.VMAP_METHODS))} or None, but is "
@@ -188,7 +190,7 @@ def io_callback(
         result_shape_dtypes: what it gives: a pytree of `ShapeDtypeStruct`s, or of arrays that are like the results;
             None for nothing.
         args, kwargs: pytrees of arrays for it.
-        sharding: accepted for JAX's sake; there is one device.
+        sharding: None, or the one device there is.
         ordered: the order matters, so that mapping over examples by `vmap` is an error. (Calls stay in order in any
             case.)
 
@@ -201,6 +203,7 @@ def io_callback(
     >>> seen
     [2.0]
     """
+    check_placement("io_callback: sharding", sharding)
     effects = {"custom_call_has_side_effect": True, "ordered": bool(ordered)}
     return _call("io_callback", callback, result_shape_dtypes, args, kwargs, **effects)
 

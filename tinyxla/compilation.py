@@ -11,7 +11,7 @@ import functools
 import inspect
 import reprlib
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
-from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.errors import ArgumentError, AttributeValueError, warn_without_effect
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
@@ -38,7 +38,7 @@ from tinyxla.tracebacks import boundary, filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
-from tinyxla.tracing.device import check_device
+from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -105,10 +105,19 @@ class DonatingProgram(Program):
         self.__dict__.update(program.__dict__)
         results = [x.array_shape for x in self.computation.outputs]
         self.donated: list[int] = []
+        kept: list[Shape] = []
         for k, (parameter, is_donated) in enumerate(zip(self.computation.parameters, flags, strict=False)):
             if is_donated and parameter.array_shape in results:
                 results.remove(parameter.array_shape)
                 self.donated.append(k)
+            elif is_donated:
+                kept.append(parameter.array_shape)
+        if kept:
+            warn_without_effect(
+                f"Some donated buffers were not usable: {', '.join(map(str, kept))}. No result of "
+                f"{self.computation.name} has such a shape and type to write over it, so these arguments stay; donate "
+                "others."
+            )
         donated = [self.computation.parameters[k].array_shape for k in self.donated]
         self._remains = [without_memory(x.dtype, x.dimensions) for x in donated]
 
@@ -463,18 +472,20 @@ def jit(
         donate_argnums: positions of arguments that the caller does not use again. Where a result has the shape and
             type of such an array, a call deletes the array, and may write the result, or an update of the array, over
             it. A training step then has no second copy of what it trains. Arrays that something else still looks at, as
-            a NumPy view does, are copied first. In other transformations and compiled functions nothing is donated.
+            a NumPy view does, are copied first. An array that no result can replace stays; a `NoEffectWarning` says
+            so. In other transformations and compiled functions nothing is donated.
         donate_argnames: the same by name.
-        backend: "cpu", which is all there is.
-        in_shardings, out_shardings, keep_unused, device, inline, compiler_options: accepted as JAX has them; with one
-            device and a compiler of its own none of them changes anything.
+        device, backend, in_shardings, out_shardings: None or "cpu" (or the device), which is all there is; shardings
+            may be pytrees of these.
+        keep_unused, inline: accepted as JAX has them; neither changes anything.
+        compiler_options: a dictionary of options of XLA, which is another compiler: a `NoEffectWarning` says so once.
 
     Returns:
         A function with the same arguments; also `lower(*args)` to look at what is compiled, `trace(*args)` and
         `eval_shape(*args)`.
 
     Raises:
-        ArgumentError: an argument that is no array, a static one that cannot be hashed, or another backend.
+        ArgumentError: an argument that is no array, a static one that cannot be hashed, or another device.
         AttributeValueError: an argument that is both static and donated.
         DeletedError: an argument that was donated before.
         ConcretizationError: the function needs a value (`if x > 0`) where only a shape is known.
@@ -485,6 +496,11 @@ def jit(
         Array(7., dtype=float32, weak_type=True)
     """
     check_device("jit", backend)
+    check_device("jit: device", device)
+    check_placement("jit: in_shardings", in_shardings)
+    check_placement("jit: out_shardings", out_shardings)
+    _check_flags(keep_unused=keep_unused, inline=inline)
+    _check_compiler_options(compiler_options)
     load_compiler()
     if function is None:
         return functools.partial(
@@ -509,6 +525,28 @@ def jit(
             "can be donated."
         )
     return Jitted(function, *static, *donated)
+
+
+def _check_flags(**flags: Any) -> None:
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ArgumentError(f"jit: {name} must be True or False, but is {value!r}.")
+
+
+def _check_compiler_options(options: Any) -> None:
+    if options is None:
+        return
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):  # pyright: ignore[reportUnknownVariableType]
+        raise ArgumentError(f"jit: compiler_options must be a dictionary of options or None, but is {options!r}.")
+    if options and not _warned_of:
+        _warned_of.append(options)
+        names = ", ".join(map(repr, options))  # pyright: ignore[reportUnknownArgumentType]
+        warn_without_effect(
+            f"jit: compiler_options are those of XLA, and have no effect here: {names}; leave them out."
+        )
+
+
+_warned_of: list[Any] = []
 
 
 def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple[frozenset[int], frozenset[str]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.tracing.core import state
-from tinyxla.tracing.options import Block, setting
+from tinyxla.tracing.options import Block, setting, warn_unless_satisfied
 
 Context = AbstractContextManager[None]
 
@@ -79,11 +79,24 @@ def numpy_rank_promotion(new_val: str = "allow") -> Context:
     return setting("numpy_rank_promotion", new_val)
 
 
-@contextmanager
-def without_effect(new_val: Any = None) -> Generator[None]:
-    """A context for an option of JAX that has no meaning here: there is one platform, one kind of key, products are
-    exact, and a leaked tracer is found where it is used."""
-    yield
+def check_tracer_leaks(new_val: bool = True) -> Context:
+    """Nothing changes inside: a leaked tracer is always an error where it is used."""
+    return _without_effect("check_tracer_leaks", new_val)
+
+
+def default_matmul_precision(new_val: str | None = None) -> Context:
+    """Nothing changes inside: products are as exact as their element type always."""
+    return _without_effect("default_matmul_precision", new_val)
+
+
+def log_compiles(new_val: bool = True) -> Context:
+    """Nothing changes inside: what is compiled is not logged; `tinyxla.profiler` tells."""
+    return _without_effect("log_compiles", new_val)
+
+
+def _without_effect(option: str, value: Any) -> Context:
+    warn_unless_satisfied(option, value)
+    return nullcontext()
 
 
 class ensure_compile_time_eval(Block):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform as _machine
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from tinyxla.api.functions import arrays_of
-from tinyxla.contexts import without_effect
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.device import CPU, Device, check_device
+from tinyxla.tracing.device import CPU, Device, check_device, check_placement
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -51,8 +50,13 @@ def default_backend() -> str:
 
 
 def default_device(new_val: Any = None) -> AbstractContextManager[None]:
-    """A context in which arrays go to a device: there is one, so to that."""
-    return without_effect(new_val)
+    """A context in which arrays go to a device: there is one, so to that.
+
+    Raises:
+        ArgumentError: another device.
+    """
+    check_device("default_device", new_val)
+    return nullcontext()
 
 
 def process_index(backend: str | None = None) -> int:
@@ -97,10 +101,10 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where.
 
     Raises:
-        ArgumentError: a leaf that is no array, or the name of another device.
+        ArgumentError: a leaf that is no array, or another device.
     """
-    if isinstance(device, str):
-        check_device("device_put", device)
+    check_placement("device_put", device)
+    check_placement("device_put: src", src)
     arrays, treedef = arrays_of(x, "device_put: the value")
     return pytrees.unflatten(treedef, arrays)
 

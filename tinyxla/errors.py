@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -197,6 +198,19 @@ class HloSyntaxError(TinyxlaError, ValueError):
 
 class VerificationError(TinyxlaError, ValueError):
     """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand."""
+
+
+class NoEffectWarning(UserWarning):
+    """An option or an argument that changes nothing here, though it asks for something."""
+
+
+def warn_without_effect(message: str) -> None:
+    """A warning that names the user's line."""
+    line = user_line()
+    if line is None:
+        warnings.warn(message, NoEffectWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, NoEffectWarning, line.file, line.line)
 
 
 # JAX's names of these errors, for programs that catch them.

@@ -9,6 +9,7 @@ from typing import Any
 from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.compilation import jit
+from tinyxla.tracing.device import check_device, check_devices
 
 
 def pmap(
@@ -35,12 +36,13 @@ def pmap(
             over their first axis.
         out_axes: where the mapped axis stands in the results.
         static_broadcasted_argnums: positions of arguments that stay Python values, the same for all copies.
-        devices: accepted for JAX's sake, as is `backend`; there is one device.
-        backend: see `devices`.
+        devices: None, or any number of times the one device there is.
+        backend: None or "cpu".
         axis_size: the number of copies, needed only where no argument has the axis.
         donate_argnums: positions of arguments that the caller does not use again.
 
     Raises:
+        ArgumentError: another device.
         The errors of `vmap` and `jit`.
 
     Example:
@@ -49,6 +51,8 @@ def pmap(
         Array([0.25, 0.75], dtype=float32)
     """
     check_callable("pmap", fun)
+    check_devices("pmap: devices", devices)
+    check_device("pmap: backend", backend)
     static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
 
     @functools.wraps(fun)

@@ -19,6 +19,7 @@ from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 
 Function = Callable[..., Any]
@@ -26,7 +27,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, init=False)
 class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist. (`sharding` is accepted and kept; there is one device.)
+    """Shape and dtype of an array that need not exist. (`sharding` is None or the one device there is.)
 
     Example:
         >>> import tinyxla as tx
@@ -46,6 +47,7 @@ class ShapeDtypeStruct:
         if unknown or dtype is None:
             said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
             raise ArgumentError(f"ShapeDtypeStruct {said}; give shape, dtype, sharding and weak_type.")
+        check_placement("ShapeDtypeStruct: sharding", sharding)
         object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
         named = getattr(dtype, "dtype", None)  # of a scalar constructor, such as tinyxla.numpy.float32
         object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)  # pyright: ignore[reportUnknownArgumentType]

@@ -16,6 +16,7 @@ from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
 from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array, default_dtype
 
 Sizes = Sequence[int]
@@ -27,6 +28,7 @@ def empty(shape: int | Sizes, dtype: DTypeLike, *, out_sharding: Any = None) -> 
     >>> empty((2,), "int32")
     Array([0, 0], dtype=int32)
     """
+    check_placement("lax.empty: out_sharding", out_sharding)
     return full(shape, 0, dtype)
 
 
@@ -85,7 +87,12 @@ def shape_as_value(shape: Sizes) -> Array:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The value: there is one device, so there is nothing to place."""
+    """The value: there is one device, so there is nothing to place.
+
+    Raises:
+        ArgumentError: another device.
+    """
+    check_placement("lax.with_sharding_constraint", shardings)
     return x
 
 

@@ -42,6 +42,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import checked_size
+from tinyxla.tracing.device import check_placement
 
 # --- shape ------------------------------------------------------------------------------------------------------------
 
@@ -417,6 +418,7 @@ def repeat(
     out_sharding: None = None,
 ) -> Array:
     """Each element (or each slice along an axis) several times; `repeats` is one static count, or one for each."""
+    check_placement("repeat: out_sharding", out_sharding)
     x = array_of(a, "repeat")
     x, along = along_axis("repeat", x, axis)
     given = listed(repeats, "repeat")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tinyxla.errors import ArgumentError
@@ -41,3 +42,24 @@ def check_device(what: str, device: Any) -> None:
     """An error for another device than the one there is; None stands for any."""
     if not (device is None or isinstance(device, Device) or (isinstance(device, str) and device == CPU)):
         raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")
+
+
+def check_devices(what: str, devices: Any) -> None:
+    """The same for a sequence of devices, or None."""
+    if devices is None:
+        return
+    if isinstance(devices, str) or not isinstance(devices, Iterable):
+        raise ArgumentError(f"{what} must be a sequence of devices or None, but is {devices!r}; leave it out.")
+    for device in devices:  # pyright: ignore[reportUnknownVariableType]
+        check_device(what, device)
+
+
+def check_placement(what: str, placement: Any) -> None:
+    """The same for the leaves of a pytree: where arrays are to be, all of them or one by one."""
+    if isinstance(placement, Mapping):
+        placement = tuple(placement.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(placement, (tuple, list)):
+        for element in placement:  # pyright: ignore[reportUnknownVariableType]
+            check_placement(what, element)
+    else:
+        check_device(what, placement)

@@ -11,9 +11,10 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from tinyxla.errors import AttributeValueError
+from tinyxla.errors import AttributeValueError, warn_without_effect
 from tinyxla.suggestions import did_you_mean
 from tinyxla.tracebacks import MODES, set_mode_source
+from tinyxla.tracing.device import CPU, check_device
 
 _CHOICES = {
     "numpy_dtype_promotion": ("standard", "strict"),
@@ -22,21 +23,54 @@ _CHOICES = {
 }
 _CHECKS = ("debug_nans", "debug_infs", "numpy_dtype_promotion", "numpy_rank_promotion")
 
-# Options of JAX that say nothing here: there is one platform, one kind of key, and products are always exact.
-_WITHOUT_EFFECT = frozenset(
-    """
-    check_tracer_leaks compiler_enable_remat_pass cpu_enable_async_dispatch
-    cpu_collectives_implementation debug_key_reuse default_device default_matmul_precision default_prng_impl
-    disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_custom_prng
-    enable_key_reuse_checks exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
-    include_full_tracebacks_in_locations legacy_prng_key log_checkpoint_residuals log_compiles logging_level
-    memory_fitting_effort no_tracing num_cpu_devices optimization_level persistent_cache_min_compile_time_secs
-    persistent_cache_min_entry_size_bytes pgle_profiling_runs platform_name platforms raise_persistent_cache_errors
-    random_seed_offset softmax_custom_jvp threefry_gpu_kernel_lowering threefry_partitionable
-    traceback_in_locations_limit transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host
-    transfer_guard_host_to_device use_shardy_partitioner
-    """.split()
-)
+# Options of JAX that change nothing here, each with the values that ask for no more than what holds anyway. So do None,
+# False and "" for all of them.
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        """
+        compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation debug_key_reuse
+        disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_custom_prng enable_key_reuse_checks
+        exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
+        include_full_tracebacks_in_locations log_checkpoint_residuals log_compiles memory_fitting_effort no_tracing
+        optimization_level pgle_profiling_runs raise_persistent_cache_errors threefry_gpu_kernel_lowering
+        traceback_in_locations_limit use_shardy_partitioner
+        """.split(),
+        (),
+    ),
+    **dict.fromkeys(
+        """
+        transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device
+        legacy_prng_key
+        """.split(),
+        ("allow",),
+    ),
+    "check_tracer_leaks": (True,),  # a leaked tracer is an error where it is used
+    "default_device": (CPU,),
+    "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
+    "default_prng_impl": ("threefry2x32",),
+    "logging_level": ("NOTSET",),
+    "num_cpu_devices": (1, -1),
+    "persistent_cache_min_compile_time_secs": (0,),
+    "persistent_cache_min_entry_size_bytes": (0, -1),
+    "platform_name": ("cpu",),
+    "platforms": ("cpu",),
+    "random_seed_offset": (0,),
+    "softmax_custom_jvp": (True,),
+    "threefry_partitionable": (True,),
+}
+_warned: set[str] = set()
+
+
+def warn_unless_satisfied(option: str, value: Any) -> None:
+    """A warning, the first time, for a value of an option without effect that asks for what does not hold here."""
+    if option == "default_device":
+        check_device("The option 'default_device'", value)
+    is_satisfied = value is None or value is False or value == "" or value in _WITHOUT_EFFECT[option]
+    if is_satisfied or option in _warned:
+        return
+    _warned.add(option)
+    only = " or ".join(map(repr, _WITHOUT_EFFECT[option])) or "leaving it out"
+    warn_without_effect(f"The option {option!r} has no effect here, but got {value!r}; what holds is {only}.")
 
 
 class Config(threading.local):
@@ -66,7 +100,8 @@ class Config(threading.local):
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
-    Options of JAX without a meaning here are accepted, and may be read; all may be spelled with `jax_` before them.
+    Options of JAX without a meaning here are accepted, and may be read. A value that asks for what does not hold here
+    is a `NoEffectWarning`, once for each option. All may be spelled with `jax_` before them.
     """
 
     enable_x64: bool = os.environ.get("TINYXLA_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
@@ -101,6 +136,7 @@ class Config(threading.local):
         """Set an option for the process; accepts JAX's names (`jax_enable_x64`)."""
         option = name.removeprefix("jax_")
         if option in _WITHOUT_EFFECT:
+            warn_unless_satisfied(option, value)
             self._of_no_effect[option] = value
             return
         setattr(Config, option, _checked(option, value))

@@ -1,0 +1,188 @@
+"""Arguments and options that ask for what is not there: nonsense is refused, the rest warns once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla import compilation
+from tinyxla.errors import ArgumentError, AttributeValueError, NoEffectWarning
+from tinyxla.tracing import options
+
+tnp = tx.numpy
+CPU = tx.devices()[0]
+STRUCT = tx.ShapeDtypeStruct((2,), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "_warned", set())
+    monkeypatch.setattr(compilation, "_warned_of", [])
+
+
+def messages(function: Callable[[], Any]) -> list[str]:
+    """What a function warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    assert all(issubclass(x.category, NoEffectWarning) for x in caught)
+    assert all(x.filename == __file__ for x in caught)  # the user's line
+    return [str(x.message) for x in caught]
+
+
+# --- devices and shardings --------------------------------------------------------------------------------------------
+
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "jit: device": lambda place: tx.jit(lambda x: x, device=place),
+    "jit": lambda place: tx.jit(lambda x: x, backend=place),
+    "jit: in_shardings": lambda place: tx.jit(lambda x: x, in_shardings=place),
+    "jit: out_shardings": lambda place: tx.jit(lambda x: x, out_shardings=place),
+    "pmap: devices": lambda place: tx.pmap(lambda x: x, devices=[place]),
+    "pmap: backend": lambda place: tx.pmap(lambda x: x, backend=place),
+    "device_put": lambda place: tx.device_put(tnp.ones(2), place),
+    "device_put: src": lambda place: tx.device_put(tnp.ones(2), src=place),
+    "to_device": lambda place: tnp.ones(2).to_device(place),
+    "lax.with_sharding_constraint": lambda place: tx.lax.with_sharding_constraint(tnp.ones(2), place),
+    "lax.empty: out_sharding": lambda place: tx.lax.empty((2,), "float32", out_sharding=place),
+    "repeat: out_sharding": lambda place: tnp.repeat(tnp.ones(2), 2, out_sharding=place),
+    "ShapeDtypeStruct: sharding": lambda place: tx.ShapeDtypeStruct((2,), "float32", sharding=place),
+    "pure_callback: sharding": lambda place: tx.pure_callback(lambda: np.zeros(2, "f"), STRUCT, sharding=place),
+    "io_callback: sharding": lambda place: tx.io_callback(lambda: np.zeros(2, "f"), STRUCT, sharding=place),
+    "default_device": tx.default_device,
+    "The option 'default_device'": lambda place: tx.config.update("jax_default_device", place),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_another_device_is_refused(name: str) -> None:
+    for place in ("gpu0", "nonsense", object(), 3):
+        with pytest.raises(ArgumentError, match=f"^{name}.*the only device is 'cpu'"):
+            PLACES[name](place)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_one_device_is_taken(name: str) -> None:
+    for place in (None, "cpu", CPU):
+        assert messages(lambda place=place: PLACES[name](place)) == []
+
+
+@pytest.mark.parametrize("name", ["jit: in_shardings", "jit: out_shardings", "device_put"])
+def test_places_of_pytrees_are_looked_into(name: str) -> None:
+    PLACES[name](({"a": CPU, "b": None}, ["cpu"]))
+    with pytest.raises(ArgumentError, match="but got 'gpu'"):
+        PLACES[name](({"a": CPU, "b": None}, ["gpu"]))
+
+
+def test_pmap_takes_a_sequence_of_devices() -> None:
+    np.testing.assert_array_equal(tx.pmap(lambda x: x + 1, devices=[CPU, CPU])(tnp.ones(2)), [2, 2])
+    for devices in (3, "cpu"):
+        with pytest.raises(ArgumentError, match="pmap: devices must be a sequence"):
+            tx.pmap(lambda x: x, devices=devices)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", [{"keep_unused": "yes"}, {"inline": 3}, {"compiler_options": 3}])
+def test_options_of_jit_of_another_kind_are_refused(option: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"jit: {next(iter(option))} must be"):
+        tx.jit(lambda x: x, **option)
+
+
+def test_options_of_another_compiler_warn_once() -> None:
+    make = lambda: tx.jit(lambda x: x, compiler_options={"xla_such": True})  # noqa: E731
+    assert ["'xla_such'" in message for message in messages(make)] == [True]
+    assert messages(make) == []
+    assert messages(lambda: tx.jit(lambda x: x, compiler_options={})) == []
+
+
+# --- options of the process -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("jax_platforms", "gpu"),
+        ("jax_platform_name", "tpu"),
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_default_matmul_precision", "bfloat16"),
+        ("jax_transfer_guard", "disallow"),
+        ("jax_log_compiles", True),
+        ("jax_num_cpu_devices", 8),
+    ],
+)
+def test_known_options_without_effect_warn_once(option: str, value: Any) -> None:
+    name = option.removeprefix("jax_")
+    try:
+        found = messages(lambda: tx.config.update(option, value))
+        assert len(found) == 1
+        assert f"'{name}' has no effect here, but got {value!r}" in found[0]
+        assert getattr(tx.config, option) == value
+        assert messages(lambda: tx.config.update(option, value)) == []
+        assert messages(lambda: setattr(tx.config, name, value)) == []
+    finally:
+        tx.config.update(option, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("jax_platforms", "cpu"),
+        ("jax_platforms", None),
+        ("jax_default_matmul_precision", "highest"),
+        ("jax_default_prng_impl", "threefry2x32"),
+        ("jax_threefry_partitionable", True),
+        ("jax_log_compiles", False),
+        ("jax_check_tracer_leaks", True),
+        ("jax_default_device", CPU),
+    ],
+)
+def test_options_that_ask_for_what_holds_say_nothing(option: str, value: Any) -> None:
+    assert messages(lambda: tx.config.update(option, value)) == []
+    tx.config.update(option, None)
+
+
+def test_contexts_without_effect_warn_once() -> None:
+    assert ["log_compiles" in message for message in messages(tx.log_compiles)] == [True]
+    assert messages(tx.log_compiles) == []
+    assert messages(lambda: tx.log_compiles(False)) == []
+    assert (
+        messages(lambda: (tx.checking_leaks(), tx.check_tracer_leaks(), tx.default_matmul_precision("float32"))) == []
+    )
+    assert len(messages(lambda: tx.default_matmul_precision("bfloat16"))) == 1
+
+
+@pytest.mark.parametrize("name", ["nonsense", "jax_nonsense", "special", "update", "_watchers"])
+def test_unknown_options_are_refused(name: str) -> None:
+    with pytest.raises(AttributeValueError, match="There is no option"):
+        tx.config.update(name, "gpu")
+    with pytest.raises(AttributeValueError, match="There is no option"):
+        setattr(tx.config, name, "gpu")
+
+
+# --- donation ---------------------------------------------------------------------------------------------------------
+
+
+def test_donated_arrays_that_no_result_replaces_are_named_when_traced() -> None:
+    function = tx.jit(lambda x, y: (x.sum(), y * 2), donate_argnums=(0, 1))
+    x, y = tnp.ones(3), tnp.ones(4)
+    found = messages(lambda: function(x, y))
+    assert len(found) == 1
+    assert "Some donated buffers were not usable: f32[3]." in found[0]
+    assert (x.is_deleted(), y.is_deleted()) == (False, True)
+    assert messages(lambda: function(x, tnp.ones(4))) == []
+
+
+def test_donated_arrays_of_pmap_are_deleted() -> None:
+    x = tnp.ones((2, 3))
+    assert messages(lambda: tx.pmap(lambda x: x + 1, donate_argnums=0)(x)) == []
+    assert x.is_deleted()
+
+
+def test_donated_arrays_in_containers_are_deleted_also_when_they_are_one() -> None:
+    x = tnp.ones(3)
+    found = tx.jit(lambda tree: tx.tree.map(lambda x: x + 1, tree), donate_argnums=0)({"a": x, "b": [x]})
+    assert x.is_deleted()
+    np.testing.assert_array_equal(np.asarray(found["a"]), np.asarray(found["b"][0]))
