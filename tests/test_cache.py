@@ -178,7 +178,7 @@ def test_damaged_entries_are_compiled_again_and_replaced(
     damage: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert add_one(1) == 2
-    (entry,) = folder.iterdir()
+    (entry,) = folder.glob("*.object")
     good = entry.read_bytes()
     damage(entry)
     forget(monkeypatch)
@@ -195,7 +195,7 @@ def test_damaged_entries_are_compiled_again_and_replaced(
 def test_verify_drops_damaged_entries(damage: Any, folder: Path) -> None:
     assert add_one(1) == 2
     cache.write("sound", b"code")
-    (entry,) = [path for path in folder.iterdir() if path.stem != "sound"]
+    (entry,) = [path for path in folder.glob("*.object") if path.stem != "sound"]
     damage(entry)
     assert cache.verify() == [entry.stem]
     assert [entry.key for entry in cache.entries()] == ["sound"]
@@ -204,7 +204,7 @@ def test_verify_drops_damaged_entries(damage: Any, folder: Path) -> None:
 
 def test_a_directory_in_the_place_of_an_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert add_one(1) == 2
-    (entry,) = folder.iterdir()
+    (entry,) = folder.glob("*.object")
     entry.unlink()
     entry.mkdir()
     for x in (2, 3):
@@ -212,7 +212,7 @@ def test_a_directory_in_the_place_of_an_entry(folder: Path, monkeypatch: pytest.
         assert add_one(x) == x + 1
     assert cache.verify() == [entry.stem]
     assert cache.clear() == 0
-    assert [path.name for path in folder.iterdir()] == [entry.name]
+    assert [path.name for path in folder.glob("*.object")] == [entry.name]
 
 
 def test_a_checksum_of_other_code_does_not_pass(folder: Path) -> None:
@@ -246,13 +246,17 @@ def test_a_directory_that_can_only_be_read(folder: Path, monkeypatch: pytest.Mon
     def refuse(*_: Any, **__: Any) -> Any:
         raise PermissionError(errno.EROFS, "read-only")
 
-    for name in ("open", "utime", "replace"):
+    def open_to_read(path: Any, flags: int, *more: Any, really: Any = os.open) -> int:
+        return refuse() if flags & (os.O_WRONLY | os.O_RDWR) else really(path, flags, *more)
+
+    monkeypatch.setattr(cache.os, "open", open_to_read)
+    for name in ("utime", "replace", "link"):
         monkeypatch.setattr(cache.os, name, refuse)
     forget(monkeypatch)
     assert add_one(1) == 2
     cache.write("another", b"code")
     assert counted() == (1, 1, 0, 1)
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.glob("*.object"))) == 1
 
 
 @posix
@@ -290,7 +294,7 @@ def test_the_directory_comes_from_the_environment(tmp_path: Path, monkeypatch: p
 def test_what_others_may_have_written_is_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert add_one(1) == 2
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600]
+    assert [path.stat().st_mode & 0o777 for path in folder.glob("*.object")] == [0o600]
     for mode in (0o777, 0o770, 0o702):
         folder.chmod(mode)
         forget(monkeypatch)
@@ -315,8 +319,9 @@ def test_the_directory_is_deleted_while_a_program_runs(folder: Path, monkeypatch
     for x in range(3):
         forget(monkeypatch)
         assert add_one(x) == x + 1
-        (entry,) = folder.iterdir()
+        (entry,) = folder.glob("*.object")
         entry.unlink()
+        (folder / "secret").unlink()
         folder.rmdir()
     assert cache.entries() == []
 
@@ -353,7 +358,7 @@ def test_a_full_disk(where: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
             patch.setattr(cache.os, where, full)
         assert add_one(1) == 2
     assert counted() == (0, 1, 0, 0)
-    assert list(folder.iterdir()) == []
+    assert list(folder.glob("*.object")) == []
     forget(monkeypatch)
     assert add_one(1) == 2
     assert counted() == (0, 2, 0, 1)
@@ -425,7 +430,7 @@ def test_options_with_the_names_of_jax(folder: Path, tmp_path: Path, monkeypatch
     assert tx.config.jax_compilation_cache_dir == str(other)
     assert add_one(1) == 2
     assert cache.info().directory == str(other)
-    assert len(list(other.iterdir())) == 1
+    assert len(list(other.glob("*.object"))) == 1
     assert not folder.exists()
     tx.config.update("jax_enable_compilation_cache", False)
     forget(monkeypatch)
@@ -469,7 +474,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = said("verify")
     assert (code, lines[0]) == (1, "1 damaged entries were dropped; 1 are as they were written.")
     assert said("clear")[1][0] == "1 entries were dropped."
-    assert list(folder.iterdir()) == []
+    assert list(folder.glob("*.object")) == []
     assert said("nonsense")[0] == said("list", "more")[0] == 2
     assert said("--help")[0] == 0
 

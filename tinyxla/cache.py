@@ -4,22 +4,27 @@
 those that are damaged, or drops all.
 
 An entry is the machine code of one kernel, in a file named by a hash of all that the code depends on: the loops, the
-processor, the versions of LLVM and of what emits code. It begins with a checksum: what fails it is compiled anew and
-replaced. Entries are written aside and moved into place, so that processes may share a directory, and those not
+processor, the versions of LLVM and of what emits code. It begins with an HMAC-SHA-256 (RFC 2104) of name and code,
+whose key is a random secret of the directory, in a file that its owner alone may read: what fails it is compiled anew
+and replaced. Entries are written aside and moved into place, so that processes may share a directory, and those not
 used for longest make room for others. The directory is the option `compilation_cache_dir`, or `$TINYXLA_CACHE_DIR`, or
-`tinyxla` in `$XDG_CACHE_HOME` or `~/.cache`. One that others may write to is not used, for what is in it is run. Where
-there is none, or nothing can be written, everything works without. `$TINYXLA_CACHE_BYTES` is how large it may become,
-256 MiB if it is not set; with 0, or the option `enable_compilation_cache` off, there is none.
+`tinyxla` in `$XDG_CACHE_HOME` or `~/.cache`. What is in it is run, so a directory, an entry or a secret that belongs to
+another user, or that others may write to, is not used; nor is anything but a regular file. Where there is no directory,
+or nothing can be written, everything works without. `$TINYXLA_CACHE_BYTES` is how large it may become, 256 MiB if it is
+not set; with 0, or the option `enable_compilation_cache` off, there is none.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
+import secrets
+import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,10 +33,14 @@ from tinyxla.tracing.options import config
 
 __all__ = ["Entry", "Info", "clear", "directory", "entries", "info", "verify"]
 
-FORMAT = b"tinyxla object 1\n"
+FORMAT = b"tinyxla object 2\n"
 _HEADER = len(FORMAT) + 32  # a SHA-256 follows
+_SECRET, _SECRET_BYTES = "secret", 32
+# A file is opened neither through a symbolic link, nor to wait for whoever writes into a pipe.
+_READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
 _LIMIT = 256 << 20
 _ENTRY, _UNFINISHED = ".object", ".part"
+_LARGEST = 1 << 30  # bytes of an entry: code of that size no compiler makes
 _ABANDONED = 3600  # seconds after which whoever wrote an unfinished entry is taken for dead
 _WRITES_BETWEEN_EVICTIONS = 64
 
@@ -165,7 +174,10 @@ def read(key: str) -> bytes | None:
         _count("misses")
         return None
     code = _content(path)
-    _count("damaged" if code is None else "hits")
+    if code is None:
+        _count("damaged")
+        return None
+    _count("hits")
     try:
         os.utime(path)  # recently used
     except OSError as error:
@@ -178,20 +190,29 @@ def write(key: str, code: bytes) -> None:
     where = directory()
     if where is None:
         return
-    aside = where / f"{key}.{os.getpid()}.{threading.get_ident()}{_UNFINISHED}"
+    secret = _secret(where) or _new_secret(where)
+    if secret is None or not _write_aside(where / f"{key}{_ENTRY}", _header(secret, key, code) + code, os.replace):
+        return
+    if counts.writes % _WRITES_BETWEEN_EVICTIONS == 0:
+        _evict()
+    _count("writes")
+
+
+def _write_aside(path: Path, data: bytes, move: Callable[[Path, Path], None]) -> bool:
+    """Write a file that only its owner may read, and move it into place once it is whole. False where that cannot be
+    done, on a full disk, say."""
+    aside = path.parent / f"{path.stem}.{os.getpid()}.{threading.get_ident()}{_UNFINISHED}"
     try:
         with open(aside, "xb", opener=_private) as file:
-            file.write(FORMAT + hashlib.sha256(code).digest() + code)
-        os.replace(aside, where / f"{key}{_ENTRY}")
+            file.write(data)
+        move(aside, path)
     except BaseException as error:
         _remove(aside)
         if not isinstance(error, OSError):
             raise
         _check_is_of_system(error)  # a full disk, say
-        return
-    if counts.writes % _WRITES_BETWEEN_EVICTIONS == 0:
-        _evict()
-    _count("writes")
+        return False
+    return True
 
 
 def _private(path: str, flags: int) -> int:
@@ -204,14 +225,61 @@ def _count(what: str) -> None:
 
 
 def _content(path: Path) -> bytes | None:
-    """The code in a file, or None if it is not what was written."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        _check_is_of_system(error)
+    """The code in a file, or None if it is not what was written under that name."""
+    secret, data = _secret(path.parent), _owned_bytes(path)
+    if secret is None or data is None:
         return None
     code = data[_HEADER:]
-    return code if data[:_HEADER] == FORMAT + hashlib.sha256(code).digest() else None
+    return code if hmac.compare_digest(data[:_HEADER], _header(secret, path.stem, code)) else None
+
+
+def _header(secret: bytes, key: str, code: bytes) -> bytes:
+    """What an entry begins with. A name has no zero, so no other name and code give the same message."""
+    return FORMAT + hmac.digest(secret, key.encode() + b"\0" + code, hashlib.sha256)
+
+
+def _secret(where: Path) -> bytes | None:
+    found = _owned_bytes(where / _SECRET, is_private=True)
+    return found if found is not None and len(found) == _SECRET_BYTES else None
+
+
+def _new_secret(where: Path) -> bytes | None:
+    """A secret for a directory that has none, or the one that another process is quicker to make."""
+    path = where / _SECRET
+    if os.path.lexists(path) and _secret(where) is None:
+        _remove(path)
+    _write_aside(path, secrets.token_bytes(_SECRET_BYTES), _move_unless_there)
+    return _secret(where)
+
+
+def _move_unless_there(aside: Path, path: Path) -> None:
+    try:
+        os.link(aside, path)
+    except FileExistsError as error:
+        _check_is_of_system(error)
+    except OSError as error:  # a file system without hard links
+        _check_is_of_system(error)
+        os.replace(aside, path)
+        return
+    os.unlink(aside)
+
+
+def _owned_bytes(path: Path, is_private: bool = False) -> bytes | None:
+    """What is in a regular file of this user that others may not write to, nor read if it `is_private`; else None."""
+    try:
+        with open(path, "rb", opener=_unfollowed) as file:
+            status = os.fstat(file.fileno())
+            forbidden = 0o077 if is_private else 0o022
+            is_owned = os.name != "posix" or (status.st_uid == os.getuid() and not status.st_mode & forbidden)
+            if stat.S_ISREG(status.st_mode) and is_owned and status.st_size <= _LARGEST:
+                return file.read(status.st_size)
+    except OSError as error:
+        _check_is_of_system(error)
+    return None
+
+
+def _unfollowed(path: str, flags: int) -> int:
+    return os.open(path, _READ)
 
 
 def _find() -> tuple[Path | None, str]:

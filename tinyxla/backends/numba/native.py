@@ -39,6 +39,7 @@ from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
 from tinyxla.backends.numba.llvm_printer import print_llvm
 from tinyxla.backends.numba.llvm_text import written_out
 from tinyxla.backends.numba.loops import Call, Kernel, Load, Loop, Multiply, Statement
+from tinyxla.backends.numba.object_files import packed, unpacked
 from tinyxla.errors import TinyxlaError
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
@@ -87,7 +88,8 @@ class _Work:
     passes: _Passes = "loops"
     symbol: str = ""  # by which other native code is to call the first function
     code: bytes | None = None
-    called: Sequence[str] | None = None  # what its code calls, if that was compiled here
+    called: Sequence[str] = ()  # what its code calls
+    is_on_disk: bool = False
     addresses: dict[str, int] | None = None
     error: Exception | None = None
 
@@ -299,8 +301,10 @@ def _begin(work: _Work) -> _Work:
         if begun is not None:
             _count(memory_hits=1)
             return begun
-        work.code = cache.read(work.key)
-        if work.code is not None:
+        found = unpacked(cache.read(work.key) or b"")
+        if found is not None:
+            work.code, work.called = found
+            work.is_on_disk = True
             _begun[work.key] = work
             _count(disk_hits=1)
             return work
@@ -548,9 +552,9 @@ def _load(work: _Work) -> None:
     """Make compiled code part of the process, and keep it on disk if it is new."""
     if work.error is not None or work.code is None or work.addresses is not None:
         return
-    if work.called is not None:
-        _require_symbols(work.called)
-        cache.write(work.key, work.code)
+    _require_symbols(work.called)
+    if not work.is_on_disk:
+        cache.write(work.key, packed(work.code, work.called))
     engine = _shared_engine()
     llvm_binding.add_object(engine, work.code)
     addresses = {name: llvm_binding.engine_function(engine, _unique(name, work.key)) for name in work.names}
