@@ -10,7 +10,17 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact_array, operand, several_of, shape_of, shown
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    cast,
+    counted,
+    inexact_array,
+    operand,
+    several_of,
+    shape_of,
+    shown,
+)
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.suggestions import missing as _missing
@@ -97,7 +107,7 @@ def resize(
         raise ShapeError(f"image.resize: {Shape.of(x)} has no elements, so it cannot get the shape {sizes}.")
     if how is ResizeMethod.NEAREST:
         for d in changed:
-            places = np.floor((np.arange(sizes[d]) + 0.5) * x.shape[d] / sizes[d]).astype(np.int32)
+            places = np.floor((counted("image.resize", sizes[d]) + 0.5) * x.shape[d] / sizes[d]).astype(np.int32)
             x = tnp.take(x, places, d)
         return x
     x = inexact_array(x, "image.resize")

@@ -20,7 +20,7 @@ import operator
 import os
 import sys
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ContextDecorator
 from pathlib import Path
 from types import TracebackType
@@ -233,28 +233,35 @@ def available_processors() -> int:
     return os.cpu_count() or 1
 
 
-def control_group_limit(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int:
+CONTROL_GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def control_group_limit(root: Path = CONTROL_GROUPS, membership: Path = MEMBERSHIP) -> int:
     """How many processors Linux control groups grant, rounded up (a container's CPU limit); huge without a limit.
 
-    A group's limit binds its descendants too, so each ancestor is asked. `cpu.max` is the unified hierarchy's file
-    (kernel documentation, cgroup-v2), the two `cpu.cfs_*` files the older one's.
+    `cpu.max` is the unified hierarchy's file (kernel documentation, cgroup-v2), the two `cpu.cfs_*` files the older
+    one's.
     """
-    limit = sys.maxsize
+    return min(map(_group_limit, control_groups("cpu", root, membership)), default=sys.maxsize)
+
+
+def control_groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
+    """The folders of the control groups of this process that a controller's limits are in, with their ancestors, as a
+    group's limit binds its descendants too."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
-        return limit
+        return
     for line in lines:
         _, _, named = line.partition(":")
         controllers, _, path = named.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         folder = root / controllers / path.strip("/")
         for group in (folder, *folder.parents):
-            limit = min(limit, _group_limit(group))
+            yield group
             if group == root:
                 break
-    return limit
 
 
 def _group_limit(group: Path) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 
+from tinyxla.allocation import allocated
 from tinyxla.errors import ArgumentError, ShapeError, SizeError, TinyxlaError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
@@ -320,12 +321,15 @@ def integers_of(what: str, name: str, value: Any, count: int | None = None) -> t
     return tuple(integer_of(what, name, n) for n in several_of(what, name, value, count))
 
 
+_MOST_ELEMENTS = 1 << 57  # no processor has longer addresses
+
+
 def count_of(what: str, name: str, value: Any) -> int:
     """A static integer that is not negative."""
     count = integer_of(what, name, value)
     if count < 0:
         raise ShapeError(f"{what}: {name} must not be negative, but got {count}.")
-    if count >> 57:
+    if count >= _MOST_ELEMENTS:
         raise SizeError(f"{what}: no memory can hold {count} elements; give a smaller {name}.")
     return count
 
@@ -376,17 +380,19 @@ def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:
 def check_memory(what: str, sizes: tuple[int, ...]) -> None:
     """An error if no memory can hold an array of these sizes, before it is worked on part by part."""
     try:
-        np.empty(sizes)
+        allocated(what, lambda: np.empty(sizes))
     except (MemoryError, ValueError):
         raise SizeError(f"{what}: no memory can hold the shape {sizes}; give it smaller sizes.") from None
 
 
-def counted(what: str, length: int) -> np.ndarray[Any, Any]:
-    """The integers from 0 on, if memory can hold so many."""
+def counted(what: str, length: int, start: int = 0) -> np.ndarray[Any, Any]:
+    """So many integers from `start` on, if memory can hold them."""
     try:
-        return np.arange(length)
-    except (MemoryError, ValueError):
-        raise SizeError(f"{what}: no memory can hold {length} elements; give it smaller sizes.") from None
+        if length < _MOST_ELEMENTS:  # beyond, NumPy's count overflows
+            return allocated(what, lambda: np.arange(start, start + length))
+    except (MemoryError, OverflowError, ValueError):
+        pass
+    raise SizeError(f"{what}: no memory can hold {length} elements; give it smaller sizes.")
 
 
 def shape_of(what: str, shape: Any) -> tuple[int, ...]:

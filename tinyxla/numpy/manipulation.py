@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     broadcasted,
     canonical_axes,
     cast,
+    check_memory,
     choice_of,
     constant,
     count_of,
@@ -421,6 +422,8 @@ def repeat(
     check_placement("repeat: out_sharding", out_sharding)
     x = array_of(a, "repeat")
     x, along = along_axis("repeat", x, axis)
+    if isinstance(repeats, int) and repeats >= 1 << 31:
+        check_memory("repeat", (repeats, *x.shape))
     given = listed(repeats, "repeat")
     if given.size and element_type(given.dtype).is_inexact:
         raise DTypeError(f"repeat: counts must be integers, but are of {given.dtype.name}; convert them.")

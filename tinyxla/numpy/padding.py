@@ -13,7 +13,9 @@ from tinyxla.numpy.arguments import (
     array_of,
     broadcast_to_shape,
     cast,
+    check_memory,
     choice_of,
+    counted,
     integer_of,
     is_several,
     operand,
@@ -138,11 +140,12 @@ def _pad_function(x: Any, widths: list[tuple[int, int]], function: Callable[...,
 
 
 def _pad_index(x: Any, widths: list[tuple[int, int]], mode: str, reflect_type: str) -> Any:
+    check_memory("pad", tuple(before + n + after for (before, after), n in zip(widths, x.shape, strict=True)))
     for d, (before, after) in enumerate(widths):
         if reflect_type == "odd" and x.shape[d] > 1:
             x = _pad_odd(x, d, before, after, int(mode == "reflect"))
         elif before or after:
-            x = rows_at(x, d, _PAD_INDEX[mode](np.arange(-before, x.shape[d] + after), x.shape[d]))
+            x = rows_at(x, d, _PAD_INDEX[mode](counted("pad", before + x.shape[d] + after, -before), x.shape[d]))
     return x
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, count_of, promoted
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, ravel, reshape
 from tinyxla.numpy.operations import movement
@@ -64,6 +64,8 @@ def unique(
         values, index, inverse, counts = np.unique(x, True, True, True, axis, equal_nan=equal_nan)
     along, distinct = 0 if axis is None else axis, index.size
     if size is not None:
+        size = count_of("unique", "size", size)
+        check_memory("unique", (*values.shape[:along], size, *values.shape[along:][1:]))
         missing = max(size - values.shape[along], 0)
         first = np.take(values, [0], along) if fill_value is None else np.asarray(fill_value, x.dtype)
         shape = list(values.shape)

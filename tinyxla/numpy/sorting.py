@@ -17,6 +17,7 @@ from tinyxla.numpy.arguments import (
     array_of,
     canonical_axes,
     cast,
+    check_memory,
     choice_of,
     count_of,
     eager,
@@ -382,6 +383,8 @@ def histogram_bin_edges(
     """The edges of so many equal bins over the values or a range; edges that are given are themselves."""
     if isinstance(bins, str):
         raise ArgumentError(f"histogram: bins is a number or edges, but got {bins!r}.")
+    if isinstance(bins, int) and bins >= 1 << 31:
+        check_memory("histogram", (bins,))
     edges = listed(bins, "histogram")
     if edges.ndim == 1:
         return inexact_array(edges, "histogram").with_weak_type(False)

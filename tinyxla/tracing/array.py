@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.allocation import allocated
 from tinyxla.errors import (
     ArgumentError,
     ConcretizationError,
@@ -585,7 +586,7 @@ class ConcreteArray(Array):
         """The value as a row-major ndarray without gaps."""
         value = self._value
         if type(value) is not np.ndarray or not value.flags.c_contiguous or not value.flags.aligned:
-            value = self._value = np.array(value, order="C")
+            value = self._value = allocated("An array", functools.partial(np.array, value, order="C"))
         return value
 
     def is_deleted(self) -> bool:

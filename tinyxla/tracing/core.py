@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tinyxla.allocation import after_shortage
 from tinyxla.errors import (
     ArgumentError,
     ConcretizationError,
@@ -380,6 +381,7 @@ _COMPILED = elementwise.NAMES | {
     "sort",
     "topk",
 }
+FOREIGN = ("callback", "custom-call")  # functions of the user's, which must not run twice; their errors are their own
 _compute_large: Callable[[Op, Sequence[Any], dict[str, Any]], Any]
 
 
@@ -394,23 +396,28 @@ def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
     values = [x.buffer() for x in operands]
     check_once(op, values, attributes)
     try:
-        if op.name in _COMPILED and max([x.size for x in values]) >= LARGE and not config.special:
-            result = _compute_large(op, values, attributes)
-        else:
-            with np.errstate(all="ignore"):
-                result = op.evaluate(*values, **attributes)
+        result = _evaluated(op, values, attributes)
     except SizeError:
         raise
     except TypeError:
         check_kinds(op, attributes)  # of another kind, but equal to what was checked, as 2.0 is to 2
         raise
-    except MemoryError as error:
-        raise SizeError(f"{op.name}: {error}; give it smaller sizes.") from None
+    except MemoryError:
+        if op.name in FOREIGN:
+            raise
+        result = after_shortage(op.name, lambda: _evaluated(op, values, attributes))
     if config.special:
         check_finite(op, values, attributes, result)
     if isinstance(result, tuple):
         return tuple(map(wrap, result))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return ConcreteArray(result, weak_result(operands))
+
+
+def _evaluated(op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
+    if op.name in _COMPILED and max([x.size for x in values]) >= LARGE and not config.special:
+        return _compute_large(op, values, attributes)
+    with np.errstate(all="ignore"):
+        return op.evaluate(*values, **attributes)
 
 
 def check_finite(

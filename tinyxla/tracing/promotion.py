@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.allocation import allocated
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
 from tinyxla.ops import integers
 from tinyxla.shapes import element_type
@@ -162,7 +163,7 @@ def copied(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     size = value.size * dtype.itemsize
     if size < _LARGE:
         return np.array(value, dtype, order="C")
-    memory = np.empty(size + _LINE, np.uint8)
+    memory = allocated("A copy of a NumPy array", lambda: np.empty(size + _LINE, np.uint8))
     start = -memory.ctypes.data % _LINE
     found = memory[start : start + size].view(dtype).reshape(value.shape)
     found[...] = value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from tinyxla.allocation import after_shortage
 from tinyxla.backends.numba.blocks import (
     Block,
     Branches,
@@ -35,6 +36,7 @@ from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.buffers import arena_offsets
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.shapes import Shape
+from tinyxla.tracing.core import FOREIGN
 
 if TYPE_CHECKING:
     from tinyxla.backends.report import Report
@@ -219,7 +221,10 @@ class CompiledModule:
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
         if self._overwritten:
             arguments = with_own_memory(arguments, self._overwritten)
-        arrays = [*arguments, *[allocate() for allocate in self._allocators]]
+        try:
+            arrays = [*arguments, *[allocate() for allocate in self._allocators]]
+        except MemoryError:
+            arrays = after_shortage(self.name, lambda: [*arguments, *[allocate() for allocate in self._allocators]])
         arena, base = pool.allocate(self._arena_bytes) if self._arena_bytes else (None, 0)
         call(self._filled(base), arrays)
         del arena  # its memory may be used by another call from here on
@@ -383,19 +388,28 @@ def _is_constant(home: Storage) -> TypeGuard[Instruction]:
 
 @dataclass(frozen=True, slots=True)
 class _HostCall:
-    """An op that is evaluated on arrays: the slots of its operands, with what makes arrays of addresses, and of those
+    """An op, by its name, that is evaluated on arrays: the slots of its operands, with what makes arrays of addresses, and of those
     results that are used, with their numbers."""
 
+    name: str
     evaluate: Callable[..., Any]
     operands: list[tuple[int, _View]]
     results: list[tuple[int, int, _View]]
 
     def run(self, words: Any) -> None:
         with np.errstate(all="ignore"):
-            found = self.evaluate(*[view(words[slot]) for slot, view in self.operands])
+            found = self._evaluated([view(words[slot]) for slot, view in self.operands])
         parts = found if isinstance(found, tuple) else (found,)
         for number, slot, view in self.results:
             view(words[slot])[...] = parts[number]
+
+    def _evaluated(self, operands: list[Array]) -> Any:
+        try:
+            return self.evaluate(*operands)
+        except MemoryError:
+            if self.name in FOREIGN:
+                raise
+        return after_shortage(self.name, lambda: self.evaluate(*operands))
 
 
 def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _HostCall:
@@ -404,7 +418,7 @@ def _host_call(x: Instruction, step: Step, slot: Callable[[Storage], int]) -> _H
     for target in step.writes:
         assert isinstance(target, Instruction)
         results.append((target.attributes.index if target is not x else 0, slot(target), _view(target.array_shape)))
-    return _HostCall(partial(x.op.evaluate, **x.attributes._asdict()), operands, results)
+    return _HostCall(x.op.name, partial(x.op.evaluate, **x.attributes._asdict()), operands, results)
 
 
 def _callback(host_calls: list[_HostCall]) -> Callable[[int, int], None]:

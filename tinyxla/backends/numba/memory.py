@@ -11,7 +11,8 @@ Sizes are rounded up by less than a quarter, so that nearly equal requests share
 that is not touched. Owners of one size form a ring. The search starts at the one given out last (a temporary that was
 dropped is still in the cache), looks at a few, and only now and then at all.
 
-The pool refers to at most TINYXLA_POOL_BYTES, by default an eighth of the machine's memory, counting what is in use.
+The pool refers to at most TINYXLA_POOL_BYTES, counting what is in use: by default an eighth of the least of the
+machine's memory, the limits of control groups, and `ulimit -v`. Where memory is short all that is free is given back.
 Beyond that it forgets: an owner it does not know any more lives as long as its views, as any array does. When it had to
 make new owners for a while it also drops free ones, until no more is free than is in use (or 64 MiB).
 """
@@ -19,15 +20,25 @@ make new owners for a while it also drops free ones, until no more is free than 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tinyxla.allocation import allocated, release_on_shortage
 from tinyxla.errors import AttributeValueError, SizeError
+from tinyxla.threads import CONTROL_GROUPS, MEMBERSHIP, control_groups
+
+try:
+    import resource
+except ImportError:  # not a POSIX system
+    resource = None
 
 Owner = npt.NDArray[np.uint8]
 
@@ -130,13 +141,9 @@ class BufferPool:
 
     def _fresh(self, size: int) -> tuple[Owner, int]:
         try:
-            memory = np.empty(size + _ALIGNMENT, np.uint8)
-        except MemoryError:
-            self.release()
-            try:
-                memory = np.empty(size + _ALIGNMENT, np.uint8)
-            except MemoryError:
-                raise SizeError(f"There is no memory for an array of {size} bytes; give it smaller sizes.") from None
+            memory = allocated("A compiled function", lambda: np.empty(size + _ALIGNMENT, np.uint8))
+        except ValueError:  # more than NumPy can count
+            raise SizeError(f"There is no memory for an array of {size} bytes; give it smaller sizes.") from None
         start = -memory.ctypes.data % _ALIGNMENT
         part = memory.data[start : start + size]
         return np.frombuffer(part, np.uint8), memory.ctypes.data + start
@@ -202,7 +209,7 @@ class BufferPool:
 
 
 def default_limit(environment: Mapping[str, str] = os.environ) -> int:
-    """TINYXLA_POOL_BYTES, or an eighth of the machine's memory."""
+    """TINYXLA_POOL_BYTES, or an eighth of the memory that this process may use."""
     given = environment.get("TINYXLA_POOL_BYTES")
     if given is not None:
         if not given.strip().isdecimal():
@@ -211,13 +218,37 @@ def default_limit(environment: Mapping[str, str] = os.environ) -> int:
             )
         return int(given)
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not a POSIX system
-        return 1 << 30
+        machine = 8 << 30
+    return min(machine, control_group_bytes(), address_space_bytes()) // 8
+
+
+def control_group_bytes(root: Path = CONTROL_GROUPS, membership: Path = MEMBERSHIP) -> int:
+    """How much memory Linux control groups grant (a container's limit); huge without a limit.
+
+    `memory.max` and `memory.high` are the unified hierarchy's files (kernel documentation, cgroup-v2),
+    `memory.limit_in_bytes` is the older one's (cgroup-v1/memory).
+    """
+    limit = sys.maxsize
+    for group in control_groups("memory", root, membership):
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):  # "max" is no number
+                limit = min(limit, max(int((group / name).read_text()), 0))
+    return limit
+
+
+def address_space_bytes() -> int:
+    """The limit of `ulimit -v`, or of data (`ulimit -d`); huge without one."""
+    if resource is None:
+        return sys.maxsize
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    return min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=sys.maxsize)
 
 
 pool = BufferPool(default_limit())
 forget = pool.release
+release_on_shortage(pool.release)
 
 
 def _is_alone(arrays: Sequence[npt.NDArray[Any]], k: int) -> bool:

@@ -1,7 +1,8 @@
 """Object files as the cache on disk keeps them: their format and machine, and the symbols that they need.
 
 Sources: System V ABI, "ELF Header" (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html), with the
-machines of its supplements; Apple's <mach-o/loader.h> and <mach/machine.h>; Microsoft's "PE Format", "COFF File Header".
+machines of its supplements; Apple's <mach-o/loader.h> and <mach/machine.h>; Microsoft's "PE Format", "COFF File
+Header".
 """
 
 from __future__ import annotations
