@@ -1,5 +1,5 @@
-"""Where there is no memory: what is kept for later is given back first, then there is one typed error, and the next call
-works."""
+"""Where there is no memory, what is kept for later is given back first; then there is one typed error, and the next
+call works."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import allocation, lax
-from tinyxla.backends.numba import executable, memory
-from tinyxla.errors import SizeError, TinyxlaError
+from tinyxla.backends.numba import memory
+from tinyxla.errors import AttributeValueError, SizeError, TinyxlaError
 from tinyxla.tracing import core
 
 tnp = tx.numpy
@@ -70,9 +70,9 @@ def run(program: str, **environment: str) -> str:
 
 @posix
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says there how much is used")
-@pytest.mark.parametrize("need", NEEDS)
-def test_memory_that_the_pool_keeps_is_given_back_to_what_needs_it(need: str) -> None:
-    run(f"{SHORTAGE}\n{NEEDS[need]}")
+def test_memory_that_the_pool_keeps_is_given_back_to_what_needs_it() -> None:
+    steps = [f"print({need!r}, flush=True)\n{code}\nmine = None\npool.release()" for need, code in NEEDS.items()]
+    assert run("\n".join([SHORTAGE, *steps])).split() == list(NEEDS)
 
 
 @posix
@@ -145,7 +145,12 @@ def test_the_pool_takes_an_eighth_of_the_least_limit(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("given", ["1GB", "", "-1", "1.5", "²"])
-def test_a_wrong_size_of_the_pool_is_a_typed_error_of_the_first_call(given: str) -> None:
+def test_a_wrong_size_of_the_pool_is_a_typed_error(given: str) -> None:
+    with pytest.raises(AttributeValueError, match="TINYXLA_POOL_BYTES must be a number of bytes"):
+        memory.default_limit({"TINYXLA_POOL_BYTES": given})
+
+
+def test_a_wrong_size_of_the_pool_is_an_error_of_each_call() -> None:
     program = """
 import tinyxla as tx
 from tinyxla.errors import AttributeValueError
@@ -157,7 +162,7 @@ for _ in range(2):
     else:
         raise AssertionError("it was taken")
 """
-    run(program, TINYXLA_POOL_BYTES=given)
+    run(program, TINYXLA_POOL_BYTES="1GB")
 
 
 # --- allocations that fail once, or always ----------------------------------------------------------------------------

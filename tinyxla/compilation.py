@@ -10,6 +10,7 @@ import copy
 import functools
 import inspect
 import reprlib
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
@@ -29,7 +30,7 @@ from tinyxla.api.functions import (
     trace_tree,
 )
 from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
-from tinyxla.errors import ArgumentError, AttributeValueError, warn_without_effect
+from tinyxla.errors import ArgumentError, AttributeValueError, NestingError, warn
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
@@ -113,7 +114,7 @@ class DonatingProgram(Program):
             elif is_donated:
                 kept.append(parameter.array_shape)
         if kept:
-            warn_without_effect(
+            warn(
                 f"Some donated buffers were not usable: {', '.join(map(str, kept))}. No result of "
                 f"{self.computation.name} has such a shape and type to write over it, so these arguments stay; donate "
                 "others."
@@ -251,8 +252,15 @@ class Jitted:
         """Any call: static arguments are taken out, leaves become arrays, and a program is traced if there is none."""
         if config.disable_jit:
             return self._function(*args, **kwargs)
-        program, leaves = self._program(args, kwargs)
+        try:
+            program, leaves = self._program(args, kwargs)
+        except RecursionError as error:
+            raise self._nested_too_deeply(error) from None
         if program.runs and state.staging is None:
+            try:
+                program.executable  # noqa: B018 - it is compiled, if it is not yet
+            except RecursionError as error:
+                raise self._nested_too_deeply(error) from None
             results = program.run(leaves)
             if config.special and unwanted(tuple(x.buffer() for x in pytrees.leaves(results))):
                 check_computation(program.computation, [x.buffer() for x in leaves])
@@ -264,6 +272,16 @@ class Jitted:
                     "eval_shape."
                 )
         return program.apply(leaves)
+
+    def _nested_too_deeply(self, error: RecursionError) -> NestingError:
+        if isinstance(error, NestingError):
+            return error
+        return NestingError(
+            f"jit of {self.__name__}: Python's limit of {sys.getrecursionlimit()} calls in each other was reached while "
+            "it was traced or compiled. If compiled functions call each other so deeply, take jit from the inner ones: "
+            "the outermost compiles them all. If containers are in each other so deeply, use one list. If the function "
+            "calls itself, see that it ends, or use lax.fori_loop. Else raise the limit by sys.setrecursionlimit."
+        )
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
         positional, named, static = self._split(args, kwargs)
@@ -354,7 +372,10 @@ class Jitted:
     @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for arguments of these shapes (arrays or `ShapeDtypeStruct`s)."""
-        return Traced(self.__name__, self._program(args, kwargs)[0])
+        try:
+            return Traced(self.__name__, self._program(args, kwargs)[0])
+        except RecursionError as error:
+            raise self._nested_too_deeply(error) from None
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -541,9 +562,7 @@ def _check_compiler_options(options: Any) -> None:
     if options and not _warned_of:
         _warned_of.append(options)
         names = ", ".join(map(repr, options))  # pyright: ignore[reportUnknownArgumentType]
-        warn_without_effect(
-            f"jit: compiler_options are those of XLA, and have no effect here: {names}; leave them out."
-        )
+        warn(f"jit: compiler_options are those of XLA, and have no effect here: {names}; leave them out.")
 
 
 _warned_of: list[Any] = []

@@ -8,7 +8,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,12 +116,20 @@ class PytreeError(ArgumentError):
     """Trees whose structures do not fit each other."""
 
 
+class NestingError(TinyxlaError, RecursionError):
+    """Functions, or containers, that are nested deeper than Python's or optree's recursion goes."""
+
+
 class DeletedError(TinyxlaError, RuntimeError):
     """An array whose memory was given to a compiled function."""
 
 
 class ExportError(TinyxlaError, BufferError):
     """An array that cannot be exported as another library wants it."""
+
+
+class MissingPackageError(TinyxlaError, ImportError):
+    """A package that a function needs, and that cannot be imported."""
 
 
 class OutOfBoundsError(TinyxlaError, IndexError):
@@ -204,13 +212,34 @@ class NoEffectWarning(UserWarning):
     """An option or an argument that changes nothing here, though it asks for something."""
 
 
-def warn_without_effect(message: str) -> None:
+def warn(message: str, category: type[Warning] = NoEffectWarning) -> None:
     """A warning that names the user's line."""
     line = user_line()
     if line is None:
-        warnings.warn(message, NoEffectWarning, stacklevel=2)
+        warnings.warn(message, category, stacklevel=2)
     else:
-        warnings.warn_explicit(message, NoEffectWarning, line.file, line.line)
+        warnings.warn_explicit(message, category, line.file, line.line)
+
+
+class requiring:
+    """Around the import of an optional package: a `MissingPackageError` that says what needs it, if it is not installed
+    or is broken."""
+
+    __slots__ = ("_package", "_what")
+
+    def __init__(self, package: str, what: str) -> None:
+        self._package = package
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, Exception):
+            raise MissingPackageError(
+                f"{self._what} needs {self._package}, which cannot be imported ({type(error).__name__}: {error}); "
+                f"install it by python -m pip install {self._package.lower()}."
+            ) from error
 
 
 # JAX's names of these errors, for programs that catch them.

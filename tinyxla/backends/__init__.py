@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError
+from tinyxla.errors import AttributeValueError, warn
 from tinyxla.hlo import Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.threads import shielded
@@ -45,8 +45,21 @@ class Executable(Protocol):
 
 @cache
 def default_backend() -> str:
-    """`numba` where llvmlite, Numba's binding of LLVM, is installed, else `interpreter`."""
-    return "numba" if find_spec("llvmlite") is not None else "interpreter"
+    """`numba` where llvmlite, Numba's binding of LLVM, is installed, else `interpreter`; with a warning where it is
+    installed but cannot be imported."""
+    if find_spec("llvmlite") is None:
+        return "interpreter"
+    try:
+        import_module("llvmlite.binding")
+    except Exception as error:
+        warn(
+            f"llvmlite is installed, but cannot be imported ({type(error).__name__}: {error}): functions are not "
+            "compiled, but run in the interpreter. Install it again by python -m pip install --force-reinstall "
+            "llvmlite.",
+            RuntimeWarning,
+        )
+        return "interpreter"
+    return "numba"
 
 
 @cache

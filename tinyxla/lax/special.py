@@ -19,7 +19,7 @@ from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp, vmap
 from tinyxla.callbacks import pure_callback
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
-from tinyxla.errors import DTypeError
+from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, named
@@ -73,7 +73,8 @@ def on_host(name: str, part: int | None = None, whole: int = 0) -> Function:
     whole numbers."""
 
     def compute(*values: Any) -> Any:
-        import scipy.special  # here, since importing it costs more than importing this package
+        with requiring("SciPy", name):
+            import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32) for x in values]
         with np.errstate(all="ignore"):
@@ -92,7 +93,8 @@ def slope_on_host(name: str, number: int) -> Partial:
     no derivative itself. Its error is some 1e-10 of the function's value."""
 
     def compute(*values: Any) -> Any:
-        import scipy.special  # here, since importing it costs more than importing this package
+        with requiring("SciPy", name):
+            import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64) for x in values]
         step = 1e-3 * np.minimum(np.abs(wide[number]), 1.0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import DifferentiationError, DTypeError, ShapeError
+from tinyxla.errors import DifferentiationError, DTypeError, ShapeError, requiring
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.linear_algebra import (
     adjoint,
@@ -130,7 +130,8 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
     batch = np.array(in_lapack_type(a).reshape((math.prod(a.shape[:-2]), *a.shape[-2:])))
     steps = min(a.shape[-2:])
     if a.size and len(batch) <= steps:
-        import scipy.linalg.lapack  # here, since importing it costs more than importing this package
+        with requiring("SciPy", "lu-decomposition"):
+            import scipy.linalg.lapack  # here, since importing it costs more than importing this package
 
         getrf: Any = scipy.linalg.lapack.get_lapack_funcs("getrf", dtype=batch.dtype)
         found = [getrf(matrix) for matrix in batch]
@@ -142,7 +143,8 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
 
 def solved_one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
     """The solutions x of a x = b, one matrix after the other, from factors as LAPACK has them."""
-    import scipy.linalg.lapack  # here, since importing it costs more than importing this package
+    with requiring("SciPy", "A linear solve"):
+        import scipy.linalg.lapack  # here, since importing it costs more than importing this package
 
     matrices, sides = (in_lapack_type(x).reshape((-1, *x.shape[-2:])) for x in (a, b))
     functions: Any = scipy.linalg.lapack.get_lapack_funcs(("getrf", "getrs"), dtype=matrices.dtype)

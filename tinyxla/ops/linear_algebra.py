@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError, requiring
 from tinyxla.ops import contraction, elementwise, movement
 from tinyxla.ops.op import Array, ByAttributes, Decomposition, Derivative, Op, Rules, Sample, Value
 from tinyxla.shapes import AnyShape, Shape, element_type
@@ -233,7 +233,8 @@ def _triangular_solve_evaluate(a: Array, b: Array, **attributes: Any) -> Array:
 
 def _by_blas(a: Array, b: Array, options: TriangularSolve) -> Array:
     """Row-major matrices are their own transposes to the BLAS, which swaps the sides and the triangles."""
-    from scipy.linalg.blas import get_blas_funcs  # here, since importing it costs more than importing this package
+    with requiring("SciPy", "triangular-solve"):
+        from scipy.linalg.blas import get_blas_funcs  # here, since importing it costs more than importing this package
 
     solve: Any = get_blas_funcs("trsm", dtype=b.dtype)
     solved = [

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError
+from tinyxla.errors import AttributeValueError, requiring
 from tinyxla.ops import linear_algebra, sorting
 from tinyxla.ops.custom_call import CustomCall, Target, known_targets
 from tinyxla.ops.op import Array
@@ -37,7 +37,8 @@ def _each(compute: Callable[..., Sequence[Any]], *operands: Array, ranks: Sequen
 
 
 def _lapack(name: str) -> Callable[..., Any]:
-    import scipy.linalg.lapack  # here, since importing it costs more than importing this package
+    with requiring("SciPy", f"custom-call of LAPACK's {name}"):
+        import scipy.linalg.lapack  # here, since importing it costs more than importing this package
 
     return getattr(scipy.linalg.lapack, name)
 
@@ -107,7 +108,8 @@ def _gesdd(name: str, a: Array, attributes: CustomCall) -> Any:
 
 
 def _geev(name: str, a: Array, attributes: CustomCall) -> Any:
-    import scipy.linalg  # here, since importing it costs more than importing this package
+    with requiring("SciPy", f"custom-call of LAPACK's {name}"):
+        import scipy.linalg  # here, since importing it costs more than importing this package
 
     def one(x: Array) -> Sequence[Any]:
         found: Any = scipy.linalg.eig(x, left=True, right=True)

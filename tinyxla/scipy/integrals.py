@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla import lax, numpy as tnp
+from tinyxla.errors import requiring
 from tinyxla.lax.special import (
     Function,
     Partial,
@@ -232,7 +233,8 @@ def bernoulli(n: int) -> Array:
     >>> bernoulli(4).round(4)
     Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
     """
-    import scipy.special  # here, since importing it costs more than importing this package
+    with requiring("SciPy", "scipy.special.bernoulli"):
+        import scipy.special  # here, since importing it costs more than importing this package
 
     count = count_of("scipy.special.bernoulli", "n", n)
     return tnp.asarray(np.asarray(scipy.special.bernoulli(max(count, 1)))[: count + 1], default_float())

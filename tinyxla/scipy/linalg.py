@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
 from tinyxla.callbacks import pure_callback
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, ShapeError, requiring
 from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, choice_of, count_of, of_rank, promoted
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
@@ -211,7 +211,8 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     result = ShapeDtypeStruct(x.shape, np.result_type(x.dtype, np.complex64))
 
     def compute(m: Any) -> Any:
-        import scipy.linalg  # here, since importing it costs more than importing this package
+        with requiring("SciPy", "scipy.linalg.sqrtm"):
+            import scipy.linalg  # here, since importing it costs more than importing this package
 
         return np.vectorize(scipy.linalg.sqrtm, signature="(n,n)->(n,n)")(np.asarray(m, result.dtype))
 

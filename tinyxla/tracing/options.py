@@ -11,7 +11,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from tinyxla.errors import AttributeValueError, warn_without_effect
+from tinyxla.errors import AttributeValueError, warn
 from tinyxla.suggestions import did_you_mean
 from tinyxla.tracebacks import MODES, set_mode_source
 from tinyxla.tracing.device import CPU, check_device
@@ -70,7 +70,7 @@ def warn_unless_satisfied(option: str, value: Any) -> None:
         return
     _warned.add(option)
     only = " or ".join(map(repr, _WITHOUT_EFFECT[option])) or "leaving it out"
-    warn_without_effect(f"The option {option!r} has no effect here, but got {value!r}; what holds is {only}.")
+    warn(f"The option {option!r} has no effect here, but got {value!r}; what holds is {only}.")
 
 
 class Config(threading.local):

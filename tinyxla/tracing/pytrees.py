@@ -10,14 +10,28 @@ from typing import Any, cast
 
 import optree
 
-from tinyxla.errors import PytreeError
+from tinyxla.errors import NestingError, PytreeError
 
 NAMESPACE = "tinyxla"
 TreeDef = optree.PyTreeSpec
 
 
+def _explained(error: RecursionError) -> RecursionError:
+    """What optree says of a tree that is too deep, as an error of this library; another error is the user's function's
+    own."""
+    if not str(error).startswith("Maximum recursion depth exceeded during"):
+        return error
+    return NestingError(
+        f"A pytree has containers in each other, more than {optree.MAX_RECURSION_DEPTH} levels or as many as Python's "
+        "recursion limit allows; put what is in them into one list, or stack arrays of one shape into one array."
+    )
+
+
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
-    leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    try:
+        leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise _explained(error) from None
     return leaves, treedef
 
 
@@ -37,11 +51,14 @@ class Flattener:
             try:
                 read(tree, found)
                 return found, treedef
-            except LookupError:
+            except (LookupError, RecursionError):
                 pass
         found, treedef = flatten(tree)
         if treedef not in self._readers:
-            self._readers[treedef] = _reader(tree)
+            try:
+                self._readers[treedef] = _reader(tree)
+            except RecursionError:
+                self._readers[treedef] = None
         read = self._readers[treedef]
         self._last = None if read is None else (read, treedef)
         return found, treedef
@@ -98,11 +115,14 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    return optree.tree_leaves(tree, namespace=NAMESPACE)
+    return flatten(tree)[0]
 
 
 def map_tree(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+    try:
+        return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise _explained(error) from None
 
 
 def register(kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any]) -> None:
@@ -112,7 +132,10 @@ def register(kind: type, flatten: Callable[..., Any], unflatten: Callable[..., A
 
 def leaf_names(tree: Any) -> list[str]:
     """How a user would write the way to each leaf: `['w'][0]`."""
-    paths = optree.tree_accessors(tree, namespace=NAMESPACE)
+    try:
+        paths = optree.tree_accessors(tree, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise _explained(error) from None
     return [path.codify("") for path in paths]
 
 

@@ -388,8 +388,8 @@ def _is_constant(home: Storage) -> TypeGuard[Instruction]:
 
 @dataclass(frozen=True, slots=True)
 class _HostCall:
-    """An op, by its name, that is evaluated on arrays: the slots of its operands, with what makes arrays of addresses, and of those
-    results that are used, with their numbers."""
+    """An op, by its name, that is evaluated on arrays: the slots of its operands, with what makes arrays of addresses,
+    and of those results that are used, with their numbers."""
 
     name: str
     evaluate: Callable[..., Any]

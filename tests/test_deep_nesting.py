@@ -1,0 +1,119 @@
+"""Compiled functions and containers that are in each other so deeply that recursion ends: an error says what to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import tinyxla as tx
+from tinyxla.errors import NestingError
+
+tnp = tx.numpy
+
+
+def nested(depth: int) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        return x + 1
+
+    for _ in range(depth):
+        function = tx.jit(lambda x, inner=function: inner(x) * 1.0)
+    return function
+
+
+def tree(depth: int, kind: Callable[[Any], Any] = lambda x: [x]) -> Any:
+    found: Any = tnp.ones(2)
+    for _ in range(depth):
+        found = kind(found)
+    return found
+
+
+@contextmanager
+def recursion_limit(limit: int) -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def endless(x: Any) -> Any:
+    return tx.jit(endless)(x) + 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nested(300)(1.0),
+        lambda: nested(300).lower(1.0),  # type: ignore[attr-defined]
+        lambda: tx.grad(nested(300))(1.0),
+        lambda: tx.vmap(nested(300))(tnp.ones(3)),
+        lambda: tx.jit(endless)(1.0),
+    ],
+    ids=["call", "lower", "grad", "vmap", "without end"],
+)
+def test_functions_nested_too_deeply_are_an_error_that_says_what_to_do(call: Callable[[], Any]) -> None:
+    with pytest.raises(NestingError, match="take jit from the inner ones.*setrecursionlimit") as caught:
+        call()
+    assert isinstance(caught.value, RecursionError)
+    assert float(nested(3)(1.0)) == 2  # nothing is left behind
+
+
+def test_a_higher_limit_lets_functions_nest_deeper() -> None:
+    with recursion_limit(5000):
+        assert float(nested(100)(1.0)) == 2
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "leaves": tx.tree.leaves,
+    "flatten": tx.tree.flatten,
+    "structure": tx.tree.structure,
+    "map": lambda t: tx.tree.map(lambda x: x, t),
+    "paths": tx.tree_util.tree_flatten_with_path,
+    "jit": lambda t: tx.jit(lambda t: t)(t),
+    "grad": lambda t: tx.grad(lambda t: tx.tree.leaves(t)[0].sum())(t),
+    "vmap": lambda t: tx.vmap(lambda t: t)(t),
+    "scan": lambda t: tx.lax.scan(lambda c, _: (c, None), t, None, length=2),
+    "device_put": tx.device_put,
+}
+
+
+@pytest.mark.parametrize("kind", [lambda x: [x], lambda x: {"a": x}, lambda x: (x,)], ids=["list", "dict", "tuple"])
+@pytest.mark.parametrize("name", USES)
+def test_trees_nested_too_deeply_are_an_error_that_says_what_to_do(name: str, kind: Callable[[Any], Any]) -> None:
+    with pytest.raises(NestingError, match="A pytree has containers in each other.*one list"):
+        USES[name](tree(10_000, kind))
+
+
+@pytest.mark.parametrize("name", USES)
+def test_trees_of_a_hundred_levels_work(name: str) -> None:
+    USES[name](tree(100))
+
+
+def test_compiled_functions_take_trees_whose_reader_cannot_recurse() -> None:
+    """A tree that optree takes apart, while generated readers go as deep as Python's limit."""
+    deep = tree(150)
+    function = tx.jit(lambda t: tx.tree.leaves(t)[0] * 2)
+    with recursion_limit(len(_stack()) + 120):
+        for _ in range(3):
+            assert function(deep).tolist() == [2, 2]
+
+
+def _stack() -> list[Any]:
+    frames: list[Any] = [sys._getframe()]
+    while frames[-1].f_back is not None:
+        frames.append(frames[-1].f_back)
+    return frames
+
+
+def test_recursion_of_a_users_function_stays_what_it_is() -> None:
+    def endless_leaf(x: Any) -> Any:
+        return endless_leaf(x)
+
+    with pytest.raises(RecursionError) as caught:
+        tx.tree.map(endless_leaf, [1, 2])
+    assert not isinstance(caught.value, NestingError)

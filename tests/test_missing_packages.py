@@ -1,0 +1,118 @@
+"""Packages that are not installed, or are broken: without LLVM functions run in the interpreter, and what needs SciPy
+says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinyxla.errors import MissingPackageError, TinyxlaError, requiring
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(program: str, folder: Path, *options: str) -> str:
+    """What a program prints; modules in a folder stand before those that are installed."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "TINYXLA_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, *options, "-c", program]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def broken(folder: Path, package: str, text: str) -> None:
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").write_text(text)
+
+
+INTERPRETED = """
+import warnings
+import numpy as np
+import tinyxla as tx
+
+def example():
+    f = tx.jit(lambda x: x * 2 + 1)
+    assert float(f(3.0)) == 7
+    assert float(tx.jit(tx.grad(lambda x: tx.numpy.sum(x @ x)))(tx.numpy.eye(2)).sum()) == 8
+    assert float(tx.numpy.sum(tx.numpy.ones(100_000) * 2)) == 200_000
+    tx.clear_caches()
+    assert float(f(3.0)) == 7
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    example()
+for x in caught:
+    print(x.category.__name__, x.message, sep="|")
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise OSError('libLLVM.so: no such file')", "OSError: libLLVM.so: no such file"),
+        ("", "ModuleNotFoundError: No module named 'llvmlite.binding'"),
+    ],
+    ids=["an error", "no binding"],
+)
+def test_llvmlite_that_cannot_be_imported_leaves_the_interpreter_with_one_warning(
+    text: str, reason: str, tmp_path: Path
+) -> None:
+    broken(tmp_path, "llvmlite", text)
+    (said,) = run(INTERPRETED, tmp_path).splitlines()
+    assert said.startswith(f"RuntimeWarning|llvmlite is installed, but cannot be imported ({reason})")
+    assert "run in the interpreter" in said
+
+
+MISSING = """
+import tinyxla as tx
+from tinyxla.errors import MissingPackageError
+
+tnp = tx.numpy
+matrix, v = tnp.eye(64) * 3 + 0.01, tnp.arange(5.0)
+for name, function, ways in (
+    ("erf", lambda: tx.scipy.special.erf(v), "eager"),
+    ("erfinv", lambda: tx.scipy.special.erfinv(v / 9), "eager"),
+    ("fft", lambda: tnp.fft.fft(v), "eager"),
+    ("A linear solve", lambda: tnp.linalg.solve(matrix, matrix[0]), "eager"),
+    ("lu-decomposition", lambda: tx.scipy.linalg.lu(matrix), "eager"),
+    ("triangular-solve", lambda: tx.scipy.linalg.solve_triangular(matrix, matrix[0]), "eager"),
+    ("A compiled matrix product or factorization", lambda: tnp.linalg.svd(matrix), "jit"),
+    ("betainc", lambda: tx.scipy.special.betainc(1.0, 2.0, 0.5), "eager jit"),
+    ("hyp1f1", lambda: tx.scipy.special.hyp1f1(1.0, 2.0, 0.5), "eager jit"),
+    ("scipy.linalg.sqrtm", lambda: tx.scipy.linalg.sqrtm(matrix), "eager jit"),
+    ("scipy.special.bernoulli", lambda: tx.scipy.special.bernoulli(4), "eager jit"),
+):
+    for way in ways.split():
+        try:
+            (tx.jit(function) if way == "jit" else function)()
+        except MissingPackageError as error:
+            assert str(error).startswith(f"{name} needs SciPy, which cannot be imported ("), (name, way, str(error))
+            assert "python -m pip install scipy" in str(error)
+        else:
+            raise AssertionError((name, way))
+assert float((matrix @ matrix).sum()) > 0  # what needs no SciPy works
+assert float(tx.jit(lambda x: tx.scipy.special.erf(x) + tnp.sin(x))(0.0)) == 0
+"""
+
+
+@pytest.mark.parametrize(
+    "text", ["raise ModuleNotFoundError(\"No module named 'scipy'\")", "raise ValueError('numpy.dtype size changed')"]
+)
+def test_what_needs_scipy_says_so_where_it_cannot_be_imported(text: str, tmp_path: Path) -> None:
+    broken(tmp_path, "scipy", text)
+    run(MISSING, tmp_path)
+
+
+def test_the_error_of_a_missing_package_can_be_caught_as_pythons() -> None:
+    with pytest.raises(ImportError, match="f needs Such, which") as caught, requiring("Such", "f"):
+        raise OSError("no such file")
+    assert isinstance(caught.value, MissingPackageError)
+    assert isinstance(caught.value, TinyxlaError)
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(KeyboardInterrupt), requiring("Such", "f"):
+        raise KeyboardInterrupt
