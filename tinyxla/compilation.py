@@ -277,10 +277,11 @@ class Jitted:
         if isinstance(error, NestingError):
             return error
         return NestingError(
-            f"jit of {self.__name__}: Python's limit of {sys.getrecursionlimit()} calls in each other was reached while "
-            "it was traced or compiled. If compiled functions call each other so deeply, take jit from the inner ones: "
-            "the outermost compiles them all. If containers are in each other so deeply, use one list. If the function "
-            "calls itself, see that it ends, or use lax.fori_loop. Else raise the limit by sys.setrecursionlimit."
+            f"jit of {self.__name__}: Python's limit of {sys.getrecursionlimit()} calls in each other was reached "
+            "while it was traced or compiled. If compiled functions call each other so deeply, take jit from the inner "
+            "ones: the outermost compiles them all. If containers are in each other so deeply, use one list. If the "
+            "function calls itself, see that it ends, or use lax.fori_loop. Else raise the limit by "
+            "sys.setrecursionlimit."
         )
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
