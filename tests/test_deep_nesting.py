@@ -57,7 +57,7 @@ def endless(x: Any) -> Any:
     ids=["call", "lower", "grad", "vmap", "without end"],
 )
 def test_functions_nested_too_deeply_are_an_error_that_says_what_to_do(call: Callable[[], Any]) -> None:
-    with pytest.raises(NestingError, match="take jit from the inner ones.*setrecursionlimit") as caught:
+    with pytest.raises(NestingError, match=r"take jit from the inner ones.*setrecursionlimit") as caught:
         call()
     assert isinstance(caught.value, RecursionError)
     assert float(nested(3)(1.0)) == 2  # nothing is left behind
@@ -85,7 +85,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", [lambda x: [x], lambda x: {"a": x}, lambda x: (x,)], ids=["list", "dict", "tuple"])
 @pytest.mark.parametrize("name", USES)
 def test_trees_nested_too_deeply_are_an_error_that_says_what_to_do(name: str, kind: Callable[[Any], Any]) -> None:
-    with pytest.raises(NestingError, match="A pytree has containers in each other.*one list"):
+    with pytest.raises(NestingError, match=r"A pytree has containers in each other.*one list"):
         USES[name](tree(10_000, kind))
 
 
