@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -28,12 +29,15 @@ from tinyxla.compiler.fusion import (
     shape_class,
     walk,
 )
+from tinyxla.compiler.reachability import Reachability
 from tinyxla.compiler.storing import computed_twice, escaping, first_stored
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, contraction, reduction
 
 MOST_ROOTS = 24  # of one nest
 MOST_BUFFERS = 48
+LATEST = 64  # steps among which a root looks for a nest
+NEAREST = 64  # rows on either side that read the same array, which a row may join
 WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensions
 
 
@@ -57,47 +61,44 @@ class _Grouping:
         self.stored = stored
         self.users = computation.users()
         self._steps: list[Step] = []
-        self._before: list[int] = []  # for each step, the set of steps that must precede it, as bits
-        self._effects = 0  # the last step with a side effect and all before it, as bits
+        self._graph = Reachability()  # of the steps, by their numbers
+        self._last_effect: int | None = None  # the last step with a side effect
         self._step_of: dict[Instruction, int] = {}
+        self._readers: dict[Instruction, list[int]] = {}  # the nests that read an array, in ascending order
         for x in computation.instructions:
             self._visit(x)
 
     def steps(self) -> list[Step]:
-        """In an order that respects what each needs."""
-        gone = self._join_early()
-        gone |= self._join_across(gone)
-        order: list[Step] = []
-        placed = 0
-        waiting = [k for k in range(len(self._steps)) if k not in gone]
-        while waiting:
-            rest: list[int] = []
-            for k in waiting:
-                if self._before[k] & ~placed == 0:
-                    order.append(self._steps[k])
-                    placed |= 1 << k
-                else:
-                    rest.append(k)
-            assert len(rest) < len(waiting), "loop nests wait for each other"
-            waiting = rest
-        return order
+        """In an order that respects what each needs: all that can run, by number, and again with what then can."""
+        self._graph.decompose()
+        rows = _Rows(self._steps)
+        self._join_early(rows)
+        self._join_across(rows)
+        sweep: dict[int, int] = {}
+        for k in self._graph.in_order():
+            sweep[k] = max((sweep[before] + (before > k) for before in self._graph.predecessors(k)), default=0)
+        return [self._steps[k] for k in sorted(sweep, key=lambda k: (sweep[k], k))]
 
-    def _join_early(self) -> set[int]:
-        """Let rows take in other rows that came when the first did not yet read the same; gives what is gone."""
-        gone: set[int] = set()
-        rows = [k for k, step in enumerate(self._steps) if isinstance(step, Fusion) and step.kind == "row"]
-        for j in rows:
+    def _join_early(self, rows: _Rows) -> None:
+        """Let rows take in other rows that came when the first did not yet read the same."""
+        for j in rows.numbers():
             other = self._steps[j]
             assert isinstance(other, Fusion)
-            able = [k for k in rows if k != j and k not in gone and self._may_merge(k, j)]
-            reads = {root: self._places_read(root) for root in other.roots if able}
-            for k in able:
+            first = self._places_read(other.roots[0])
+            made_by = {self._graph.find(self._step_of[x]) for x in first if x in self._step_of}
+            near = [k for k in rows.near(j, other.outer, first, made_by) if self._has_room(k, other)]
+            near = [k for k in near if self._may_merge(k, j)]
+            reads = {root: self._places_read(root) for root in other.roots if near}
+            for k in near:
                 whole = self._with_all(k, reads)
                 if whole is not None:
                     self._merge(k, whole, j)
-                    gone.add(j)
+                    rows.merge(k, j, other)
                     break
-        return gone
+
+    def _has_room(self, k: int, other: Fusion) -> bool:
+        row = self._steps[k]
+        return isinstance(row, Fusion) and len(row.roots) + len(other.roots) <= MOST_ROOTS
 
     def _with_all(self, k: int, reads: dict[Instruction, dict[Instruction, list[Place]]]) -> Fusion | None:
         """Nest k with some roots more, of which this is what they read, if all fit."""
@@ -105,7 +106,7 @@ class _Grouping:
         assert isinstance(row, Fusion)
         whole = replace(row, roots=[*row.roots], reads=dict(row.reads))
         for root, places in reads.items():
-            joined = self._fits(whole, root, *shape_class(root), places) if len(whole.roots) < MOST_ROOTS else None
+            joined = self._fits(whole, root, *shape_class(root), places)
             if joined is None:
                 return None
             whole.take(root, joined, places)
@@ -119,47 +120,36 @@ class _Grouping:
                 reads.setdefault(x, []).append(place)
         return reads
 
-    def _join_across(self, gone: set[int]) -> set[int]:
-        """Let rows take in reductions over their outer dimensions of what they read anyway; gives what is gone."""
-        rows: dict[tuple[int, ...], list[int]] = {}
-        for k, step in enumerate(self._steps):
-            if k not in gone and isinstance(step, Fusion) and step.kind == "row" and step.kept is None:
-                rows.setdefault(step.outer, []).append(k)
-        gone = set()
-        for j, column in enumerate(self._steps if rows else ()):
+    def _join_across(self, rows: _Rows) -> None:
+        """Let rows take in reductions over their outer dimensions of what they read anyway."""
+        for j, column in enumerate(self._steps if rows.numbers() else ()):
             if not isinstance(column, Fusion) or column.kind != "column":
                 continue
             space, reduced = domain(column.reductions[0]), base(column.reductions[0]).attributes.dimensions
-            rank = len(reduced)
+            rank, whole = len(reduced), math.prod(space)
             if reduced != tuple(range(rank)) or math.prod(space[rank:]) > WIDEST_ACROSS:
                 continue
-            for k in rows.get(space[:rank], ()):
+            large = [x for x in column.reads if x.array_shape.size >= whole]
+            made_by = {self._graph.find(self._step_of[x]) for x in large if x in self._step_of}
+            for k in rows.near(j, space[:rank], large, made_by):
                 row = self._steps[k]
                 assert isinstance(row, Fusion)
-                if row.across is None and self._may_merge(k, j) and self._fits_across(row, column, space):
-                    whole = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, across=column)
-                    self._merge(k, whole, j)
-                    gone.add(j)
+                if row.kept is not None or row.across is not None:
+                    continue
+                if self._may_merge(k, j) and self._fits_across(row, column, space):
+                    joined = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, across=column)
+                    self._merge(k, joined, j)
+                    rows.merge(k, j, column)
                     break
-        return gone
 
     def _merge(self, k: int, whole: Fusion, j: int) -> None:
         """Nest j becomes part of nest k, which is this as a whole."""
         self._steps[k] = whole
-        self._before[k] |= self._before[j] & ~(1 << k)
-        for t, before in enumerate(self._before):
-            if before >> j & 1:
-                self._before[t] = before & ~(1 << j) | 1 << k
-        self._grow(k, 0)
+        self._graph.merge(k, j)
 
     def _may_merge(self, k: int, j: int) -> bool:
         """Whether nothing stands between nest k and nest j, which may need it, but not the other way round."""
-        if self._before[k] >> j & 1:
-            return False
-        if not self._before[j] >> k & 1:
-            return True
-        between = (t for t in range(len(self._steps)) if t not in (j, k) and self._before[j] >> t & 1)
-        return not any(self._before[t] >> k & 1 for t in between)
+        return not self._graph.reaches(j, k) and not self._graph.reaches_through_others(k, j)
 
     def _fits_across(self, row: Fusion, column: Fusion, space: tuple[int, ...]) -> bool:
         whole = math.prod(space)
@@ -192,55 +182,49 @@ class _Grouping:
             self._add(step, x, inputs(x, self.stored))
 
     def _add(self, step: Step, root: Instruction, reads: Iterable[Instruction]) -> None:
+        k = self._graph.add(self._made_by(reads))
         self._steps.append(step)
-        self._before.append(self._needs(reads))
-        self._step_of[root] = k = len(self._steps) - 1
+        self._step_of[root] = k
         if isinstance(step, HostCall) and root.has_side_effect:
-            self._before[k] |= self._effects
-            self._effects = self._before[k] | 1 << k
+            self._graph.add_edges(k, () if self._last_effect is None else [self._last_effect])
+            self._last_effect = k
 
-    def _needs(self, reads: Iterable[Instruction]) -> int:
-        needed = 0
-        for x in reads:
-            k = self._step_of.get(x)
-            if k is not None:
-                needed |= self._before[k] | 1 << k
-        return needed
+    def _made_by(self, reads: Iterable[Instruction]) -> set[int]:
+        """The steps that make what is read."""
+        return {self._step_of[x] for x in reads if x in self._step_of}
 
     def _join(self, root: Instruction) -> None:
         kind, outer = shape_class(root)
         reads = self._places_read(root)
-        needed = self._needs(reads)
-        made_by = {self._step_of[x] for x in reads if x in self._step_of}
-        latest = range(len(self._steps) - 1, max(-1, len(self._steps) - 65), -1)
-        for k in sorted(latest, key=lambda k: k not in made_by):
+        made_by = self._made_by(reads)
+        for k in self._related(reads, made_by):
             group = self._steps[k]
             if not isinstance(group, Fusion) or len(group.roots) >= MOST_ROOTS:
                 continue
-            if self._reaches_through_others(k, reads):
+            if any(of != k and self._graph.reaches(k, of) for of in made_by):
                 continue
             joined = self._fits(group, root, kind, outer, reads)
             if joined is not None:
                 group.take(root, joined, reads)
                 self._step_of[root] = k
-                self._grow(k, needed & ~(1 << k))
+                self._graph.add_edges(k, made_by)
+                self._note_reads(k, reads)
                 return
         self._add(Fusion(kind, outer, [root], dict.fromkeys(reads)), root, reads)
+        self._note_reads(len(self._steps) - 1, reads)
 
-    def _reaches_through_others(self, k: int, reads: Iterable[Instruction]) -> bool:
-        """Whether something that is read, outside of nest k, needs nest k first."""
+    def _related(self, reads: Iterable[Instruction], made_by: set[int]) -> list[int]:
+        """Of the latest steps those that make some of this, and then those that read some of it: the latest first."""
+        first = max(0, len(self._steps) - LATEST)
+        found = {k for k in made_by if k >= first}
         for x in reads:
-            of = self._step_of.get(x)
-            if of is not None and of != k and self._before[of] >> k & 1:
-                return True
-        return False
+            readers = self._readers.get(x, [])
+            found.update(readers[bisect_left(readers, first) :])
+        return sorted(found, key=lambda k: (k not in made_by, -k))
 
-    def _grow(self, k: int, needed: int) -> None:
-        """Nest k needs more: so does all that needs nest k."""
-        self._before[k] |= needed
-        for j, before in enumerate(self._before):
-            if before >> k & 1:
-                self._before[j] |= self._before[k]
+    def _note_reads(self, k: int, reads: Iterable[Instruction]) -> None:
+        for x in reads:
+            _insert(self._readers.setdefault(x, []), k)
 
     def _fits(
         self, group: Fusion, root: Instruction, kind: str, outer: tuple[int, ...], reads: dict[Instruction, list[Place]]
@@ -317,6 +301,50 @@ class _Grouping:
         fits = fits and (group.kind == "row" or group.outer == space) and _is_in_order(plain, self.stored, space)
         enough = math.prod(new) >= FEW_ROWS or math.prod(space) <= SERIAL
         return ("row", new) if fits and enough else None
+
+
+class _Rows:
+    """The nests of rows, by the arrays they read and their outer sizes."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._outer: dict[int, tuple[int, ...]] = {}
+        self._readers: dict[tuple[Instruction, tuple[int, ...]], list[int]] = {}
+        for k, step in enumerate(steps):
+            if isinstance(step, Fusion) and step.kind == "row":
+                self._outer[k] = step.outer
+                for x in step.reads:
+                    self._readers.setdefault((x, step.outer), []).append(k)
+
+    def numbers(self) -> list[int]:
+        return list(self._outer)
+
+    def near(
+        self, j: int, outer: tuple[int, ...], reads: Iterable[Instruction], made_by: Iterable[int]
+    ) -> list[int]:
+        """Rows of these outer sizes, other than nest j, that make or read some of this: of those that read the same
+        the nearest ones."""
+        found = {k for k in made_by if self._outer.get(k) == outer}
+        for x in reads:
+            readers = self._readers.get((x, outer), [])
+            at = bisect_left(readers, j)
+            found.update(readers[max(0, at - NEAREST) : at + NEAREST])
+        return sorted(found - {j})
+
+    def merge(self, k: int, j: int, other: Fusion) -> None:
+        """Row k takes in nest j."""
+        outer, former = self._outer[k], self._outer.pop(j, None)
+        for x in other.reads:
+            if former is not None:
+                readers = self._readers[x, former]
+                del readers[bisect_left(readers, j)]
+            _insert(self._readers.setdefault((x, outer), []), k)
+
+
+def _insert(numbers: list[int], k: int) -> None:
+    """Put a number in its place in an ascending list, if it is not there."""
+    at = bisect_left(numbers, k)
+    if at == len(numbers) or numbers[at] != k:
+        numbers.insert(at, k)
 
 
 def _is_same_reduction(one: Instruction, other: Instruction) -> bool:

@@ -1,0 +1,162 @@
+"""Reachability in a directed acyclic graph that grows and whose nodes are contracted: which nests may be merged.
+
+Nodes are contracted by union-find. Every node has a *level* that is greater than those of its predecessors (a
+topological numbering, as in Bender, Fineman, Gilbert and Tarjan, "A new approach to incremental cycle detection and
+related problems", 2015): a search never leaves the levels between its ends. `decompose` covers the graph with chains
+(Jagadish, "A compression technique to materialize transitive closure", 1990): a node reaches all that come after it in
+its chain, so that a search in a deep graph ends at the first two nodes of one chain that it meets from both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MOST_SCANNED = 1 << 12  # edges of one search: what takes longer counts as reachable
+
+
+class Reachability:
+    """A directed acyclic graph. Nodes are numbered in the order in which they are added; after `merge(a, b)` both
+    numbers stand for one node, whose number is `find(b) == find(a) == a`."""
+
+    def __init__(self) -> None:
+        self.scanned = 0  # edges, by all searches so far
+        self._parent: list[int] = []
+        self._level: list[int] = []
+        self._predecessors: list[set[int]] = []
+        self._successors: list[set[int]] = []
+        self._labels: list[list[tuple[int, int]]] = []  # the chains of what a node was made of, and the ranks there
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def find(self, node: int) -> int:
+        """The number of the node that this number stands for."""
+        parent = self._parent
+        while parent[node] != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    def add(self, predecessors: Iterable[int]) -> int:
+        """A new node."""
+        node = len(self._parent)
+        self._parent.append(node)
+        self._level.append(0)
+        self._predecessors.append(set())
+        self._successors.append(set())
+        self._labels.append([(node, 0)])
+        self.add_edges(node, predecessors)
+        return node
+
+    def add_edges(self, node: int, predecessors: Iterable[int]) -> None:
+        """Let a node come after others, none of which it reaches."""
+        node = self.find(node)
+        level = self._level[node]
+        for other in map(self.find, predecessors):
+            if other != node:
+                self._predecessors[node].add(other)
+                self._successors[other].add(node)
+                level = max(level, self._level[other] + 1)
+        self._raise(node, level)
+
+    def merge(self, a: int, b: int) -> None:
+        """Contract two nodes between which there is no path of more than one edge: a stands for both."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return
+        self._parent[b] = a
+        for edges in (self._predecessors, self._successors):
+            few, many = sorted((edges[a], edges[b]), key=len)
+            many |= few
+            edges[a], edges[b] = many, set()
+            many -= {a, b}
+        self._labels[a] += self._labels[b]
+        self._labels[b] = []
+        level, self._level[a] = max(self._level[a], self._level[b]), -1
+        self._raise(a, level)
+
+    def _raise(self, node: int, level: int) -> None:
+        """Raise the level of a node, and those of what it reaches as far as needed."""
+        waiting = [(node, level)]
+        while waiting:
+            node, level = waiting.pop()
+            if self._level[node] < level:
+                assert level < len(self._parent), "the graph has a cycle"
+                self._level[node] = level
+                waiting += [(x, level + 1) for x in self._ends(node, self._successors) if self._level[x] <= level]
+
+    def predecessors(self, node: int) -> set[int]:
+        """The nodes with an edge to this one."""
+        return self._ends(self.find(node), self._predecessors)
+
+    def _ends(self, node: int, edges: list[set[int]]) -> set[int]:
+        """The other ends of the edges of a node in this direction."""
+        return {self.find(x) for x in edges[node]} - {node}
+
+    def in_order(self) -> list[int]:
+        """All nodes, in a topological order."""
+        return sorted((x for x, parent in enumerate(self._parent) if x == parent), key=self._level.__getitem__)
+
+    def decompose(self) -> None:
+        """Cover the graph with chains: each node is followed by the successor from which the longest path begins, if no
+        node of a higher level is."""
+        order = self.in_order()
+        height = [0] * len(self)
+        follows: dict[int, int] = {}
+        for node in reversed(order):
+            following = self._ends(node, self._successors)
+            if following:
+                next_one = max(following, key=lambda x: (height[x], -x))
+                height[node] = height[next_one] + 1
+                follows.setdefault(next_one, node)
+        for node in order:
+            before = follows.get(node)
+            chain, rank = (node, 0) if before is None else self._labels[before][0]
+            self._labels[node] = [(chain, rank + (before is not None))]
+
+    def reaches(self, a: int, b: int) -> bool:
+        """Whether there is a path, which may be empty, from a to b; True too where it takes too long to find out."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return True
+        return b in self._successors[a] or self.reaches_through_others(a, b)
+
+    def reaches_through_others(self, a: int, b: int) -> bool:
+        """Whether there is a path from a to b through at least one other node; True too where it takes too long to find
+        out. It is searched for from both ends, first along the nodes with fewest edges."""
+        a, b = self.find(a), self.find(b)
+        if a == b or self._level[a] + 1 >= self._level[b]:
+            return False
+        seen: tuple[set[int], set[int]] = {a}, {b}
+        ends, edges = ([a], [b]), (self._successors, self._predecessors)
+        chains: tuple[dict[int, int], dict[int, int]] = {}, {}  # the first rank that a reaches, the last that reaches b
+        scanned = 0
+        while ends[0] and ends[1]:
+            side = 0 if len(self._successors[ends[0][-1]]) <= len(self._predecessors[ends[1][-1]]) else 1
+            node, target, own = ends[side].pop(), (b, a)[side], seen[side]
+            scanned += len(edges[side][node])
+            self.scanned += len(edges[side][node])
+            if scanned > MOST_SCANNED:
+                return True
+            for x in map(self.find, edges[side][node]):
+                if x == target:
+                    if node != (a, b)[side]:
+                        return True
+                elif x not in own and self._level[a] < self._level[x] < self._level[b]:
+                    own.add(x)
+                    if self._is_met(x, side, chains):
+                        return True
+                    ends[side].append(x)
+        return False
+
+    def _is_met(self, node: int, side: int, chains: tuple[dict[int, int], dict[int, int]]) -> bool:
+        """Enter the chains of a node that a reaches (side 0) or that reaches b; whether the other side meets one."""
+        first, last = chains
+        for chain, rank in self._labels[node]:
+            if side == 0:
+                first[chain] = min(rank, first.get(chain, rank))
+            else:
+                last[chain] = max(rank, last.get(chain, rank))
+            if chain in first and first[chain] <= last.get(chain, -1):
+                return True
+        return False
