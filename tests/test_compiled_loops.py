@@ -135,7 +135,7 @@ def test_random_loops_agree_with_the_interpreter(seed: int) -> None:
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
-        ("_Uses.make_last", lambda uses, copy: True),
+        ("_make_last", lambda order, copy: True),
         ("_is_own", lambda home, homes: True),
     ],
 )

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.python_printer import print_python
-from tinyxla.compiler import Fusion, HostCall, Product, buffers, fusion, grouping, passes, plan, simplification
+from tinyxla.compiler import Fusion, HostCall, Product, buffers, fusion, passes, plan, reachability, simplification
 from tinyxla.compiler.rewriting import rewrite
 from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify
@@ -431,7 +431,7 @@ def test_random_graphs_are_right_unless_something_is_broken() -> None:
         (simplification, "RULES", {**simplification.RULES, "add": (_drops_zero,)}),
         (lowering, "_MOVEMENT", {**lowering._MOVEMENT, "reverse": _not_reversed}),  # pyright: ignore[reportPrivateUsage]
         (executable, "arena_offsets", _half_as_far),
-        (grouping._Grouping, "_reaches_through_others", lambda grouping, k, reads: False),  # pyright: ignore[reportPrivateUsage]
+        (reachability.Reachability, "reaches", lambda graph, a, b: False),
     ],
     ids=["a pass", "an identity", "a lowering", "memory", "fusion"],
 )

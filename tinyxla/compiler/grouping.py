@@ -318,9 +318,7 @@ class _Rows:
     def numbers(self) -> list[int]:
         return list(self._outer)
 
-    def near(
-        self, j: int, outer: tuple[int, ...], reads: Iterable[Instruction], made_by: Iterable[int]
-    ) -> list[int]:
+    def near(self, j: int, outer: tuple[int, ...], reads: Iterable[Instruction], made_by: Iterable[int]) -> list[int]:
         """Rows of these outer sizes, other than nest j, that make or read some of this: of those that read the same
         the nearest ones."""
         found = {k for k in made_by if self._outer.get(k) == outer}

@@ -146,7 +146,8 @@ def prepare_computations(computation: Computation) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if not _has_scalar_computations(x):
             return None
-        return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
+        attributes = with_computations(x, _for_scalars)
+        return rewriter.emit(x.op, *operands, **attributes) if attributes != x.attributes._asdict() else None
 
     return rewrite(computation, visit) if any(map(_has_scalar_computations, computation.instructions)) else computation
 

@@ -76,7 +76,8 @@ class Rewriter:
 
 
 def rewrite(computation: Computation, visit: Visit) -> Computation:
-    """`visit(rewriter, x, operands)` gives what stands for x, whose operands have been rewritten; None keeps it."""
+    """`visit(rewriter, x, operands)` gives what stands for x, whose operands have been rewritten; None keeps it. Where
+    nothing changes, the result is the computation itself."""
     rewriter = Rewriter()
     parameters = [rewriter.parameter(p) for p in computation.parameters]
     root = rewriter.splice(computation, parameters, visit, own=True)

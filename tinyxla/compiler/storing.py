@@ -201,7 +201,7 @@ def first_stored(computation: Computation) -> set[Instruction]:
                     store(operand)
                 if buffer_of(operand) not in stored:
                     views[x] |= _moved(views.get(operand, ()), x)
-                    edges[x] |= _moved(edges.get(operand, ()), x)
+                    edges[x] |= _moved((e for e in edges.get(operand, ()) if e[0] not in stored), x)
             store_repeated(x)
             for joined, times in Counter(y for y, _ in edges[x] if y not in stored).items():
                 if times > MOST_EDGES:

@@ -10,6 +10,7 @@ goes to two buffers in turn; and what it updates in place is copied once, before
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import contraction, movement, slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.transforms.computations import effects
+
+MOST_PASSED = 1024  # steps behind which an update may move
 
 
 @dataclass(eq=False)
@@ -301,22 +304,33 @@ def _copy_result(block: Block, k: int) -> None:
 
 def _free_early(block: Block, homes: Homes) -> None:
     """Let kernels that are the last to read more than they make run as soon as they can: updates of parameters, say,
-    which programs often do after they have computed all gradients."""
+    which programs often do after they have computed all gradients.
+
+    A step that moves comes right after the last step that it must stay behind, its barrier: its key is that of the
+    barrier and one number more, and the order of the steps is the lexicographic order of keys."""
     touched = [({homes[x] for x in step.reads}, {homes[x] for x in step.writes}) for step in block.steps]
     last = {home: k for k, (reads, writes) in enumerate(touched) for home in reads | writes}
     results = {homes[x] for x in block.results}
-    for k, step in enumerate(block.steps):
-        reads, writes = touched[k]
+    keys: list[tuple[int, ...]] = []
+    latest: tuple[int, ...] = ()
+    read: dict[Storage, tuple[int, ...]] = {}  # the key of the last step that reads a memory, and that writes it
+    written: dict[Storage, tuple[int, ...]] = {}
+    for k, (step, (reads, writes)) in enumerate(zip(block.steps, touched, strict=True)):
         freed = {x for x in reads - writes - results if last[x] == k and _is_own(x, homes)}
-        if not isinstance(step.work, LoweredKernel) or _bytes(freed) <= _bytes(writes - results):
-            continue
-        sizes = {shape_of(x).size for x in writes}
-        over = {x for x in reads if shape_of(x).size in sizes and not _is_own(x, homes)}  # if it is donated
-        alone, at = writes | freed | over, k
-        while at and not (touched[at - 1][1] & (reads | alone) or touched[at - 1][0] & alone):
-            at -= 1
-        block.steps.insert(at, block.steps.pop(k))
-        touched.insert(at, touched.pop(k))
+        key: tuple[int, ...] = (k,)
+        if isinstance(step.work, LoweredKernel) and _bytes(freed) > _bytes(writes - results):
+            sizes = {shape_of(x).size for x in writes}
+            over = {x for x in reads if shape_of(x).size in sizes and not _is_own(x, homes)}  # if it is donated
+            alone = writes | freed | over
+            barriers = [written[x] for x in reads | alone if x in written] + [read[x] for x in alone if x in read]
+            barrier = max(barriers, default=(-1,))
+            key = (*barrier, -k) if barrier < latest else key
+        keys.append(key)
+        latest = max(latest, key)
+        for ends, homes_ in ((read, reads), (written, writes)):
+            for x in homes_:
+                ends[x] = max(ends.get(x, key), key)
+    block.steps = [block.steps[k] for k in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _bytes(storages: Iterable[Storage]) -> int:
@@ -326,6 +340,57 @@ def _bytes(storages: Iterable[Storage]) -> int:
 # --- updates in place -------------------------------------------------------------------------------------------------
 
 
+class _Order:
+    """The steps of a block while copies are taken out and updates move; `touching` has those that read or write a
+    memory, in order."""
+
+    def __init__(self, block: Block, homes: Homes) -> None:
+        self.homes = homes
+        self.steps: list[Step | None] = [*block.steps]
+        self.number = {step: k for k, step in enumerate(block.steps)}
+        self.touching: dict[Storage, list[Step]] = {}
+        for step in block.steps:
+            for home in self.touched([step]):
+                self.touching.setdefault(home, []).append(step)
+
+    def touched(self, steps: Iterable[Step]) -> set[Storage]:
+        """The memory that steps read or write."""
+        return {self.homes[x] for step in steps for x in (*step.reads, *step.writes)}
+
+    def between(self, begin: int, end: int) -> list[Step]:
+        """The steps with these numbers."""
+        return [step for step in self.steps[begin:end] if step is not None]
+
+    def writing(self, begin: int, home: Storage) -> int:
+        """Where the steps end that write to a memory, one after the other."""
+        while begin < len(self.steps):
+            step = self.steps[begin]
+            if step is not None and not any(self.homes[x] is home for x in step.writes):
+                break
+            begin += 1
+        return begin
+
+    def move(self, begin: int, middle: int, end: int) -> None:
+        """Let the steps before the middle follow the others."""
+        moved, others = self.between(begin, middle), self.between(middle, end)
+        padded = [*others, *moved, *[None] * (end - begin - len(others) - len(moved))]
+        self.steps[begin:end] = padded
+        self.number.update({step: begin + k for k, step in enumerate(padded) if step is not None})
+        for home in self.touched(moved):
+            steps = self.touching[home]
+            first = bisect_left(steps, begin, key=self.number.__getitem__)
+            steps[first:] = sorted(steps[first:], key=self.number.__getitem__)
+
+    def merge(self, copy: Step) -> None:
+        """Take out a copy: its target is its source's memory."""
+        source, target = self.homes[copy.reads[0]], self.homes[copy.writes[0]]
+        self.steps[self.number[copy]] = None
+        steps, more = self.touching[source], self.touching.pop(target)
+        del steps[bisect_left(steps, self.number[copy], key=self.number.__getitem__)]
+        steps += (step for step in more if step is not copy)
+        self.homes[copy.writes[0]] = copy.reads[0]
+
+
 def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]) -> set[int]:
     """Let updates work on their operand's own memory where nothing reads that later, instead of on a copy.
 
@@ -333,28 +398,33 @@ def _share_updates(block: Block, homes: Homes, parameters: Sequence[Instruction]
     numbers of these.
     """
     shared: set[int] = set()
-    copies = {homes[step.writes[0]]: step for step in block.steps if step.is_copy}
+    copies = [step for step in block.steps if step.is_copy]
     if not copies:
         return shared
+    order = _Order(block, homes)
     pointed = homes.pointed()
-    uses = _Uses(block, homes)
     results = Counter(homes[x] for x in block.results)
     for k, parameter in enumerate(parameters):
-        chain = _chain_of_copies(copies, homes, block.results[k], parameter)
+        chain = _chain_of_copies(order, block.results[k], parameter)
         if not chain:
             continue
         own = homes[block.results[k]]
         kept = [homes[step.reads[0]] for step in chain]
-        if all(x not in pointed and results[x] <= (x is own) for x in kept) and all(map(uses.make_last, chain)):
+        if all(x not in pointed and results[x] <= (x is own) for x in kept) and all(
+            _make_last(order, step) for step in chain
+        ):
             shared.add(k)
             for step in chain:
-                uses.merge(step)
+                order.merge(step)
             results[parameter] += results.pop(own)
-    for step in [step for step in block.steps if step.is_copy]:
+    for step in copies:
+        if order.steps[order.number[step]] is not step:
+            continue
         source, target = homes[step.reads[0]], homes[step.writes[0]]
-        if _is_own(source, homes) and source not in pointed and not results[source] and uses.make_last(step):
-            uses.merge(step)
+        if _is_own(source, homes) and source not in pointed and not results[source] and _make_last(order, step):
+            order.merge(step)
             results[source] += results.pop(target, 0)
+    block.steps = order.between(0, len(order.steps))
     return shared
 
 
@@ -367,71 +437,44 @@ def _is_own(home: Storage, homes: Homes) -> bool:
     return home.op not in (movement.parameter, movement.constant)
 
 
-def _chain_of_copies(copies: dict[Storage, Step], homes: Homes, result: Storage, parameter: Instruction) -> list[Step]:
-    """The copies, by what they make, through which a parameter becomes a result, the last one first; nothing if it does
-    not."""
+def _chain_of_copies(order: _Order, result: Storage, parameter: Instruction) -> list[Step]:
+    """The copies through which a parameter becomes a result, the last one first; nothing if it does not."""
     chain: list[Step] = []
+    homes = order.homes
     home = homes[result]
     while home is not parameter:
-        made = copies.get(home)
-        if made is None:
+        made = [x for x in order.touching.get(home, ()) if x.is_copy and homes[x.writes[0]] is home]
+        if not made:
             return []
-        chain.append(made)
-        home = homes[made.reads[0]]
+        chain.append(made[0])
+        home = homes[made[0].reads[0]]
     return chain
 
 
-class _Uses:
-    """The steps of a block by the memory that they touch, while copies are moved and left out."""
-
-    def __init__(self, block: Block, homes: Homes) -> None:
-        self._block, self._homes = block, homes
-        self._of: dict[Storage, dict[Step, None]] = {}
-        for step in block.steps:
-            for home in {homes[x] for x in (*step.reads, *step.writes)}:
-                self._of.setdefault(home, {})[step] = None
-        self._number_steps()
-
-    def _number_steps(self) -> None:
-        self._numbers = {step: k for k, step in enumerate(self._block.steps)}
-
-    def merge(self, copy: Step) -> None:
-        """Leave out a copy: what it makes is where the original was."""
-        source, target = self._homes[copy.reads[0]], self._homes[copy.writes[0]]
-        self._of[source].update(self._of.pop(target))
-        del self._of[source][copy]
-        self._block.steps.remove(copy)
-        self._homes[copy.writes[0]] = source
-
-    def make_last(self, copy: Step) -> bool:
-        """Let nothing read what a copy copies after it: move the update behind such readers, if these do not need
-        it."""
-        homes, steps, numbers = self._homes, self._block.steps, self._numbers
-        source, target = homes[copy.reads[0]], homes[copy.writes[0]]
-        at = steps.index(copy)
-        end = at + 1
-        while end < len(steps) and any(homes[x] is target for x in steps[end].writes):
-            end += 1
-        moved = steps[at:end]
-        users = self._of[source]
-        if any(step in users for step in moved[1:]):
-            return False
-        last = max(users, key=numbers.__getitem__)
-        if numbers[last] <= numbers[moved[-1]]:
-            return True
-        stop = steps.index(last, end) + 1
-        between = steps[end:stop]
-        made = {homes[x] for step in moved for x in step.writes}
-        if any(homes[x] in made for step in between for x in (*step.reads, *step.writes)):
-            return False
-        needed = {homes[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
-        if any(homes[x] in needed for step in between for x in step.writes):
-            return False
-        if any(map(_has_effect, moved)) and any(map(_has_effect, between)):
-            return False
-        steps[at:stop] = [*between, *moved]
-        self._number_steps()
+def _make_last(order: _Order, copy: Step) -> bool:
+    """Let nothing read what a copy copies after it: move the update behind such readers, if these do not need it and
+    are not far away."""
+    homes = order.homes
+    source, target = homes[copy.reads[0]], homes[copy.writes[0]]
+    at = order.number[copy]
+    end = order.writing(at + 1, target)
+    moved = order.between(at, end)
+    if source in order.touched(moved[1:]):
+        return False
+    last = order.number[order.touching[source][-1]]
+    if last < end:
         return True
+    between = order.between(end, last + 1)
+    made = {homes[x] for step in moved for x in step.writes}
+    if len(between) > MOST_PASSED or not made.isdisjoint(order.touched(between)):
+        return False
+    needed = {homes[x] for step in moved for x in step.reads}  # which updates in place may have changed by then
+    if any(homes[x] in needed for step in between for x in step.writes):
+        return False
+    if any(map(_has_effect, moved)) and any(map(_has_effect, between)):
+        return False
+    order.move(at, end, last + 1)
+    return True
 
 
 def _has_effect(step: Step) -> bool:
