@@ -36,6 +36,8 @@ from tinyxla.ops import calls, contraction, reduction
 
 MOST_ROOTS = 24  # of one nest
 MOST_BUFFERS = 48
+MOST_COMPUTED = 1 << 13  # instructions, with the places at which they are computed: LLVM takes more than linear time
+MOST_ROUNDS = 8  # of deciding what is stored
 LATEST = 64  # steps among which a root looks for a nest
 NEAREST = 64  # rows on either side that read the same array, which a row may join
 WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensions
@@ -44,12 +46,14 @@ WIDEST_ACROSS = 1 << 13  # elements of what a row reduces over its outer dimensi
 def plan(computation: Computation) -> Plan:
     """Decide what is stored, and join loop nests; where several would compute what is better stored, decide again."""
     stored = first_stored(computation)
-    while True:
-        groups = _Grouping(computation, stored).steps()
+    groups = _Grouping(computation, stored).steps()
+    for _ in range(MOST_ROUNDS):
         again = computed_twice(computation, groups, stored)
         if not again:
-            return Plan(computation, groups, stored, escaping(computation, groups, stored))
+            break
         stored |= again
+        groups = _Grouping(computation, stored).steps()
+    return Plan(computation, groups, stored, escaping(computation, groups, stored))
 
 
 class _Grouping:
@@ -64,6 +68,7 @@ class _Grouping:
         self._graph = Reachability()  # of the steps, by their numbers
         self._last_effect: int | None = None  # the last step with a side effect
         self._step_of: dict[Instruction, int] = {}
+        self._computed: dict[Instruction, int] = {}  # how many instructions a root computes
         self._readers: dict[Instruction, list[int]] = {}  # the nests that read an array, in ascending order
         for x in computation.instructions:
             self._visit(x)
@@ -98,7 +103,11 @@ class _Grouping:
 
     def _has_room(self, k: int, other: Fusion) -> bool:
         row = self._steps[k]
-        return isinstance(row, Fusion) and len(row.roots) + len(other.roots) <= MOST_ROOTS
+        return isinstance(row, Fusion) and self._are_few([*row.roots, *other.roots])
+
+    def _are_few(self, roots: Sequence[Instruction]) -> bool:
+        """Whether one kernel may compute all of these."""
+        return len(roots) <= MOST_ROOTS and sum(map(self._computed.__getitem__, roots)) <= MOST_COMPUTED
 
     def _with_all(self, k: int, reads: dict[Instruction, dict[Instruction, list[Place]]]) -> Fusion | None:
         """Nest k with some roots more, of which this is what they read, if all fit."""
@@ -115,9 +124,12 @@ class _Grouping:
     def _places_read(self, root: Instruction) -> dict[Instruction, list[Place]]:
         """What a root reads from memory, and where."""
         reads: dict[Instruction, list[Place]] = {}
+        self._computed[root] = 0
         for x, place, from_memory in walk([root], self.stored):
             if from_memory:
                 reads.setdefault(x, []).append(place)
+            else:
+                self._computed[root] += 1
         return reads
 
     def _join_across(self, rows: _Rows) -> None:
@@ -136,7 +148,7 @@ class _Grouping:
                 assert isinstance(row, Fusion)
                 if row.kept is not None or row.across is not None:
                     continue
-                if self._may_merge(k, j) and self._fits_across(row, column, space):
+                if self._may_merge(k, j) and self._fits_across(k, column, space):
                     joined = replace(row, roots=row.roots + column.roots, reads=row.reads | column.reads, across=column)
                     self._merge(k, joined, j)
                     rows.merge(k, j, column)
@@ -151,11 +163,12 @@ class _Grouping:
         """Whether nothing stands between nest k and nest j, which may need it, but not the other way round."""
         return not self._graph.reaches(j, k) and not self._graph.reaches_through_others(k, j)
 
-    def _fits_across(self, row: Fusion, column: Fusion, space: tuple[int, ...]) -> bool:
-        whole = math.prod(space)
+    def _fits_across(self, k: int, column: Fusion, space: tuple[int, ...]) -> bool:
+        row, whole = self._steps[k], math.prod(space)
+        assert isinstance(row, Fusion)
         if not any(x.array_shape.size >= whole and (x in row.reads or base(x) in row.roots) for x in column.reads):
             return False
-        if len(row.roots) + len(column.roots) > MOST_ROOTS or len(row.reads) + len(column.reads) > MOST_BUFFERS:
+        if not self._has_room(k, column) or len(row.reads) + len(column.reads) > MOST_BUFFERS:
             return False
         if any(reduction.monoid(base(x).attributes.to_apply) is None for x in column.reductions):
             return False
@@ -199,7 +212,7 @@ class _Grouping:
         made_by = self._made_by(reads)
         for k in self._related(reads, made_by):
             group = self._steps[k]
-            if not isinstance(group, Fusion) or len(group.roots) >= MOST_ROOTS:
+            if not isinstance(group, Fusion) or not self._are_few([*group.roots, root]):
                 continue
             if any(of != k and self._graph.reaches(k, of) for of in made_by):
                 continue

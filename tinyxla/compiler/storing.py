@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from tinyxla.compiler.access import matching
 from tinyxla.compiler.fusion import (
@@ -36,6 +36,7 @@ from tinyxla.shapes import Shape
 
 MOST_COMPUTED = 12  # instructions that an op which writes some elements computes by itself
 DEEPEST = 80  # inlined instructions in a chain
+MOST_INLINED = 1 << 11  # from which an element is computed
 MOST_VIEWS = 4  # places at which something is computed, before it is moved again
 MOST_EDGES = 36  # places at which it is asked where in something put together an element is
 CHEAP_VIEWS = 6  # places at which what is cheap is computed: the components of a system, which one loop computes
@@ -203,6 +204,11 @@ def first_stored(computation: Computation) -> set[Instruction]:
                     views[x] |= _moved(views.get(operand, ()), x)
                     edges[x] |= _moved((e for e in edges.get(operand, ()) if e[0] not in stored), x)
             store_repeated(x)
+            if len(views[x]) > MOST_INLINED:  # LLVM takes more than linear time: kernels are cut, as sums of halves
+                for operand in x.operands:
+                    if len(views.get(operand, ())) > MOST_INLINED // 8:
+                        store(operand)
+                views[x] = {(x, 0)}
             for joined, times in Counter(y for y, _ in edges[x] if y not in stored).items():
                 if times > MOST_EDGES:
                     store(joined)
@@ -227,20 +233,31 @@ def computed_twice(computation: Computation, steps: Sequence[Step], stored: set[
                 if not from_memory:
                     nests.setdefault(x, set()).add(number)
     found: set[Instruction] = set()
-    reads: dict[Instruction, frozenset[Instruction]] = {}  # the arrays in memory that an element is computed from
+    computed = set(nests)
+    below: dict[Instruction, frozenset[Instruction]] = {}  # what an element is computed from, to the arrays in memory
     for x in computation.instructions:
-        reads[x] = frozenset([x])
+        below[x] = frozenset([x])
         if x in nests:
-            below = frozenset[Instruction]().union(*(reads[o] for o in x.operands))
+            inputs = frozenset[Instruction]().union(*(below[o] for o in x.operands))
             again = len(nests[x]) - 1
-            if again and x.op.name in elementwise.NAMES:
-                size = x.array_shape.size
-                saved = again * (sum(2 * y.array_shape.size > size for y in below) - 1)
-                if is_costly(x) or (saved > WRITING and size > 1):
-                    found.add(x)
-                    continue
-            reads[x] = below
+            if again and x.op.name in elementwise.NAMES and _is_better_stored(x, again, inputs, computed):
+                found.add(x)
+                computed.remove(x)
+            else:
+                below[x] = inputs | below[x]
     return found
+
+
+def _is_better_stored(x: Instruction, again: int, inputs: Iterable[Instruction], computed: Set[Instruction]) -> bool:
+    """Whether it takes less time to write x and to read it than to compute it again so often, from inputs of which some
+    are computed, too."""
+    if is_costly(x):
+        return True
+    size = x.array_shape.size
+    large = [y for y in inputs if 2 * y.array_shape.size > size]
+    saved = again * (sum(y not in computed for y in large) - 1)
+    work = again * sum(y in computed and y.op.name in elementwise.NAMES for y in large)
+    return size > 1 and (saved > WRITING or work > MOST_AGAIN)
 
 
 def escaping(computation: Computation, steps: Sequence[Step], stored: set[Instruction]) -> set[Instruction]:

@@ -61,8 +61,7 @@ def _cut(step: Step, pieces: int) -> None:
 
 def _touched(step: Step, homes: Homes, turns: Mapping[Pointer, Pointer]) -> dict[Storage, int]:
     """What a step goes over, and how many bytes of it."""
-    found = dict[Storage, int]()
-    work = _work(step)
+    found, work = dict[Storage, int](), _work(step)
     for x in [*step.reads, *step.writes]:
         home, shape = homes[x], shape_of(x)
         memory = turns.get(home, home) if isinstance(home, Pointer) else home
