@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,11 @@ def first_call(workload: Workload, library: Library, arguments: tuple[Any, ...],
     start = time.perf_counter()
     library.tx.block_until_ready(workload.function(library)(*arguments))
     return time.perf_counter() - start
+
+
+def first_call_of(workload: Workload) -> Callable[[Library], float]:
+    """What times such a call of a workload's function."""
+    return lambda library: first_call(workload, library, workload.arguments(library))
 
 
 def _again(first: partial[float]) -> float:

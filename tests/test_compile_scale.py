@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla.backends.numba import blocks, executable
-from tinyxla.compiler import buffers, grouping, passes, reachability, rewriting, storing
+from tinyxla.compiler import grouping, passes
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -193,7 +194,7 @@ def updates(n: int) -> tuple[Function, tuple[Any, ...]]:
 
 def products(n: int) -> tuple[Function, tuple[Any, ...]]:
     sizes = [SIDE, *np.random.default_rng(0).integers(8, 33, n)]
-    factors = [np.full(pair, 0.1, np.float32) for pair in zip(sizes, sizes[1:], strict=False)]
+    factors = [np.full(pair, 0.1, np.float32) for pair in pairwise(sizes)]
 
     def function(x: Any, *factors: Any) -> Any:
         for factor in factors:
@@ -212,7 +213,10 @@ def training_step(n: int) -> tuple[Function, tuple[Any, ...]]:
             x = jnp.tanh(x @ w)
         return (x**2).sum()
 
-    return lambda weights, x: [w - 0.1 * g for w, g in zip(weights, tx.grad(loss)(weights, x), strict=True)], (weights, X)
+    def step(weights: list[Any], x: Any) -> list[Any]:
+        return [w - 0.1 * g for w, g in zip(weights, tx.grad(loss)(weights, x), strict=True)]
+
+    return step, (weights, X)
 
 
 def two_towers(n: int) -> tuple[Function, tuple[Any, ...]]:
@@ -229,8 +233,20 @@ def two_towers(n: int) -> tuple[Function, tuple[Any, ...]]:
 
 PROGRAMS = {
     f.__name__: f
-    for f in (layers, gradient_of_layers, pointwise, independent, fan_out, constants, reductions, concatenations)
-    + (updates, products, training_step, two_towers)
+    for f in [
+        layers,
+        gradient_of_layers,
+        pointwise,
+        independent,
+        fan_out,
+        constants,
+        reductions,
+        concatenations,
+        updates,
+        products,
+        training_step,
+        two_towers,
+    ]
 }
 
 

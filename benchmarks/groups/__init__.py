@@ -7,6 +7,7 @@ from benchmarks.groups import (
     indexing,
     large_arrays,
     large_control_flow,
+    large_programs,
     latency,
     random_numbers,
     reductions,
@@ -27,4 +28,5 @@ GROUPS: dict[str, tuple[Workload | Calls | Once, ...]] = {
     "Random numbers": random_numbers.WORKLOADS,
     "Latency": latency.WORKLOADS,
     "Large control flow": large_control_flow.WORKLOADS,
+    "Large programs": large_programs.WORKLOADS,
 }

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import ROOT
-from benchmarks.first_calls import first_call
+from benchmarks.first_calls import first_call_of
 from benchmarks.groups.elementwise import ten_operations
 from benchmarks.groups.training import digits_inputs, digits_step
 from benchmarks.libraries import Library
@@ -63,7 +63,7 @@ def _eager(function: Callable[[Any, Any], Any], *shape: int) -> Callable[[Librar
 # First calls in a process that has compiled other functions before.
 
 
-def _transformer_loss(tx: Any, heads: int = 4) -> Callable[..., Any]:
+def transformer_loss(tx: Any, heads: int = 4) -> Callable[..., Any]:
     """The mean square of what a transformer, a list of equal layers, makes of one sequence of vectors."""
     xp = tx.numpy
 
@@ -89,7 +89,7 @@ def _transformer_loss(tx: Any, heads: int = 4) -> Callable[..., Any]:
     return loss
 
 
-def _transformer_inputs(
+def transformer_inputs(
     generator: np.random.Generator, layers: int, width: int = 128, length: int = 64
 ) -> tuple[Any, ...]:
     """The layers, with hidden layers four times as wide, and one sequence."""
@@ -109,12 +109,8 @@ def _transformer_inputs(
 _CHAIN = Workload("chain", lambda tx: partial(ten_operations, tx.numpy), normal((1000,)))
 _DIGITS = Workload("digits", digits_step, digits_inputs)
 _TRANSFORMER = Workload(
-    "transformer", lambda tx: tx.value_and_grad(_transformer_loss(tx)), partial(_transformer_inputs, layers=12)
+    "transformer", lambda tx: tx.value_and_grad(transformer_loss(tx)), partial(transformer_inputs, layers=12)
 )
-
-
-def _first_call_of(workload: Workload) -> Callable[[Library], float]:
-    return lambda library: first_call(workload, library, workload.arguments(library))
 
 
 @cache
@@ -209,10 +205,10 @@ WORKLOADS: tuple[Workload | Calls | Once, ...] = (
     Calls("eager: sum(a, 1), 30 x 30", _eager(lambda xp, a: xp.sum(a, 1), 30, 30), _ALL, wait_each=False),
     Calls("eager: a @ a, 32 x 32", _eager(lambda xp, a: a @ a, 32, 32), _ALL, wait_each=False),
     Calls("eager: zeros, 3 x 3", _eager(lambda xp, a: xp.zeros((3, 3)), 1), _ALL, wait_each=False),
-    Once("first call: chain of 10 operations", _first_call_of(_CHAIN)),
-    Once("digits step: compile", _first_call_of(_DIGITS)),
+    Once("first call: chain of 10 operations", first_call_of(_CHAIN)),
+    Once("digits step: compile", first_call_of(_DIGITS)),
     Once("digits step: new batch size", _new_batch_size),
-    Once("gradient of a transformer of 12 layers: compile", _first_call_of(_TRANSFORMER)),
+    Once("gradient of a transformer of 12 layers: compile", first_call_of(_TRANSFORMER)),
     Once("import", _import, ("tinyxla", "jax", "numpy")),
     Once("import and first digits step, no cache", _first_step_cold),
     Once("import and first digits step, cache on disk", _first_step_warm),

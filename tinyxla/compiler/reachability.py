@@ -51,13 +51,11 @@ class Reachability:
     def add_edges(self, node: int, predecessors: Iterable[int]) -> None:
         """Let a node come after others, none of which it reaches."""
         node = self.find(node)
-        level = self._level[node]
-        for other in map(self.find, predecessors):
-            if other != node:
-                self._predecessors[node].add(other)
-                self._successors[other].add(node)
-                level = max(level, self._level[other] + 1)
-        self._raise(node, level)
+        others = {self.find(x) for x in predecessors} - {node}
+        self._predecessors[node] |= others
+        for other in others:
+            self._successors[other].add(node)
+        self._raise(node, max((self._level[x] + 1 for x in others), default=0))
 
     def merge(self, a: int, b: int) -> None:
         """Contract two nodes between which there is no path of more than one edge: a stands for both."""
@@ -65,11 +63,14 @@ class Reachability:
         if a == b:
             return
         self._parent[b] = a
+        for edges, back in ((self._predecessors, self._successors), (self._successors, self._predecessors)):
+            for x in edges[b]:
+                back[x].discard(b)
+                back[x].add(a)
+            edges[a] |= edges[b]
+            edges[b] = set()
         for edges in (self._predecessors, self._successors):
-            few, many = sorted((edges[a], edges[b]), key=len)
-            many |= few
-            edges[a], edges[b] = many, set()
-            many -= {a, b}
+            edges[a] -= {a, b}
         self._labels[a] += self._labels[b]
         self._labels[b] = []
         level, self._level[a] = max(self._level[a], self._level[b]), -1
@@ -83,15 +84,11 @@ class Reachability:
             if self._level[node] < level:
                 assert level < len(self._parent), "the graph has a cycle"
                 self._level[node] = level
-                waiting += [(x, level + 1) for x in self._ends(node, self._successors) if self._level[x] <= level]
+                waiting += [(x, level + 1) for x in self._successors[node] if self._level[x] <= level]
 
     def predecessors(self, node: int) -> set[int]:
         """The nodes with an edge to this one."""
-        return self._ends(self.find(node), self._predecessors)
-
-    def _ends(self, node: int, edges: list[set[int]]) -> set[int]:
-        """The other ends of the edges of a node in this direction."""
-        return {self.find(x) for x in edges[node]} - {node}
+        return self._predecessors[self.find(node)]
 
     def in_order(self) -> list[int]:
         """All nodes, in a topological order."""
@@ -104,7 +101,7 @@ class Reachability:
         height = [0] * len(self)
         follows: dict[int, int] = {}
         for node in reversed(order):
-            following = self._ends(node, self._successors)
+            following = self._successors[node]
             if following:
                 next_one = max(following, key=lambda x: (height[x], -x))
                 height[node] = height[next_one] + 1
@@ -123,22 +120,23 @@ class Reachability:
 
     def reaches_through_others(self, a: int, b: int) -> bool:
         """Whether there is a path from a to b through at least one other node; True too where it takes too long to find
-        out. It is searched for from both ends, first along the nodes with fewest edges."""
+        out. It is searched for from both ends, along as many edges from each."""
         a, b = self.find(a), self.find(b)
         if a == b or self._level[a] + 1 >= self._level[b]:
             return False
         seen: tuple[set[int], set[int]] = {a}, {b}
         ends, edges = ([a], [b]), (self._successors, self._predecessors)
         chains: tuple[dict[int, int], dict[int, int]] = {}, {}  # the first rank that a reaches, the last that reaches b
-        scanned = 0
+        scanned = [0, 0]
         while ends[0] and ends[1]:
-            side = 0 if len(self._successors[ends[0][-1]]) <= len(self._predecessors[ends[1][-1]]) else 1
+            after = [scanned[side] + len(edges[side][ends[side][-1]]) for side in (0, 1)]
+            side = int(after[1] < after[0])
             node, target, own = ends[side].pop(), (b, a)[side], seen[side]
-            scanned += len(edges[side][node])
+            scanned[side] = after[side]
             self.scanned += len(edges[side][node])
-            if scanned > MOST_SCANNED:
+            if sum(scanned) > MOST_SCANNED:
                 return True
-            for x in map(self.find, edges[side][node]):
+            for x in edges[side][node]:
                 if x == target:
                     if node != (a, b)[side]:
                         return True
