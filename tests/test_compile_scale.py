@@ -16,7 +16,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import blocks, executable
+from tinyxla.backends.numba import blocks, equal_nests, executable
 from tinyxla.compiler import grouping, passes
 
 Array = np.ndarray[Any, Any]
@@ -68,7 +68,8 @@ STAGES: list[tuple[Any, str]] = [
     (blocks, "plan"),
     (blocks, "with_epilogues"),
     (blocks, "copy_operands"),
-    (blocks, "lower"),
+    (equal_nests, "lower"),
+    (equal_nests, "fingerprint"),
     (blocks, "_free_early"),
     (blocks, "_share_updates"),
     (blocks, "_write_in_place"),

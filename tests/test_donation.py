@@ -13,7 +13,7 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax
 from tinyxla.backends import compile_module
-from tinyxla.backends.numba.in_place import Merging
+from tinyxla.backends.numba.in_place import InPlace
 from tinyxla.backends.numba.loops import Builder, Literal
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial
 from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError
@@ -437,12 +437,10 @@ def reads_result(b: Builder, x: Any, y: Any, row: Any) -> None:
 
 def in_place(lowered: LoweredKernel, source: int, target: int) -> LoweredKernel | None:
     """The kernel that writes one argument over another one, if it can."""
-    merging = Merging(lowered)
-    able = merging.is_source(source) and merging.is_target(target)
-    if not able or not merging.is_safe(source, target):
-        return None
-    merging.merge(source, target)
-    return merging.kernel()
+    program = InPlace()
+    found = program.dependences(lowered)
+    able = found.is_source(source) and found.is_target(target) and found.is_safe(source, target)
+    return program.merged(lowered, [(source, target)]) if able else None
 
 
 def test_a_kernel_that_reads_and_writes_the_same_elements_works_in_place() -> None:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyxla.backends.numba.axes import COSTLY_WORK, grain
-from tinyxla.backends.numba.in_place import Merging
+from tinyxla.backends.numba.equal_nests import Lowerings
+from tinyxla.backends.numba.in_place import InPlace
 from tinyxla.backends.numba.loops import Builder
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage, Users
-from tinyxla.backends.numba.nests import lower
 from tinyxla.backends.numba.next_rows import asking
 from tinyxla.backends.numba.own_nests import own_nest
 from tinyxla.backends.numba.products import operand_order
@@ -221,8 +221,12 @@ def _build(computation: Computation, homes: Homes) -> Block:
     computation = homes.own(copy_operands(computation))
     block = Block(computation, with_epilogues(plan(computation)))
     users = computation.users()
+    lowerings = Lowerings(block.plan, users)
     for step in block.plan.steps:
-        block.steps += _steps(step, block.plan, users, homes)
+        if isinstance(step, Fusion):
+            block.steps += map(_kernel_step, lowerings.kernels(step))
+        else:
+            block.steps += _steps(step, block.plan, users, homes)
     block.results = [buffer_of(x) for x in computation.outputs]
     _free_early(block, homes)
     return block
@@ -255,10 +259,7 @@ def copy_operands(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def _steps(step: Fusion | Product | HostCall, plan: Plan, users: Users, homes: Homes) -> Iterator[Step]:
-    if isinstance(step, Fusion):
-        yield from map(_kernel_step, lower(step, plan, users))
-        return
+def _steps(step: Product | HostCall, plan: Plan, users: Users, homes: Homes) -> Iterator[Step]:
     x = step.root
     nest = own_nest(x)
     if nest is not None:
@@ -494,6 +495,7 @@ def _write_in_place(block: Block, homes: Homes) -> None:
         for x in [*step.reads, *step.writes]:
             first.setdefault(homes[x], number)
             last[homes[x]] = number
+    in_place = InPlace()
     for number, step in enumerate(block.steps):
         if not isinstance(step.work, LoweredKernel):
             continue
@@ -503,7 +505,7 @@ def _write_in_place(block: Block, homes: Homes) -> None:
         ]
         if not targets or not sources:
             continue
-        for target, source in _merged(step, targets, sources, homes, kept):
+        for target, source in _merged(step, targets, sources, homes, kept, in_place):
             made, home = homes[target], homes[source]
             homes[target] = home
             last[home] = last[made]
@@ -511,32 +513,36 @@ def _write_in_place(block: Block, homes: Homes) -> None:
 
 
 def _merged(
-    step: Step, targets: Sequence[Storage], sources: Sequence[Storage], homes: Homes, kept: set[Storage]
+    step: Step,
+    targets: Sequence[Storage],
+    sources: Sequence[Storage],
+    homes: Homes,
+    kept: set[Storage],
+    in_place: InPlace,
 ) -> list[tuple[Storage, Storage]]:
     """Let the kernel of a step write targets over sources, where it can; gives the pairs."""
     assert isinstance(step.work, LoweredKernel)
-    merging = Merging(step.work)
+    dependences = in_place.dependences(step.work)
     numbers = {x: k for k, x in enumerate(step.work.arguments)}
     times = Counter(homes[x] for x in step.work.arguments)
     free: dict[Any, list[Storage]] = {}  # sources by elements, how many, and whether they are donated
     for x in sources:
-        if times[homes[x]] == 1 and merging.is_source(numbers[x]):
+        if times[homes[x]] == 1 and dependences.is_source(numbers[x]):
             free.setdefault((*_elements(homes[x]), homes[x] in homes.donated), []).append(x)
     found: list[tuple[Storage, Storage]] = []
     for target in targets if free else ():
-        if not merging.is_target(numbers[target]):
+        if not dependences.is_target(numbers[target]):
             continue
         of_donated = homes[target] in kept  # a result is better over a parameter than over a temporary
         for donated in (of_donated, not of_donated):
             alike = free.get((*_elements(homes[target]), donated), [])
             tried = alike[:_MOST_SOURCES]
-            source = next((x for x in tried if merging.is_safe(numbers[x], numbers[target])), None)
+            source = next((x for x in tried if dependences.is_safe(numbers[x], numbers[target])), None)
             if source is not None:
-                merging.merge(numbers[source], numbers[target])
                 alike.remove(source)
                 found.append((target, source))
                 break
-    step.work = merging.kernel()
+    step.work = in_place.merged(step.work, [(numbers[source], numbers[target]) for target, source in found])
     return found
 
 

@@ -136,12 +136,14 @@ class CompiledModule:
     def _lay_out(self) -> None:
         self._host_calls: list[_HostCall] = []
         self._callback = _callback(self._host_calls)
+        self._started: dict[Any, tuple[Callable[[], int], list[int]]] = {}  # kernels that are compiled, by identity
         schedule = Schedule()
         for x, (host, offset) in self._guests.items():
             schedule.move(self.slots[x], self.slots[host])
             schedule.add(self.slots[x], offset)
         self._emit(self.block, schedule)
         self._schedule = schedule.finish()
+        self._started.clear()
         self._schedule_address = self._schedule.ctypes.data
 
     def _emit(self, block: Block, schedule: Schedule, repeats: int = 1) -> None:
@@ -163,10 +165,15 @@ class CompiledModule:
             self._emit_branches(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
-            kernel, words = work.kernel, list(work.numbers)
-            if not words:
-                kernel, words = general(kernel, once=work.extent == repeats == 1)
-            schedule.kernel(start_kernel(kernel, work.lasts), slots, work.extent, work.grain, words, work.in_order)
+            once = work.extent == repeats == 1
+            key = id(work.kernel), work.numbers, work.lasts, once
+            if key not in self._started:  # steps may have one kernel
+                kernel, words = work.kernel, list(work.numbers)
+                if not words:
+                    kernel, words = general(kernel, once=once)
+                self._started[key] = start_kernel(kernel, work.lasts), words
+            address, words = self._started[key]
+            schedule.kernel(address, slots, work.extent, work.grain, words, work.in_order)
 
     def _emit_loop(self, loop: Loop, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()

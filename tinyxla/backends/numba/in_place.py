@@ -12,6 +12,7 @@ from tinyxla.backends.numba.loops import (
     Call,
     Compute,
     Index,
+    Kernel,
     Load,
     Loop,
     Multiply,
@@ -26,9 +27,40 @@ _Place = tuple[tuple[int, ...], tuple[Loop, ...]]  # the positions of a statemen
 _Form = dict[object, int]  # a sum: terms and how often each is in it; the constant is that of None
 
 
-class Merging:
-    """Which operands of a kernel its results may be written over, as dependence tests on its loops; and the kernel with
-    those arguments as one. The statements are gone through once, for all pairs of arguments."""
+class InPlace:
+    """Kernels of one program that write results over operands. Equal nests share a kernel, which is analysed once."""
+
+    def __init__(self) -> None:
+        self._dependences: dict[tuple[int, int], Dependences] = {}  # by the kernel, which they hold, and the extent
+        self._kernels: dict[tuple[int, tuple[tuple[int, int], ...]], Kernel] = {}
+
+    def dependences(self, lowered: LoweredKernel) -> Dependences:
+        key = id(lowered.kernel), lowered.extent
+        if key not in self._dependences:
+            self._dependences[key] = Dependences(lowered)
+        return self._dependences[key]
+
+    def merged(self, lowered: LoweredKernel, pairs: Sequence[tuple[int, int]]) -> LoweredKernel:
+        """The kernel for which each pair of arguments (source, target) is one memory, that of the target."""
+        if not pairs:
+            return lowered
+        key = id(lowered.kernel), tuple(pairs)
+        if key not in self._kernels:
+            self._kernels[key] = _merged(lowered.kernel, pairs)
+        sources = {source for source, _ in pairs}
+        storages = [x for k, x in enumerate(lowered.arguments) if k not in sources]
+        return replace(lowered, kernel=self._kernels[key], arguments=storages)
+
+
+def _merged(kernel: Kernel, pairs: Sequence[tuple[int, int]]) -> Kernel:
+    targets = {id(kernel.arguments[source]): kernel.arguments[target] for source, target in pairs}
+    arguments = [x for x in kernel.arguments if id(x) not in targets]
+    return replace(kernel, arguments=arguments, body=_reading(kernel.body, targets))
+
+
+class Dependences:
+    """Dependence tests on the loops of a kernel: which operands its results may be written over. The statements are
+    gone through once, for all pairs of arguments."""
 
     def __init__(self, lowered: LoweredKernel) -> None:
         self._lowered = lowered
@@ -38,7 +70,6 @@ class Merging:
         self._made: dict[Value, Statement] = {}  # what defines a value
         self._forms: dict[Value, _Form] = {}
         self._repeats: dict[int, bool] = {}  # of a loop, by identity
-        self._merged: dict[int, Buffer] = {}  # instead of an operand, by identity, the result
         for place, x in _statements(lowered.kernel.body):
             self._add(place, x)
 
@@ -110,22 +141,6 @@ class Merging:
         if x not in self._forms:
             self._forms[x] = _form(self._made, x)
         return self._forms[x]
-
-    def merge(self, source: int, target: int) -> None:
-        """Let two arguments be one memory, that of the target."""
-        arguments = self._lowered.kernel.arguments
-        self._merged[id(arguments[source])] = arguments[target]
-
-    def kernel(self) -> LoweredKernel:
-        """The kernel without the operands that results are written over."""
-        lowered, kernel = self._lowered, self._lowered.kernel
-        if not self._merged:
-            return lowered
-        kept = [id(x) not in self._merged for x in kernel.arguments]
-        arguments = [x for x, stays in zip(kernel.arguments, kept, strict=True) if stays]
-        storages = [x for x, stays in zip(lowered.arguments, kept, strict=True) if stays]
-        merged = replace(kernel, arguments=arguments, body=_reading(kernel.body, self._merged))
-        return replace(lowered, kernel=merged, arguments=storages)
 
 
 def _statements(body: list[Statement], place: _Place = ((), ())) -> Iterator[tuple[_Place, Statement]]:
