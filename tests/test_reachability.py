@@ -108,22 +108,30 @@ def test_an_edge_that_closes_a_cycle_is_refused() -> None:
         graph.add_edges(a, [b])
 
 
-def test_search_in_a_deep_graph_scans_few_edges_once_it_is_decomposed() -> None:
-    """A chain, and edges from its first half to its second: what layers keep is read by their gradients."""
+def test_search_along_a_chain_scans_no_edges() -> None:
+    """Edges from the first half of a chain to its second: what layers keep is read by their gradients."""
     size, every = 1000, 100
     pairs = {2 * size - 1 - k: k for k in range(0, size, every)}
     graph = Reachability()
     for k in range(2 * size):
         graph.add([k - 1] * (k > 0) + ([pairs[k]] if k in pairs else []))
+    assert all(graph.reaches_through_others(a, b) for b, a in pairs.items())
+    assert graph.scanned == 0
 
-    def scanned() -> int:
-        before = graph.scanned
-        assert all(graph.reaches_through_others(a, b) for b, a in pairs.items())
-        return graph.scanned - before
 
-    several = scanned()
+def test_decomposition_follows_the_longest_paths() -> None:
+    """Each node of the chain has a short branch, which was there first."""
+    size = 500
+    graph, last = Reachability(), None
+    for _ in range(size):
+        last = graph.add(() if last is None else [last])
+        graph.add([last])
+    begin, end = 0, 2 * size - 2
+    assert graph.reaches_through_others(begin, end)
+    before = graph.scanned
     graph.decompose()
-    assert scanned() <= 6 * len(pairs) < several / 10
+    assert graph.reaches_through_others(begin, end)
+    assert graph.scanned == before > 0
 
 
 def test_search_that_scans_too_many_edges_counts_as_reaching(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,10 +92,9 @@ class _Grouping:
             first = self._places_read(other.roots[0])
             made_by = {self._graph.find(self._step_of[x]) for x in first if x in self._step_of}
             near = [k for k in rows.near(j, other.outer, first, made_by) if self._has_room(k, other)]
-            near = [k for k in near if self._may_merge(k, j)]
-            reads = {root: self._places_read(root) for root in other.roots if near}
+            reads = {other.roots[0]: first, **{x: self._places_read(x) for x in other.roots[1:] if near}}
             for k in near:
-                whole = self._with_all(k, reads)
+                whole = self._with_all(k, reads) if self._may_merge(k, j) else None
                 if whole is not None:
                     self._merge(k, whole, j)
                     rows.merge(k, j, other)
@@ -214,10 +213,8 @@ class _Grouping:
             group = self._steps[k]
             if not isinstance(group, Fusion) or not self._are_few([*group.roots, root]):
                 continue
-            if any(of != k and self._graph.reaches(k, of) for of in made_by):
-                continue
             joined = self._fits(group, root, kind, outer, reads)
-            if joined is not None:
+            if joined is not None and not any(of != k and self._graph.reaches(k, of) for of in made_by):
                 group.take(root, joined, reads)
                 self._step_of[root] = k
                 self._graph.add_edges(k, made_by)

@@ -24,6 +24,7 @@ class Reachability:
         self._level: list[int] = []
         self._predecessors: list[set[int]] = []
         self._successors: list[set[int]] = []
+        self._chains: dict[int, list[int]] = {}  # by their first nodes
         self._labels: list[list[tuple[int, int]]] = []  # the chains of what a node was made of, and the ranks there
 
     def __len__(self) -> int:
@@ -44,9 +45,18 @@ class Reachability:
         self._level.append(0)
         self._predecessors.append(set())
         self._successors.append(set())
-        self._labels.append([(node, 0)])
+        self._labels.append([])
         self.add_edges(node, predecessors)
+        self._append(node, max(self._predecessors[node], key=self._level.__getitem__, default=node))
         return node
+
+    def _append(self, node: int, before: int) -> None:
+        """Let a node follow another one in its chain, if that is the last there."""
+        chain, rank = self._labels[before][0] if before != node else (node, -1)
+        if before != node and len(self._chains[chain]) > rank + 1:
+            chain, rank = node, -1
+        self._chains.setdefault(chain, []).append(node)
+        self._labels[node] = [(chain, rank + 1)]
 
     def add_edges(self, node: int, predecessors: Iterable[int]) -> None:
         """Let a node come after others, none of which it reaches."""
@@ -106,10 +116,9 @@ class Reachability:
                 next_one = max(following, key=lambda x: (height[x], -x))
                 height[node] = height[next_one] + 1
                 follows.setdefault(next_one, node)
+        self._chains.clear()
         for node in order:
-            before = follows.get(node)
-            chain, rank = (node, 0) if before is None else self._labels[before][0]
-            self._labels[node] = [(chain, rank + (before is not None))]
+            self._append(node, follows.get(node, node))
 
     def reaches(self, a: int, b: int) -> bool:
         """Whether there is a path, which may be empty, from a to b; True too where it takes too long to find out."""
@@ -124,6 +133,8 @@ class Reachability:
         a, b = self.find(a), self.find(b)
         if a == b or self._level[a] + 1 >= self._level[b]:
             return False
+        if self._are_apart(a, b):
+            return True
         seen: tuple[set[int], set[int]] = {a}, {b}
         ends, edges = ([a], [b]), (self._successors, self._predecessors)
         chains: tuple[dict[int, int], dict[int, int]] = {}, {}  # the first rank that a reaches, the last that reaches b
@@ -145,6 +156,14 @@ class Reachability:
                     if self._is_met(x, side, chains):
                         return True
                     ends[side].append(x)
+        return False
+
+    def _are_apart(self, a: int, b: int) -> bool:
+        """Whether a comes before b in a chain, and another node between them."""
+        last = dict(self._labels[b])
+        for chain, rank in self._labels[a]:
+            if last.get(chain, 0) > rank + 1 and self.find(self._chains[chain][rank + 1]) not in (a, b):
+                return True
         return False
 
     def _is_met(self, node: int, side: int, chains: tuple[dict[int, int], dict[int, int]]) -> bool:
