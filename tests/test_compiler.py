@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering
+from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering, nests
 from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
 from tinyxla.backends.numba.python_printer import print_python
 from tinyxla.compiler import Fusion, HostCall, Product, buffers, fusion, passes, plan, reachability, simplification
@@ -123,7 +123,7 @@ class InPython:
             self.memory[parameter] = np.ascontiguousarray(x).ravel()
         for step in self.plan.steps:
             if isinstance(step, Fusion):
-                for lowered in blocks.lower(step, self.plan, self.users):
+                for lowered in nests.lower(step, self.plan, self.users):
                     self._run(lowered)
             else:
                 self._evaluate(step)
