@@ -453,14 +453,14 @@ def test_a_kernel_that_reads_and_writes_the_same_elements_works_in_place() -> No
 
 @pytest.mark.parametrize("write", [other_row, first_too, again, several_times, after, from_data, reads_result])
 def test_kernels_that_would_read_what_they_wrote_do_not(write: Any) -> None:
-    assert InPlace().merged(kernel(write), 0, 1) is None
+    assert in_place(kernel(write), 0, 1) is None
 
 
 def test_operations_with_rare_cases_read_their_operands_twice() -> None:
     def sine(b: Builder, x: Any, y: Any, row: Any) -> None:
         b.store(y, row, b.compute("sine", "f32", b.load(x, row)))
 
-    assert InPlace().merged(kernel(sine), 0, 1) is None
+    assert in_place(kernel(sine), 0, 1) is None
 
 
 def test_other_types_do_not_share_memory() -> None:
@@ -469,7 +469,7 @@ def test_other_types_do_not_share_memory() -> None:
     with b.loop(b.kernel.first, b.kernel.last) as (at, _):
         b.store(y, at, b.compute("convert", "f32", b.load(x, at)))
     storages = [Partial(Shape(element_type(name), (8,))) for name in ("s32", "f32")]
-    assert InPlace().merged(LoweredKernel(b.kernel, [*storages], 8, 1, []), 0, 1) is None
+    assert in_place(LoweredKernel(b.kernel, [*storages], 8, 1, []), 0, 1) is None
 
 
 def test_temporaries_that_die_lend_their_memory() -> None:

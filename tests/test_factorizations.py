@@ -325,7 +325,7 @@ M = np.eye(2, dtype=REAL)
         (ArgumentError, "UPLO must be one of 'L', 'U', but got 'X'", lambda: jnp.linalg.eigh(M, "X")),
         (ArgumentError, "trans must be one of '0', '1'", lambda: scipy.solve_triangular(M, M, trans=3)),
         (ArgumentError, "assume_a must be", lambda: scipy.solve(M, M, assume_a="tri")),
-        (ArgumentError, "mode must be one of 'full'", lambda: scipy.qr(M, "raw")),
+        (ArgumentError, "mode must be one of 'full'", lambda: scipy.qr(M, mode="raw")),
         (ShapeError, "numbers, vectors and matrices", lambda: scipy.block_diag(M[None])),
         (
             ShapeError,

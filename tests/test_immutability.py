@@ -18,7 +18,7 @@ from tinyxla.tracing.core import ConcreteArray
 tnp = tx.numpy
 DTYPES = [
     *(np.bool_, np.int8, np.uint16, np.int32, np.float16, np.float32, np.complex64),
-    *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4, ml_dtypes.uint2),
+    *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint2),
 ]
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "asarray": np.asarray,

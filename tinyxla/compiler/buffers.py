@@ -10,7 +10,6 @@ ALIGNMENT = 64
 MOST_FAILURES = 16  # temporaries in a row that do not fit into a host, after which none is tried there
 
 Key = TypeVar("Key", bound=Hashable)
-_Placed = tuple[int, int, int, int]  # offset, end, first and last step
 
 
 def arena_offsets(

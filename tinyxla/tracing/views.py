@@ -9,8 +9,12 @@ import numpy as np
 from tinyxla.errors import ArgumentError, ExportError
 
 _DEVICE = (1, 0)  # the CPU, in DLPack's numbers
-_EXPORTED = "biufc"  # kinds of NumPy's own element types, all of which DLPack knows
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"  # older NumPy cannot say that memory is read-only
+
+
+def _has_dlpack_type(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy exports an element type: its own ones. (The kind does not say: that of float8_e5m2 is "f".)"""
+    return dtype.isbuiltin == 1
 
 
 def read_only_view(value: Any) -> np.ndarray[Any, Any]:
@@ -20,7 +24,7 @@ def read_only_view(value: Any) -> np.ndarray[Any, Any]:
     this one is a DLPack capsule, which is neither; so the same holds for all views of it, and for its bases.
     """
     array = np.asarray(value)
-    if array.dtype.kind not in _EXPORTED:  # bfloat16 and the like, which are shown as bits of the same width
+    if not _has_dlpack_type(array.dtype):  # bfloat16 and the like, which are shown as bits of the same width
         return read_only_view(array.view(f"u{array.dtype.itemsize}")).view(array.dtype)
     try:
         view = np.from_dlpack(array)
@@ -37,7 +41,7 @@ def dlpack_capsule(value: Any, stream: Any, max_version: Any, dl_device: Any, co
     """
     _check_request(stream, max_version, dl_device)
     view = read_only_view(value)
-    if view.dtype.kind not in _EXPORTED:
+    if not _has_dlpack_type(view.dtype):
         raise ExportError(
             f"__dlpack__: NumPy has no DLPack type for {view.dtype.name}; export "
             f"x.view('uint{8 * view.dtype.itemsize}') and view that as {view.dtype.name} again."
