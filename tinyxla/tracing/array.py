@@ -224,11 +224,7 @@ class Array:
             raise ArgumentError("An array without dimensions cannot be iterated over.")
         return (self[k] for k in range(self.shape[0]))
 
-    def __hash__(self) -> int:  # as NumPy: equality is element by element
-        raise ArgumentError(
-            "Arrays cannot be hashed: they are no keys of a dict, elements of a set or static arguments. Use a tuple "
-            "of Python numbers, as tuple(x.tolist()), or x.tobytes()."
-        )
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # equality is element by element
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ArgumentError(f"Arrays are immutable: instead of x[{index!r}] = y write x = x.at[{index!r}].set(y).")
