@@ -122,9 +122,25 @@ _TERMS = (
 )  # fmt: skip
 _FIRST = 0.99999999999980993227684700473478
 
+# log(gamma(x)) / ((x - 1) (x - 2)) in powers of x - 3/2, fitted at Chebyshev's points of [3/4, 9/4]: to 32 and to 64 bits
+_BETWEEN_ROOTS_32 = (
+    0.4831289419, -0.1459598905, 0.06291250603, -0.0313091796, 0.01677454552, -0.009411497676, 0.005611948099,
+    -0.003315693926, 0.001390205322, -0.000831017199, 0.001446787998, -0.0008976960783,
+)  # fmt: skip
+_BETWEEN_ROOTS_64 = (
+    0.483128950540980932, -0.145959895914306109, 0.0629114010745396366, -0.0313084875009946465, 0.0167970986336970225,
+    -0.00942562245009204539, 0.00544645774701161944, -0.00321207401415871885, 0.00192291810258169052,
+    -0.00116441574222815271, 0.000711498863569333728, -0.000437980002691993012, 0.000271455168628161563,
+    -0.000169009394921877243, 0.000104721901490025513, -0.0000657308646034030579, 0.0000448709011161436474,
+    -0.0000283988096682796813, 9.55207816256719922e-6, -5.98969132624069146e-6, 0.0000177133611192369988,
+    -0.0000113882176257235339, -7.48060215124238626e-6, 4.84688878661420533e-6, 6.01644675686556665e-6,
+    -3.88012467527475978e-6,
+)  # fmt: skip
+
 
 def _log_gamma(x: Any) -> Any:
-    """Lanczos' sum for x of at least 1/2; below that by the reflection, pi / sin(pi x) = gamma(x) gamma(1 - x)."""
+    """Lanczos' sum for x of at least 1/2; below that by the reflection, pi / sin(pi x) = gamma(x) gamma(1 - x). Near the
+    roots 1 and 2, where the sum cancels, a polynomial times (x - 1) (x - 2)."""
     reflected = x < 0.5
     z = tnp.where(reflected, -x, x - 1)
     total = _FIRST + sum(c / (z + k) for k, c in enumerate(_TERMS, 1))
@@ -135,7 +151,10 @@ def _log_gamma(x: Any) -> Any:
     sine = _sine_of_half_turns(tnp.where(part > 0.5, 1 - part, part))
     log_total = tnp.log(tnp.where(reflected, sine * total, total))
     mirrored = tnp.where(sine == 0, tnp.inf, math.log(math.pi) - log_total - smooth)
-    return tnp.where(tnp.isinf(x), tnp.inf, tnp.where(reflected, mirrored, smooth + log_total))
+    coefficients = _BETWEEN_ROOTS_32 if x.dtype.itemsize < 8 else _BETWEEN_ROOTS_64
+    near_roots = (x - 1) * (x - 2) * polynomial(coefficients, x - 1.5)
+    direct = tnp.where(tnp.abs(x - 1.5) < 0.75, near_roots, smooth + log_total)
+    return tnp.where(tnp.isinf(x), tnp.inf, tnp.where(reflected, mirrored, direct))
 
 
 def _sine_of_half_turns(t: Any) -> Any:

@@ -360,15 +360,24 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 
 @replayed
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
-    """Angles along an axis without jumps of more than half a period."""
-    x = default_inexact_array(p, "unwrap")
+    """Angles along an axis without jumps of more than half a period. Integers with an integer period stay integers."""
+    x, along_period = array_of(p, "unwrap"), array_of(period, "unwrap")
+    if x.dtype.kind in "iu" and along_period.dtype.kind in "iu":
+        (x, along_period), _ = promoted("unwrap", x, along_period)
+        return _unwrap(x, discont, axis, along_period, arith.floor_divide(along_period, 2))
+    return _unwrap(default_inexact_array(p, "unwrap"), discont, axis, period, arith.true_divide(period, 2))
+
+
+def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, half: Array) -> Array:
+    """`unwrap` in the type of x; `half` is half the period, rounded down among integers."""
     along = canonical_axis(axis, x.ndim, "unwrap")
     steps = diff(x, axis=along)
-    half = arith.true_divide(period, 2)
-    limit = half if discont is None else discont
+    limit = arith.true_divide(period, 2) if discont is None else discont
     shifted = arith.subtract(arith.remainder(arith.add(steps, half), period), half)
+    is_ambiguous = arith.equal(arith.multiply(half, 2), period)  # both ends of the interval are as near
     at_edge = arith.logical_and(arith.equal(shifted, arith.negative(half)), arith.greater(steps, 0))
+    at_edge = arith.logical_and(at_edge, is_ambiguous)
     shifted = where(at_edge, half, shifted)
-    correction = where(arith.less(arith.absolute(steps), limit), 0.0, arith.subtract(shifted, steps))
+    correction = where(arith.less(arith.absolute(steps), limit), like(0, steps), arith.subtract(shifted, steps))
     later = arith.add(_part(x, along, 1, x.shape[along]), cumsum(correction, along))
     return cast(concatenate([_part(x, along, 0, 1), later], along), python_dtype(x.dtype))

@@ -24,6 +24,7 @@ from tinyxla.numpy.arguments import (
     choice_of,
     count_of,
     default_inexact_array,
+    default_int,
     inexact_array,
     integer_of,
     integers_of,
@@ -229,6 +230,9 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """All products of an element of one vector with one of the other."""
+    for x in (x1, x2):
+        if np.ndim(x) != 1:
+            raise ShapeError(f"linalg.outer: takes vectors, but got {Shape.of(array_of(x, 'linalg.outer'))}.")
     return contractions.outer(x1, x2)
 
 
@@ -457,9 +461,9 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
     Args:
         a: matrices, of shape [..., m, n].
         rtol: by default 10 times the larger size and the precision of the type; a number, or one for each matrix.
-        hermitian: accepted for compatibility.
+        hermitian: whether the matrices are equal to their adjoints; these are square.
     """
-    x = matrices("linalg.pinv", a)
+    x = matrices("linalg.pinv", a, square=bool(hermitian))
     u, s, vh = svd(x, full_matrices=False)
     kept = arith.greater(s, _bound("linalg.pinv", s, 10 * _precision(x) if rtol is None else rtol))
     inverse = cast(where(kept, arith.divide(1, where(kept, s, 1)), 0), x.dtype)
@@ -509,7 +513,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array
     scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(cast(where(kept, s, 1), along.dtype), -1)), 0)
     found = contractions.matmul(linear_algebra.adjoint(vh), scaled)
     rest = sum(_squares(arith.subtract(sides, contractions.matmul(x, found))), 0)
-    return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept, dtype=np.int32), s
+    return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept, dtype=default_int()), s
 
 
 # --- numbers of matrices ----------------------------------------------------------------------------------------------
@@ -600,6 +604,8 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
         p: the order of the norm, as in `norm`; 2 by default.
     """
     value = matrices("linalg.cond", x)
+    if not value.size:
+        raise ShapeError(f"linalg.cond: the matrices must have elements, but got {Shape.of(value)}.")
     order = 2 if p is None else p if isinstance(p, str) else number_of("linalg.cond", "p", p)
     if order in (2, -2):
         s = svdvals(value)

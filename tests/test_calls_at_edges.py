@@ -1,0 +1,67 @@
+"""Wrong calls that peers refuse, result types, and values at edges of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import tinyxla as tx
+import tinyxla.numpy as jnp
+
+M = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, tx.jit, tx.grad], ids=["eager", "jit", "grad"])
+def test_array_is_not_an_instance_of_hashable(transform: Callable[[Any], Any]) -> None:
+    def check(x: Any) -> Any:
+        assert not isinstance(x, Hashable)
+        with pytest.raises(TypeError, match="unhashable type: '(Array|Tracer)'"):
+            hash(x)
+        return x
+
+    transform(check)(jnp.float32(1.0))
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "outer of a matrix": lambda: jnp.linalg.outer(M, M[0]),
+    "outer of a scalar": lambda: jnp.linalg.outer(M[0], 1.5),
+    "cond of an empty matrix": lambda: jnp.linalg.cond(M[:0]),
+    "hermitian pinv of a wide matrix": lambda: jnp.linalg.pinv(M, hermitian=True),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_call_that_numpy_and_jax_refuse_raises_value_error(name: str) -> None:
+    with pytest.raises(ValueError, match="linalg"):
+        REFUSED[name]()
+
+
+def test_lstsq_rank_is_of_the_default_integer_type() -> None:
+    for x64, expected in ((False, np.int32), (True, np.int64)):
+        with tx.enable_x64(x64):
+            assert jnp.linalg.lstsq(M, M[:, 0])[2].dtype == expected
+
+
+@pytest.mark.parametrize("period", [3, 4, 5])
+@pytest.mark.parametrize("options", [{}, {"discont": 1}, {"discont": 3}])
+def test_unwrap_of_integers_with_an_integer_period_equals_numpy(period: int, options: dict[str, int]) -> None:
+    p = np.array([0, 1, 2, -1, 0, 7, 12, -20, -18, -20, 2**30 + 1], np.int32)
+    expected = np.unwrap(p, period=period, **options)
+    for function in (jnp.unwrap, tx.jit(lambda x, **kwargs: jnp.unwrap(x, **kwargs), static_argnames=("period",))):
+        found = function(p, period=period, **options)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gammaln_near_its_roots_is_accurate_to_its_type(dtype: Any) -> None:
+    with tx.enable_x64(dtype == np.float64):
+        offsets = np.array([-0.25, -1e-2, -1e-4, 0, 1e-5, 1e-3, 0.2], dtype)
+        x = np.concatenate([1 + offsets, 2 + offsets])
+        expected = scipy.special.gammaln(x.astype(np.float64))
+        for function in (tx.scipy.special.gammaln, tx.jit(tx.scipy.special.gammaln)):
+            np.testing.assert_allclose(function(x), expected, rtol=4 * np.finfo(dtype).eps, atol=0)
