@@ -104,8 +104,8 @@ class NumberRangeError(TinyxlaError, OverflowError):
     """A Python number that is outside the range of an element type."""
 
 
-class SizeError(TinyxlaError, MemoryError):
-    """An array that no memory can hold."""
+class SizeError(TinyxlaError, MemoryError, ValueError):
+    """An array that no memory can hold: a MemoryError, and a ValueError as of NumPy."""
 
 
 class ArgumentError(TinyxlaError, TypeError, ValueError):

@@ -122,7 +122,7 @@ _TERMS = (
 )  # fmt: skip
 _FIRST = 0.99999999999980993227684700473478
 
-# log(gamma(x)) / ((x - 1) (x - 2)) in powers of x - 3/2, fitted at Chebyshev's points of [3/4, 9/4]: to 32 and to 64 bits
+# log(gamma(x)) / ((x - 1) (x - 2)) in powers of x - 3/2, interpolated at Chebyshev's points of [3/4, 9/4]; for f32, f64
 _BETWEEN_ROOTS_32 = (
     0.4831289419, -0.1459598905, 0.06291250603, -0.0313091796, 0.01677454552, -0.009411497676, 0.005611948099,
     -0.003315693926, 0.001390205322, -0.000831017199, 0.001446787998, -0.0008976960783,

@@ -198,7 +198,7 @@ def soft_sign(x: ArrayLike) -> Array:
     Array([-0.5 ,  0.75], dtype=float32)
     """
     value = _with_number(0, x, "nn.soft_sign")
-    return value / (tnp.abs(value) + 1.0).astype(value.dtype)
+    return value / cast(tnp.abs(value) + 1.0, value.dtype, value.weak_type)
 
 
 @replayed

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 import numpy as np
 
 from tinyxla.allocation import allocated
-from tinyxla.errors import ArgumentError, ShapeError, SizeError, TinyxlaError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError, TinyxlaError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -122,6 +122,8 @@ def python_dtype(dtype: Any) -> np.dtype[Any]:
         return default_float()
     if dtype is complex:
         return default_complex()
+    if isinstance(dtype, (Array, np.ndarray)):
+        raise DTypeError(f"A dtype is wanted, but got an array; give its dtype, {dtype.dtype.name}.")
     kind = getattr(dtype, "dtype", None)  # a scalar constructor, such as tinyxla.numpy.float32, has one
     return element_type(kind if isinstance(kind, np.dtype) else dtype).dtype
 

@@ -30,7 +30,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
 from tinyxla.replays import replayed
-from tinyxla.shapes import element_type
+from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
 
@@ -42,7 +42,15 @@ divide = true_divide
 maximum = binary("maximum", ops.max_, "The larger of x and y; NaN if either is.")
 minimum = binary("minimum", ops.min_, "The smaller of x and y; NaN if either is.")
 negative = unary("negative", ops.neg, "-x.")
-fabs = unary("fabs", ops.abs_, "The magnitude of real x, in floating point.", to_inexact=True)
+
+
+def _magnitude_of_real(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        raise DTypeError(f"fabs: takes real arrays, but got {Shape.of(x)}; use abs.")
+    return ops.abs_(x)
+
+
+fabs = unary("fabs", _magnitude_of_real, "The magnitude of real x, in floating point.", to_inexact=True)
 
 
 def _kind(x: Array) -> str:

@@ -23,6 +23,7 @@ from tinyxla.numpy.arguments import (
     python_dtype,
     refuse_out,
     several_of,
+    shown,
     summable,
     value_of,
 )
@@ -428,5 +429,9 @@ def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[
 
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> Any:
     """The order in which NumPy would multiply the operands, and a report."""
+    if not isinstance(subscripts, str):
+        raise ArgumentError(
+            f"einsum_path: the subscripts must be a text such as 'ij,jk->ik', but got {shown(subscripts)}."
+        )
     shapes = [np.broadcast_to(np.float32(0), array_of(x, "einsum_path").shape) for x in operands]
     return np.einsum_path(subscripts, *shapes, optimize=optimize)

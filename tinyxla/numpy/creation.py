@@ -217,6 +217,8 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
     """An array of the same elements; deleting one of the two, by donating it say, leaves the other."""
+    if order is not None:
+        choice_of("copy", "order", order, ("C", "F", "A", "K"))
     return array(a)
 
 

@@ -34,7 +34,7 @@ from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.places import nonzero
 from tinyxla.numpy.reductions import cumsum
 from tinyxla.replays import replayed
-from tinyxla.shapes import element_type
+from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -237,7 +237,9 @@ def compress(
     """
     refuse_out("compress", out)
     x, along = along_axis("compress", array_of(a, "compress"), axis)
-    chosen, before = flat_array(condition, "compress"), (slice(None),) * along
+    chosen, before = listed(condition, "compress"), (slice(None),) * along
+    if chosen.ndim != 1:
+        raise ShapeError(f"compress: the condition must be a vector, but got {Shape.of(chosen)}.")
     if size is not None:
         return read(x, (*before, *nonzero(chosen, size=size, fill_value=x.shape[along])), "fill", fill_value)
     known = chosen.primal("compress, whose result's shape depends on the condition (or give `size`),").buffer()

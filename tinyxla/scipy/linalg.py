@@ -18,7 +18,16 @@ from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
 from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ArgumentError, ShapeError, requiring
-from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, choice_of, count_of, of_rank, promoted
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    check_memory,
+    choice_of,
+    count_of,
+    of_rank,
+    promoted,
+    several_of,
+)
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.shapes import Shape
@@ -74,7 +83,7 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
     >>> cho_solve(cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]])), np.array([8.0, 12.0]))
     Array([1., 2.], dtype=float32)
     """
-    factor, lower = c_and_lower
+    factor, lower = several_of("scipy.linalg.cho_solve", "c_and_lower", c_and_lower, 2)
     x, y, vector = system("scipy.linalg.cho_solve", factor, b)
     first, second = ("NO_TRANSPOSE", "ADJOINT") if lower else ("ADJOINT", "NO_TRANSPOSE")
     found = triangular(x, triangular(x, y, lower, transpose_a=first), lower, transpose_a=second)
@@ -140,8 +149,9 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
     """
     if trans not in (0, 1, 2):
         raise ArgumentError(f"scipy.linalg.lu_solve: trans must be 0, 1 or 2, but got {trans!r}.")
-    factors, y, vector = system("scipy.linalg.lu_solve", lu_and_piv[0], tnp.conj(b) if trans == 2 else b)
-    pivots: Any = array_of(lu_and_piv[1], "scipy.linalg.lu_solve")
+    packed, exchanges = several_of("scipy.linalg.lu_solve", "lu_and_piv", lu_and_piv, 2)
+    factors, y, vector = system("scipy.linalg.lu_solve", packed, tnp.conj(b) if trans == 2 else b)
+    pivots: Any = array_of(exchanges, "scipy.linalg.lu_solve")
     permutation = factorizations.pivots_to_permutation(pivots, permutation_size=factors.shape[-1])
     found: Any = systems.solved_by_factors(factors, permutation, y, trans != 0)
     found = tnp.conj(found) if trans == 2 else found
@@ -317,7 +327,8 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
            [2., 3.]], dtype=float32)
     """
     (column, row), _ = promoted("scipy.linalg.hankel", c, tnp.zeros_like(c) if r is None else r)
-    column, row = tnp.atleast_1d(column), tnp.atleast_1d(row)
+    if not column.ndim or not row.ndim:
+        raise ShapeError(f"scipy.linalg.hankel: takes vectors, but got {Shape.of(column)} and {Shape.of(row)}.")
     diagonals = tnp.concatenate([column, row[..., 1:]], -1)
     return diagonals[..., np.arange(column.shape[-1])[:, None] + np.arange(row.shape[-1])]
 
