@@ -139,8 +139,8 @@ _BETWEEN_ROOTS_64 = (
 
 
 def _log_gamma(x: Any) -> Any:
-    """Lanczos' sum for x of at least 1/2; below that by the reflection, pi / sin(pi x) = gamma(x) gamma(1 - x). Near the
-    roots 1 and 2, where the sum cancels, a polynomial times (x - 1) (x - 2)."""
+    """Lanczos' sum for x of at least 1/2; below that by the reflection, pi / sin(pi x) = gamma(x) gamma(1 - x). Near
+    the roots 1 and 2, where the sum cancels, a polynomial times (x - 1) (x - 2)."""
     reflected = x < 0.5
     z = tnp.where(reflected, -x, x - 1)
     total = _FIRST + sum(c / (z + k) for k, c in enumerate(_TERMS, 1))
