@@ -121,3 +121,12 @@ def test_betaln_derivatives_are_differences_of_digamma() -> None:
     np.testing.assert_allclose(first, float(mpmath.digamma(2) - mpmath.digamma(11)), rtol=1e-12)
     np.testing.assert_allclose(second, float(mpmath.digamma(9) - mpmath.digamma(11)), rtol=1e-12)
     np.testing.assert_allclose(curvature, float(mpmath.polygamma(1, 2) - mpmath.polygamma(1, 11)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "bfloat16", "int4"])
+def test_array_of_narrow_type_converts_to_numpy(dtype: str) -> None:
+    found = np.asarray(tnp.asarray([1.0, -2.0], dtype))
+    assert (found.dtype.name, found.astype(np.float32).tolist()) == (dtype, [1.0, -2.0])
+    assert not found.flags.writeable
+    with pytest.raises(tx.errors.ExportError, match="has no DLPack type"):
+        tnp.asarray([1.0, -2.0], dtype).__dlpack__()
