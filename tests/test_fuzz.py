@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxla
-from tests.fuzz import catalogue, compositions, differences, intended, runs
+from tests.fuzz import catalogue, compositions, differences, intended, quick, runs
 from tests.fuzz.differences import Case, Difference
 from tests.fuzz.programs import DERIVED, Program, single
 from tests.fuzz.values import Input
@@ -37,27 +36,21 @@ def _open(found: list[Difference]) -> list[str]:
 
 
 _PARTS = 8
-_GROUP = 16
-# All parts take some minutes; those that run here take one.
-_RUN = range(_PARTS) if "TINYXLA_FUZZ_ALL" in os.environ else (0, 1)
 
 
-@pytest.mark.parametrize("part", _RUN)
+@pytest.mark.parametrize("part", range(_PARTS))
 def test_public_functions_agree_with_the_oracle_eager_and_compiled(part: int) -> None:
     names = sorted(catalogue.catalogue())[part::_PARTS]
-    x64 = part % 2 == 1
-    programs = [runs.accepted(name, SEED + part, x64) for name in names]
-    assert [n for n, p in zip(names, programs, strict=True) if p is None] == [], "JAX takes no call"
-    traced = [p for p in programs if p is not None and p.oracle == "jax" and not p.concrete]
-    alone = [p for p in programs if p is not None and p not in traced]
-    for first in range(0, len(traced), _GROUP):
-        members = traced[first : first + _GROUP]
-        random = np.random.default_rng([SEED, part, first])
-        if Case(runs.grouped(members), random, sets=2).run(("value",)).differences:
-            alone += members  # which of them it is, or whether all is intended
-    for program in alone:
-        random = np.random.default_rng([SEED, part])
-        assert _open(Case(program, random, sets=2).run(("value",)).differences) == []
+    assert _open(quick.differences(names, SEED + part, x64=part % 2 == 1)) == []
+
+
+def test_planted_defect_is_found_in_the_fixed_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["numpy.sin", "lax.cos"]
+    assert quick.differences(names, SEED, x64=False) == []
+    monkeypatch.setattr(tinyxla.numpy, "sin", lambda x: tinyxla.numpy.cos(x - np.pi / 2) * 1.01)
+    monkeypatch.setattr(tinyxla.lax, "cos", lambda x: tinyxla.numpy.cos(x)[None])
+    found = {(d.name, d.kind) for d in quick.differences(names, SEED, x64=False)}
+    assert found == {("numpy.sin", "value"), ("lax.cos", "shape")}
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -126,6 +126,11 @@ def _tiny(dtype: np.dtype[Any]) -> float:
     return float(ml_dtypes.finfo(dtype).smallest_normal)
 
 
+def least_precision(arrays: list[Any]) -> float:
+    """The machine epsilon of the least precise of the arrays' types."""
+    return max((epsilon(x.dtype) for x in arrays if isinstance(x, np.ndarray) and is_inexact(x.dtype)), default=0)
+
+
 class Arbiter:
     """How far apart two correct implementations may be: asked after two results differed by more than some units in
     the last place.
@@ -157,10 +162,7 @@ class Arbiter:
 
     @property
     def precision(self) -> float:
-        """The least precise of the inputs' types."""
-        return max(
-            (epsilon(x.dtype) for x in self._arrays if isinstance(x, np.ndarray) and is_inexact(x.dtype)), default=0
-        )
+        return least_precision(self._arrays)
 
     def agrees(self, ours: Any, theirs: Any) -> bool:
         """Whether our result is within what rounding and conditioning explain."""

@@ -62,6 +62,17 @@ def attempt(function: Callable[..., Any], arrays: Any) -> Any:
             return Raised(error)
 
 
+def is_of_numpy(program: Program, found: Any, arrays: list[Any]) -> bool:
+    """Whether the result is that of NumPy or SciPy with 64 bits, which JAX's may be less exact than."""
+    expected = attempt(program.function(SciPy), [compare.widened(x) for x in arrays])
+    if isinstance(expected, Raised) or len(compare.leaves(expected)) != len(compare.leaves(found)):
+        return False
+    return all(
+        compare.narrows_to(np.asarray(x), np.asarray(y))
+        for x, y in zip(compare.leaves(found), compare.leaves(expected), strict=True)
+    )
+
+
 class Case:
     """A program with several sets of values: compared in value and derivatives, eager, compiled and mapped."""
 
@@ -162,20 +173,9 @@ class Case:
                 return
         except Exception as error:  # the oracle does not take wide types
             unlike += f" [{type(error).__name__} in the arbiter]"
-        if what == "value" and self._is_scipys(found, arrays):
+        if what == "value" and is_of_numpy(self.program, found, arrays):
             return
         self._add(unlike.partition(":")[0], f"{what} {way}", unlike, arrays)
-
-    def _is_scipys(self, found: Any, arrays: list[Any]) -> bool:
-        """Whether the result is that of NumPy or SciPy with 64 bits, where JAX's is less exact or another."""
-        wide = [compare.widened(x) for x in arrays]
-        expected = attempt(self.program.function(SciPy), wide)
-        if isinstance(expected, Raised) or len(compare.leaves(expected)) != len(compare.leaves(found)):
-            return False
-        return all(
-            compare.narrows_to(np.asarray(x), np.asarray(y))
-            for x, y in zip(compare.leaves(found), compare.leaves(expected), strict=True)
-        )
 
     def _is_difference_quotient(self, what: str, found: Any, arrays: list[Any]) -> bool:
         """Whether derivatives are what central differences give in 64 bits, whatever JAX's rules make of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -48,21 +48,27 @@ def grouped(programs: list[Program]) -> Program:
     return Program("group", body, tuple(inputs), programs[0].x64)
 
 
-def accepted(name: str, seed: int, x64: bool) -> Program | None:
+class Accepted(NamedTuple):
+    """A program that the oracle takes, and its result's structure if it can be traced."""
+
+    program: Program
+    result: Any
+
+
+def accepted(name: str, seed: int, x64: bool) -> Accepted | None:
     """The first call of a function that the oracle takes when it is traced."""
     random = np.random.default_rng([seed, zlib.crc32(name.encode())])
     for _ in range(12):
         program = single(catalogue()[name], random, x64, small=True)
         if program.concrete or program.oracle != "jax":
-            return program
+            return Accepted(program, None)
         arrays = [draw(given, "plain", random) for given in program.inputs]
         with jax.enable_x64(x64), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                jax.eval_shape(program.reference(), *arrays)
-                return program
+                return Accepted(program, jax.eval_shape(program.reference(), *arrays))
             except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-                return program._replace(concrete=True)
+                return Accepted(program._replace(concrete=True), None)
             except Exception:  # the oracle refuses it, in whatever way
                 continue
     return None
