@@ -130,3 +130,12 @@ def test_array_of_narrow_type_converts_to_numpy(dtype: str) -> None:
     assert not found.flags.writeable
     with pytest.raises(tx.errors.ExportError, match="has no DLPack type"):
         tnp.asarray([1.0, -2.0], dtype).__dlpack__()
+
+
+@pytest.mark.parametrize("function", [scipy.special.polygamma, scipy.special.zeta, scipy.special.betaln])
+def test_special_function_of_integers_and_narrow_floats_has_the_type_of_the_floats(function: Any) -> None:
+    for dtype in ("bfloat16", "float16", "float32"):
+        found = function(np.array([2, 3], np.int32), tnp.asarray([1.5, 2.0], dtype))
+        assert (found.dtype.name, found.weak_type) == (dtype, False)
+    both = function(np.array([2, 3], np.int32), np.array([2, 3], np.int8))
+    assert (both.dtype.name, both.weak_type) == ("float32", False)

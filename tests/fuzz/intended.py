@@ -64,13 +64,6 @@ INTENDED: tuple[Intended, ...] = (
 )  # fmt: skip
 
 
-# Functions with a difference that is a defect, not mended yet.
-OPEN: dict[str, str] = {
-    "scipy.special.polygamma": "an integer order beside a narrow type of floats gives float32, not that type",
-    "numpy.logaddexp2": "complex numbers are refused",
-}
-
-
 def reason_for(found: Difference) -> Intended | None:
     """The line of the table that the difference is covered by."""
     return next((line for line in INTENDED if line.covers(found)), None)

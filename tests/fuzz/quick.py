@@ -93,6 +93,7 @@ def _disagreeing(calls: list[Call]) -> list[Program]:
         reference = jax.jit(grouped(programs).reference())
         sets = [[x for call in calls for x in call.sets[k]] for k in range(2)]
         results = [attempt(reference, arrays) for arrays in sets]
-    if any(isinstance(r, Raised) for r in results):
-        return programs
+    if any(isinstance(r, Raised) for r in results):  # by halves, so that the others stay together
+        half = len(calls) // 2
+        return _disagreeing(calls[:half]) + _disagreeing(calls[half:]) if half else programs
     return [call.program for i, call in enumerate(calls) if not call.agrees([r[i] for r in results])]

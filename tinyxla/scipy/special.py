@@ -133,10 +133,9 @@ _entropy = with_slope(
 
 
 def _of_one_type(what: str, *args: ArrayLike) -> Any:
-    """Floating arrays of one type and shape. None is weakly typed beside one that is not, so that a number added to one
-    leaves it as it is."""
-    values = [inexact_array(x, f"scipy.special.{what}") for x in args]
-    arrays, common = promoted(f"scipy.special.{what}", *values)
+    """Floating arrays of one type and shape: integers take the type of floats beside them. None is weakly typed beside
+    one that is not, so that a number added to one leaves it as it is."""
+    arrays, common = promoted(f"scipy.special.{what}", *args, to_inexact=True)
     return broadcasted(f"scipy.special.{what}", [cast(x, *common) for x in arrays])
 
 
