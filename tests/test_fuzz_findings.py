@@ -139,3 +139,26 @@ def test_special_function_of_integers_and_narrow_floats_has_the_type_of_the_floa
         assert (found.dtype.name, found.weak_type) == (dtype, False)
     both = function(np.array([2, 3], np.int32), np.array([2, 3], np.int8))
     assert (both.dtype.name, both.weak_type) == ("float32", False)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_ranks_of_matrices_are_of_the_default_type_of_integers(x64: bool) -> None:
+    with tx.enable_x64(x64):
+        matrix = np.eye(3, dtype=np.float32)
+        found = (tnp.linalg.matrix_rank(matrix), tnp.linalg.lstsq(matrix, matrix[0])[2])
+    assert [(x.dtype, int(x)) for x in found] == [(np.int64 if x64 else np.int32, 3)] * 2
+
+
+def test_lu_of_complex_matrix_has_a_real_permutation() -> None:
+    a = np.array([[1, 2j], [3, 4]], np.complex64)
+    permutation, lower, upper = scipy.linalg.lu(a)
+    assert permutation.dtype == np.float32
+    np.testing.assert_allclose(permutation @ lower @ upper, a, rtol=1e-6)
+    np.testing.assert_allclose(np.matmul(*scipy.linalg.lu(a, permute_l=True)), a, rtol=1e-6)
+
+
+def test_unique_of_traced_empty_array_needs_no_values() -> None:
+    empty = np.zeros(0, np.int32)
+    filled = tx.jit(lambda x: tnp.unique(x, size=3, fill_value=1))(empty)
+    assert np.asarray(filled).tolist() == [1, 1, 1]
+    assert [x.shape for x in tx.jit(tnp.unique_all)(empty)] == [(0,)] * 4

@@ -69,8 +69,10 @@ def differences(names: Sequence[str], seed: int, x64: bool) -> list[Difference]:
             call = _called(given.program, seed)
             if not call.agrees_with_numpy(given.result):
                 remaining.append(call)
-    for first in range(0, len(remaining), _GROUP):
-        alone += _disagreeing(remaining[first : first + _GROUP])
+    for wide in (False, True):
+        calls = [call for call in remaining if call.program.x64 == wide]
+        for first in range(0, len(calls), _GROUP):
+            alone += _disagreeing(calls[first : first + _GROUP])
     for program in alone:
         found += Case(program, np.random.default_rng(seed), sets=2).run(("value",)).differences
     return found

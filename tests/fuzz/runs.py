@@ -58,12 +58,13 @@ class Accepted(NamedTuple):
 def accepted(name: str, seed: int, x64: bool) -> Accepted | None:
     """The first call of a function that the oracle takes when it is traced."""
     random = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    for _ in range(12):
-        program = single(catalogue()[name], random, x64, small=True)
+    for attempt in range(48):
+        wide = x64 and attempt < 16  # some functions of JAX's take no 64-bit types
+        program = single(catalogue()[name], random, wide, small=True)
         if program.concrete or program.oracle != "jax":
             return Accepted(program, None)
         arrays = [draw(given, "plain", random) for given in program.inputs]
-        with jax.enable_x64(x64), warnings.catch_warnings():
+        with jax.enable_x64(wide), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 return Accepted(program, jax.eval_shape(program.reference(), *arrays))

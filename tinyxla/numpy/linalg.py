@@ -513,7 +513,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array
     scaled = where(expand_dims(kept, -1), arith.divide(along, expand_dims(cast(where(kept, s, 1), along.dtype), -1)), 0)
     found = contractions.matmul(linear_algebra.adjoint(vh), scaled)
     rest = sum(_squares(arith.subtract(sides, contractions.matmul(x, found))), 0)
-    return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept, dtype=default_int()), s
+    return squeeze(found, -1) if y.ndim == 1 else found, rest, sum(kept), s
 
 
 # --- numbers of matrices ----------------------------------------------------------------------------------------------
@@ -592,7 +592,7 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
     x = matrices("linalg.matrix_rank", M)
     s = svdvals(x)
     bound = _bound("linalg.matrix_rank", s, _precision(x) if rtol is None else rtol)
-    return sum(arith.greater(s, bound), -1, dtype=np.int32)
+    return sum(arith.greater(s, bound), -1)
 
 
 @replayed

@@ -23,6 +23,8 @@ from tinyxla.tracing.promotion import default_int
 
 
 def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
+    if not x.size:  # whose values are known by its shape
+        return np.zeros(x.shape, x.dtype)
     return np.asarray(x.primal(f"{what}, whose result's shape depends on values,").buffer())
 
 

@@ -173,7 +173,7 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     lower = tnp.tril(factors[..., :k], -1) + of_rank(tnp.eye(x.shape[-2], k, dtype=x.dtype), x.ndim)
     rows = of_rank(tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1), x.ndim)
     order: Any = tnp.expand_dims(permutation, -2) == rows
-    first, upper = order.astype(x.dtype), tnp.triu(factors[..., :k, :])
+    first, upper = order.astype(x.real.dtype), tnp.triu(factors[..., :k, :])
     return (first @ lower, upper) if permute_l else (first, lower, upper)
 
 
