@@ -98,7 +98,7 @@ def _unique_slices(x: np.ndarray[Any, Any], axis: int) -> tuple[np.ndarray[Any, 
 def _distinct(x: Array, axis: int | None, values: np.ndarray[Any, Any], index: Any, distinct: int) -> Array:
     """The distinct values, of which `index` says where they are along an axis, with their derivatives where x is
     traced; those after the first `distinct` are constants."""
-    if isinstance(x, ConcreteArray):
+    if isinstance(x, ConcreteArray) or not x.size:  # or has no elements to take
         return ConcreteArray(values)
     along = 0 if axis is None else axis % x.ndim
     found = (ravel(x) if axis is None else x)[(slice(None),) * along + (index,)]
