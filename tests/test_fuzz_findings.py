@@ -162,3 +162,11 @@ def test_unique_of_traced_empty_array_needs_no_values() -> None:
     filled = tx.jit(lambda x: tnp.unique(x, size=3, fill_value=1))(empty)
     assert np.asarray(filled).tolist() == [1, 1, 1]
     assert [x.shape for x in tx.jit(tnp.unique_all)(empty)] == [(0,)] * 4
+
+
+def test_hypergeometric_function_promotes_operands_of_several_types() -> None:
+    half, integers = np.array([1.5, 0.5], np.float16), np.array([1, 2], np.int32)
+    found = scipy.special.hyp2f1(half, integers, np.float32([3, 2]), x=np.array([0.25, 0.5], np.float16))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [1.1487483, 1.4142135], rtol=1e-5)
+    assert scipy.special.expn(integers, tnp.asarray(half)).dtype == np.float16

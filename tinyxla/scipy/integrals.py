@@ -28,7 +28,7 @@ from tinyxla.lax.special import (
     slope_on_host,
     special_function,
 )
-from tinyxla.numpy.arguments import ArrayLike, count_of, inexact_array
+from tinyxla.numpy.arguments import ArrayLike, cast, count_of, inexact_array, promoted
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
 
@@ -43,8 +43,9 @@ def _with_derivatives(*partials: Partial, compute: Function | None = None) -> Ca
 
         @functools.wraps(described)
         def apply(*args: ArrayLike, **kwargs: ArrayLike) -> Array:
-            named = {name: inexact_array(x, what) for name, x in kwargs.items()}
-            return found(*(inexact_array(x, what) for x in args), **named)
+            arrays, common = promoted(what, *args, *kwargs.values(), to_inexact=True)
+            values = [cast(x, *common) for x in arrays]
+            return found(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
 
         return apply
 
