@@ -87,7 +87,7 @@ LAX: dict[str, tuple[str, ...]] = {
         "({number 3,N,2}, {number 2,3,M}, (((0, 2), (1, 0)), ((), ())))",
         "({real N,M}, {real M,K}, (((1,), (0,)), ((), ())), preferred_element_type='float32')",
     ),
-    "scaled_dot": ("({f32 4,32}, {f32 5,32})",),
+    "scaled_dot": ("({f32 4,32}, {f32 32,5})",),
     "dtype": ("({any S}).name",),
     "dynamic_index_in_dim": ("({any 4,5}, {i32 -}<<, axis={?0|1}>><<, keepdims={?True|False}>>)",),
     "dynamic_slice": ("({any 4,5}, ({i32 -}, {i32 - small}), {?(2, 3)|(4, 5)|(0, 1)})", "({any 7}, [{i32 - small}], (3,))"),
