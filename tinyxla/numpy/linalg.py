@@ -24,7 +24,6 @@ from tinyxla.numpy.arguments import (
     choice_of,
     count_of,
     default_inexact_array,
-    default_int,
     inexact_array,
     integer_of,
     integers_of,
