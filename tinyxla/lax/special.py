@@ -23,6 +23,8 @@ from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, named
+from tinyxla.numpy.elementwise import constant_beyond
+from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import state
@@ -41,7 +43,9 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
     def rule(operands: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         ans = ruled(*operands)
         moving = [not isinstance(t, SymbolicZero) for t in tangents]
-        parts = [t * p(ans, *operands) for t, p, m in zip(tangents, partials, moving, strict=True) if m]
+        parts = [
+            elementwise.chain_mul(t, p(ans, *operands)) for t, p, m in zip(tangents, partials, moving, strict=True) if m
+        ]
         return ans, sum(parts[1:], parts[0])
 
     ruled.defjvp(rule, symbolic_zeros=True)
@@ -422,9 +426,15 @@ erfc = special_function(
     "lax.erfc",
     "x",
     narrowed(_erfc),
-    [lambda ans, x: -2 / math.sqrt(math.pi) * tnp.exp(-x * x)],
+    [lambda ans, x: -2 / math.sqrt(math.pi) * _density(x)],
     "The complementary error function, 1 - `erf`, accurate where that is small.",
 )
+
+
+def _density(x: Any) -> Any:
+    """exp(-x^2), with derivatives that are 0 at infinities."""
+    near = constant_beyond(x, 40.0)
+    return tnp.exp(-near * near)
 
 
 def _log_ndtr(x: Any) -> Any:
@@ -440,10 +450,11 @@ def _log_ndtr(x: Any) -> Any:
 
 
 def _hazard(ans: Any, x: Any) -> Any:
-    """The density over `ndtr`: from `ans` where that is close to zero."""
-    low = 1 / (math.sqrt(math.pi / 2) * scaled_erfc(tnp.maximum(-x, 0) / math.sqrt(2)))
-    high = tnp.exp(-0.5 * x * x - ans) / math.sqrt(2 * math.pi)
-    return tnp.where(x < 0, low, high).astype(x.dtype)
+    """The density over `ndtr`: from `ans` where that is close to zero; far below zero, -x."""
+    far = x < -1e9
+    low = 1 / (math.sqrt(math.pi / 2) * scaled_erfc(tnp.where(far | (x > 0), 0.0, -x) / math.sqrt(2)))
+    high = _density(x / math.sqrt(2)) * tnp.exp(-ans) / math.sqrt(2 * math.pi)
+    return tnp.where(far, -x, tnp.where(x < 0, low, high)).astype(x.dtype)
 
 
 log_ndtr = special_function(

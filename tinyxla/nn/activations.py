@@ -12,6 +12,7 @@ from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact, inexact_array, operand, type_of
+from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
@@ -157,6 +158,8 @@ def selu(x: ArrayLike) -> Array:
 
 # --- smooth -----------------------------------------------------------------------------------------------------------
 
+_SATURATED = 1000.0  # exp(-x) is 0 beyond, in all types
+
 
 def sigmoid(x: ArrayLike) -> Array:
     """1 / (1 + exp(-x)).
@@ -209,7 +212,7 @@ def silu(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     value = inexact_array(x, "nn.silu")
-    return value * sigmoid(value)
+    return value * sigmoid(constant_beyond(value, _SATURATED))
 
 
 swish = silu
@@ -223,7 +226,7 @@ def mish(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     value = _with_number(0, x, "nn.mish")
-    return value * tnp.tanh(softplus(value))
+    return value * tnp.tanh(softplus(constant_beyond(value, _SATURATED)))
 
 
 @replayed
@@ -248,9 +251,10 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """
     value = inexact_array(x, "nn.gelu")
     if approximate:
-        inner = math.sqrt(2 / math.pi) * (value + 0.044715 * (value * value * value))
+        near = constant_beyond(value, 30.0)
+        inner = math.sqrt(2 / math.pi) * (near + 0.044715 * (near * near * near))
         return value * (0.5 * (1.0 + tnp.tanh(inner)))
-    return 0.5 * value * (1.0 + elementwise.erf(value * math.sqrt(0.5)))
+    return 0.5 * value * (1.0 + elementwise.erf(constant_beyond(value, 30.0) * math.sqrt(0.5)))
 
 
 @replayed
@@ -277,11 +281,19 @@ def log1mexp(x: ArrayLike) -> Array:
     >>> log1mexp(np.array([np.inf]))
     Array([-0.], dtype=float32)
     """
-    value = inexact_array(x, "nn.log1mexp")
+    return _log_of_complement(inexact_array(x, "nn.log1mexp"))
+
+
+def _log_one_minus_exp(value: Any) -> Any:
     small = value < math.log(2)
     near = tnp.where(small, value, tnp.ones_like(value))  # either formula gets harmless values where the other is taken
     far = tnp.where(small, tnp.ones_like(value), value)
     return tnp.where(small, tnp.log(-tnp.expm1(-near)), tnp.log1p(-tnp.exp(-far)))
+
+
+_log_of_complement = with_slope(
+    "log1mexp", _log_one_minus_exp, lambda ans, x: tnp.exp(-x) / tnp.negative(tnp.expm1(-x))
+)
 
 
 def tanh(x: ArrayLike) -> Array:

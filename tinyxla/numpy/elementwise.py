@@ -16,7 +16,18 @@ import numpy as np
 from tinyxla.compilation import jit
 from tinyxla.compiler.passes import inline_calls
 from tinyxla.hlo import Computation
-from tinyxla.numpy.arguments import ArrayLike, Type, broadcasted, cast, converted, inexact, named, operand, type_of
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Type,
+    broadcasted,
+    cast,
+    converted,
+    inexact,
+    like,
+    named,
+    operand,
+    type_of,
+)
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracebacks import filter_error
@@ -249,6 +260,15 @@ def as_binary(
     return lambda f: binary(
         f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, to_integer=to_integer, of_signed=of_signed
     )
+
+
+def constant_beyond(x: Any, limit: float) -> Any:
+    """x, or the limit with x's sign where |x| is larger; the derivative is 0 there, also at infinities.
+
+    For the argument of a function that saturates: a derivative taken at an infinity would be 0 times infinity.
+    """
+    high, low = like(limit, x), like(-limit, x)
+    return ops.select(ops.gt(x, high), high, ops.select(ops.lt(x, low), low, x))
 
 
 def with_slope(name: str, function: Callable[[Any], Any], slope: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

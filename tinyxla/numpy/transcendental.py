@@ -154,6 +154,16 @@ def _real_arctanh(x: Any) -> Any:
     return ops.mul(like(0.5, x), ops.sub(ops.log1p(x), ops.log1p(ops.neg(x))))
 
 
+def _arctan_slope(ans: Any, x: Any) -> Any:
+    """1 / (1 + x*x). At infinities x counts as constant: there, all derivatives are 0, not 0 times infinity."""
+    infinity = like(math.inf, x)
+    finite = ops.select(ops.eq(ops.abs_(x), infinity), infinity, x)
+    return ops.div(_one(x), ops.add(_one(x), ops.mul(finite, finite)))
+
+
+_real_arctan = with_slope("arctan", lambda x: ops.atan2(x, _one(x)), _arctan_slope)
+
+
 def _inverse(name: str, of_real: Any, of_complex: Any, text: str) -> Unary:
     def function(x: Any) -> Any:
         return (of_complex if x.dtype.kind == "c" else of_real)(x)
@@ -165,7 +175,7 @@ arcsin = _inverse("arcsin", _real_arcsin, complex_inverses.arcsin, "The angle be
 arccos = _inverse("arccos", _real_arccos, complex_inverses.arccos, "The angle between 0 and pi whose cosine is x.")
 arctan = _inverse(
     "arctan",
-    lambda x: ops.atan2(x, _one(x)),
+    _real_arctan,
     complex_inverses.arctan,
     "The angle between -pi/2 and pi/2 whose tangent is x.",
 )

@@ -393,11 +393,20 @@ tan = accurate_unary(
 tanh = accurate_unary("tanh", np.tanh, INEXACT, lambda g, ans, x: chain_mul(g, sub(one_like(ans), mul(ans, ans))))
 cosh = accurate_unary("cosh", np.cosh, INEXACT, lambda g, ans, x: chain_mul(g, sinh(x)))
 sinh = accurate_unary("sinh", np.sinh, INEXACT, lambda g, ans, x: chain_mul(g, cosh(x)))
+
+
+def _density(x: Value) -> Value:
+    """exp(-x^2). At infinities x counts as constant: there, all derivatives are 0, not 0 times infinity."""
+    infinity = movement.full(math.inf, x.dtype, x.shape)
+    finite = select(eq(abs_(x), infinity), infinity, x)
+    return exp(neg(mul(finite, finite)))
+
+
 erf = accurate_unary(
     "erf",
     floats.erf,
     FLOAT,
-    lambda g, ans, x: chain_mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), exp(neg(mul(x, x))))),
+    lambda g, ans, x: chain_mul(g, mul(movement.full(2 / math.sqrt(math.pi), x.dtype, x.shape), _density(x))),
 )
 erf_inv = unary(
     "erf-inv",

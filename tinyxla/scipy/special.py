@@ -64,8 +64,10 @@ def logit(x: ArrayLike) -> Array:
     >>> logit(0.5)
     Array(0., dtype=float32, weak_type=True)
     """
-    value = inexact_array(x, "scipy.special.logit")
-    return tnp.log(value / (1.0 - value))
+    return _log_odds(inexact_array(x, "scipy.special.logit"))
+
+
+_log_odds = with_slope("logit", lambda x: tnp.log(x / (1.0 - x)), lambda ans, x: 1.0 / x + 1.0 / (1.0 - x))
 
 
 def erf(x: ArrayLike) -> Array:
@@ -317,7 +319,10 @@ def ndtri(p: ArrayLike) -> Array:
     >>> ndtri(0.5)
     Array(0., dtype=float32)
     """
-    value = inexact_array(p, "scipy.special.ndtri")
+    return _quantile(inexact_array(p, "scipy.special.ndtri"))
+
+
+def _normal_quantile(value: Array) -> Array:
     distance = value - 0.5
     middle = distance * _ratio(_NDTRI_MIDDLE, tnp.maximum(0.180625 - distance * distance, 0.0))
     least = tnp.clip(tnp.minimum(value, 1.0 - value), tnp.finfo(value.dtype).tiny, 0.075)
@@ -328,6 +333,11 @@ def ndtri(p: ArrayLike) -> Array:
     inside = tnp.where(tnp.abs(distance) <= 0.425, middle, tail)
     end = tnp.where(tnp.abs(distance) == 0.5, distance * math.inf, math.nan)
     return tnp.where((value > 0) & (value < 1), inside, end)
+
+
+_quantile = with_slope(
+    "ndtri", _normal_quantile, lambda ans, x: math.sqrt(2 * math.pi) * tnp.exp(0.5 * ans * ans).astype(x.dtype)
+)
 
 
 def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:
@@ -367,7 +377,14 @@ def gamma(x: ArrayLike) -> Array:
     >>> gamma(5.0).round(3)
     Array(24., dtype=float32)
     """
-    return gammasgn(x) * tnp.exp(gammaln(x))
+    return _gamma(inexact_array(x, "scipy.special.gamma"))
+
+
+_gamma = with_slope(
+    "gamma",
+    lambda x: gammasgn(x) * tnp.exp(gammaln(x)),
+    lambda ans, x: ans * digamma(tnp.where(tnp.isposinf(x), tnp.inf, x)),  # constant there, or 0 times infinity follows
+)
 
 
 @replayed
@@ -380,7 +397,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     if exact:
         raise ArgumentError("scipy.special.factorial: exact must be False; exact integers would overflow.")
     value = inexact_array(n, "scipy.special.factorial")
-    return tnp.where(value < 0, 0.0, tnp.exp(gammaln(value + 1)))
+    return tnp.where(value < 0, 0.0, _gamma(value + 1))
 
 
 @replayed
