@@ -237,7 +237,10 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4.0) -> Array:
     Array([1.], dtype=float32)
     """
     value = inexact_array(x, "nn.squareplus")
-    return (value + tnp.sqrt(tnp.square(value) + _parameter(b, "nn.squareplus"))) / 2.0
+    large = tnp.abs(value) > math.sqrt(float(tnp.finfo(value.dtype).max)) / 2  # the square overflows
+    safe = tnp.where(large, tnp.ones_like(value), value)
+    found = (safe + tnp.sqrt(tnp.square(safe) + _parameter(b, "nn.squareplus"))) / 2.0
+    return tnp.where(large, tnp.where(value > 0, value, tnp.zeros_like(value)), found)
 
 
 @replayed
@@ -291,9 +294,14 @@ def _log_one_minus_exp(value: Any) -> Any:
     return tnp.where(small, tnp.log(-tnp.expm1(-near)), tnp.log1p(-tnp.exp(-far)))
 
 
-_log_of_complement = with_slope(
-    "log1mexp", _log_one_minus_exp, lambda ans, x: tnp.exp(-x) / tnp.negative(tnp.expm1(-x))
-)
+def _log1mexp_slope(ans: Any, x: Any) -> Any:
+    """1 / (exp(x) - 1), where exp(x) does not overflow."""
+    near = x < 1
+    below, above = tnp.where(near, x, 1.0), tnp.where(near, 1.0, x)
+    return tnp.where(near, 1.0 / tnp.expm1(below), tnp.exp(-above) / -tnp.expm1(-above))
+
+
+_log_of_complement = with_slope("log1mexp", _log_one_minus_exp, _log1mexp_slope)
 
 
 def tanh(x: ArrayLike) -> Array:

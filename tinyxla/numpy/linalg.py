@@ -455,7 +455,7 @@ def inv(a: ArrayLike) -> Array:
 @replayed
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
     """The pseudo-inverses of matrices, by their singular values, of which those up to `rtol` times the largest count as
-    0. There is a derivative where the singular values differ.
+    0. The derivative is that of matrices of the same rank.
 
     Args:
         a: matrices, of shape [..., m, n].
@@ -463,11 +463,44 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
         hermitian: whether the matrices are equal to their adjoints; these are square.
     """
     x = matrices("linalg.pinv", a, square=bool(hermitian))
-    u, s, vh = svd(x, full_matrices=False)
-    kept = arith.greater(s, _bound("linalg.pinv", s, 10 * _precision(x) if rtol is None else rtol))
+    tolerance = array_of(10 * _precision(x) if rtol is None else rtol, "linalg.pinv")
+    return _pseudo_inverse(x, cast(tolerance, ops.real(x).dtype))[0]
+
+
+@custom_jvp
+def _pseudo_inverse(x: Any, tolerance: Any) -> tuple[Any, Any]:
+    """The pseudo-inverses, and of each whether the rank is less than the smaller size, as 0 or 1."""
+    u, s, vh = factorizations.svd(x, full_matrices=False)
+    kept = arith.greater(s, _bound("linalg.pinv", s, tolerance))
     inverse = cast(where(kept, arith.divide(1, where(kept, s, 1)), 0), x.dtype)
     right = arith.multiply(linear_algebra.adjoint(vh), expand_dims(inverse, -2))
-    return contractions.matmul(right, linear_algebra.adjoint(u))
+    deficient = arith.subtract(1, cast(min(kept, -1, initial=True), x.dtype))
+    return contractions.matmul(right, linear_algebra.adjoint(u)), deficient
+
+
+@_pseudo_inverse.defjvp
+def _pseudo_inverse_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    """P' = -P X' P + P P* X'* (I - X P) + (I - P X) X'* P* P, for constant rank. With full rank either of the two
+    projections is zero, and rounding errors of it would count.
+
+    Source: G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems
+    whose variables separate", SIAM Journal on Numerical Analysis 10 (1973), equation (4.12).
+    """
+    (x, tolerance), (change, _) = primals, tangents
+    found, deficient = _pseudo_inverse(x, tolerance)
+    adjoint, product = linear_algebra.adjoint, contractions.matmul
+    rows, columns = x.shape[-2:]
+    moved = arith.negative(product(product(found, change), found))
+    share = deficient[..., None, None]
+    outside = arith.subtract(eye(rows, dtype=x.dtype), product(x, found))
+    if rows <= columns:
+        outside = arith.multiply(share, outside)
+    inside = arith.subtract(eye(columns, dtype=x.dtype), product(found, x))
+    if columns <= rows:
+        inside = arith.multiply(share, inside)
+    moved = arith.add(moved, product(found, product(adjoint(found), product(adjoint(change), outside))))
+    moved = arith.add(moved, product(product(product(inside, adjoint(change)), adjoint(found)), found))
+    return (found, deficient), (moved, None)
 
 
 def _bound(what: str, s: Array, rtol: ArrayLike) -> Array:

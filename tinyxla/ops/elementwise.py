@@ -253,8 +253,8 @@ min_ = binary("minimum", integers.in_bytes(np.minimum), ANY, _chosen, lambda g, 
 
 
 def _power_by_base(g: Value, ans: Value, x: Value, y: Value) -> Value:
-    """y x^(y - 1): zero for y = 0, but not its derivative by y."""
-    return chain_mul(g, chain_mul(y, pow_(x, sub(y, one_like(y)))))
+    """y x^(y - 1) times g: zero for y = 0, even if g is not finite, but not its derivative by y."""
+    return chain_mul(y, chain_mul(g, pow_(x, sub(y, one_like(y)))), either=True)
 
 
 def _power_by_exponent(g: Value, ans: Value, x: Value, y: Value) -> Value:

@@ -29,6 +29,7 @@ from tinyxla.lax.special import (
     special_function,
 )
 from tinyxla.numpy.arguments import ArrayLike, cast, count_of, inexact_array, promoted
+from tinyxla.numpy.elementwise import with_slope
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
 
@@ -97,7 +98,10 @@ def expn(n: ArrayLike, x: ArrayLike) -> Any:
     """
 
 
-_sine_integral, _cosine_integral = _parts("sici", lambda ans, x: tnp.sinc(x / math.pi), lambda ans, x: tnp.cos(x) / x)
+_cosine_over_x = with_slope("cosine_over_x", lambda x: tnp.cos(x) / x, lambda ans, x: -(tnp.sin(x) + ans) / x)
+_sine_integral, _cosine_integral = _parts(
+    "sici", lambda ans, x: tnp.sinc(x / math.pi), lambda ans, x: _cosine_over_x(x)
+)
 
 
 def sici(x: ArrayLike) -> tuple[Array, Array]:
