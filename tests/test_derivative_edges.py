@@ -159,7 +159,7 @@ LOG = math.log(2)
 # of zero is zero, so x^0 is constant in x; x^y is constant in y at x = 0, except for its poles.
 POWERS: dict[tuple[int, ...], list[list[float]]] = {
     (0,): [
-        [0, 1, 0, 0, INF, -INF, NAN],
+        [0, 1, 0, 0, INF, -INF, 0],
         [0, 1, 2, 3, 0.5, -1, INF],
         [0, 1, 4, 12, 0.5 * HALF**0.5, -0.25, INF],
     ],
@@ -169,7 +169,7 @@ POWERS: dict[tuple[int, ...], list[list[float]]] = {
         [LOG, 2 * LOG, 4 * LOG, 8 * LOG, 2**0.5 * LOG, LOG / 2, INF],
     ],
     (0, 0): [
-        [0, 0, 2, 0, -INF, INF, NAN],
+        [0, 0, 2, 0, -INF, INF, 0],
         [0, 0, 2, 6, -0.25, 2, INF],
         [0, 0, 2, 12, -0.25 * 2**-1.5, 0.25, INF],
     ],

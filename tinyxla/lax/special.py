@@ -101,13 +101,18 @@ def slope_on_host(name: str, number: int) -> Partial:
             import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64) for x in values]
-        step = 1e-3 * np.minimum(np.abs(wide[number]), 1.0)
+        near_zero = np.abs(wide[number]) < 1e-4  # then from there on away from zero, which may be an end of the domain
+        step = np.where(near_zero, np.copysign(1e-4, wide[number]), 1e-3 * np.minimum(np.abs(wide[number]), 1.0))
 
         def at(k: int) -> Any:
             return getattr(scipy.special, name)(*(x + k * step if n == number else x for n, x in enumerate(wide)))
 
         with np.errstate(all="ignore"):
-            found = (at(-2) - 8 * at(-1) + 8 * at(1) - at(2)) / (12 * step)
+            central = at(-2) - 8 * at(-1) + 8 * at(1) - at(2)
+            if near_zero.any():
+                one_sided = -25 * at(0) + 48 * at(1) - 36 * at(2) + 16 * at(3) - 3 * at(4)
+                central = np.where(near_zero, one_sided, central)
+            found = central / (12 * step)
         return np.asarray(found).astype(values[0].dtype)
 
     def partial(ans: Any, *operands: Any) -> Any:

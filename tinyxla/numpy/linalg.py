@@ -46,9 +46,9 @@ from tinyxla.numpy.manipulation import (
     trace as trace_of,
 )
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
-from tinyxla.numpy.reductions import max, min, prod, sum
+from tinyxla.numpy.reductions import max, min, prod, root_at_edges, sum
 from tinyxla.numpy.selection import where
-from tinyxla.numpy.transcendental import log, sqrt
+from tinyxla.numpy.transcendental import log
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
 from tinyxla.suggestions import missing as _missing
@@ -92,10 +92,7 @@ def _squares(x: Any) -> Any:
 
 
 def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """The gradient at zero is zero, one of the subgradients, instead of NaN."""
-    total = sum(_squares(x), axes, keepdims=keepdims)
-    none = arith.equal(total, 0)
-    return where(none, like(0, total), sqrt(where(none, like(1, total), total)))
+    return root_at_edges(sum(_squares(x), axes, keepdims=keepdims), 2)
 
 
 @replayed
@@ -142,7 +139,7 @@ def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
         return sum(size, axes, keepdims=keepdims)
     if ord == 2:
         return _euclidean(x, axes, keepdims)
-    return arith.power(sum(arith.power(size, ord), axes, keepdims=keepdims), 1.0 / ord)
+    return root_at_edges(sum(arith.power(size, ord), axes, keepdims=keepdims), ord)
 
 
 def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any:

@@ -362,7 +362,19 @@ def std(
     """The square root of the variance; arguments as for `var`."""
     refuse_out("std", out)
     canonical_axes("std", axis, array_of(a, "std").ndim)
-    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
+    total = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+    return root_at_edges(total, 2)
+
+
+def root_at_edges(total: Array, order: float) -> Array:
+    """total ** (1 / order) of numbers that are not negative, constant at 0 and at infinity: a norm made of a sum of
+    powers has there the gradient 0, one of the subgradients, in place of 0 times infinity."""
+    zero, infinite = (arith.equal(total, edge) for edge in (0, math.inf))
+    edge = arith.logical_or(zero, infinite)
+    safe = ops.select(edge, like(1, total), total)
+    root = sqrt(safe) if order == 2 else arith.power(safe, 1.0 / order)
+    low, high = (0.0, math.inf) if order > 0 else (math.inf, 0.0)
+    return ops.select(zero, like(low, root), ops.select(infinite, like(high, root), root))
 
 
 @replayed
