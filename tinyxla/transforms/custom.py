@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation
-from tinyxla.ops import movement, reduction
-from tinyxla.ops.op import OWN, Axes, Joint
+from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import GraphTrace, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, batch, map_computations
@@ -161,6 +162,9 @@ class LinearTracer(TapeTracer):
     __str__ = Tracer.__repr__
 
 
+_NOT_LINEAR = (elementwise.abs_, elementwise.sign, elementwise.compare)  # besides ops with partial derivatives
+
+
 class LinearTape(TapeTrace):
     """The tape of what a rule does with tangents. All of that is linear and gets transposed, so that functions stand
     for themselves there, without `CustomJvp` rules: a rule may apply its own function to a tangent."""
@@ -174,7 +178,27 @@ class LinearTape(TapeTrace):
         rule: Any = op
         if isinstance(op, CustomJvp) or (isinstance(op, Rule) and not op.has_derivatives):
             return tuple(rule.function(*operands))
+        self._check_linear(op, [self.number(x) is not None for x in operands])
         return super().record(rule, operands, _without_jvp_rules(attributes))
+
+    def _check_linear(self, op: Any, tracked: Sequence[bool]) -> None:
+        """An error for an op that is not linear in the tangents: at zero, the value that they carry, its derivative
+        would be that of another function."""
+        count, derivative = sum(tracked), op.derivative
+        if isinstance(derivative, Bilinear) or op in (elementwise.mul, elementwise.chain_mul):
+            linear = count <= 1
+        elif op in (elementwise.div, elementwise.chain_div):
+            linear = not tracked[1]
+        elif op in (elementwise.add, elementwise.sub):
+            linear = True
+        else:
+            linear = not count or not (isinstance(derivative, Partials) or op in _NOT_LINEAR)
+        if not linear:
+            raise DifferentiationError(
+                f"custom_jvp: {op.name} of a tangent is not linear, so that the rule has no transpose for a gradient; "
+                "let the rule multiply tangents by derivatives, or give a custom_vjp rule.",
+                state.source,
+            )
 
 
 def _without_jvp_rules(attributes: dict[str, Any]) -> dict[str, Any]:
