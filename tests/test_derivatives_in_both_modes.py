@@ -38,11 +38,11 @@ EDGES: dict[str, tuple[Function, list[float], list[float], list[float]]] = {
     "log1mexp": (nn.log1mexp, [0.0, 1e10, INF, NAN], [INF, 0, 0, NAN], [-INF, 0, 0, NAN]),
     "arctan": (tnp.arctan, [INF, -INF, 1.0, NAN], [0, 0, 0.5, NAN], [0, 0, -0.5, NAN]),
     "logit": (special.logit, [0.0, 1.0, 0.5, 0.25], [INF, INF, 4, 16 / 3], [-INF, INF, 0, -128 / 9]),
-    "ndtri": (special.ndtri, [0.0, 1.0, 0.5, -1.0, -1e-30, 2.0], [INF, INF, ROOT] + [NAN] * 3, [-INF, INF, 0] + [NAN] * 3),
+    "ndtri": (special.ndtri, [0.0, 1.0, 0.5, -1.0, -1e-30], [INF, INF, ROOT, NAN, NAN], [-INF, INF, 0, NAN, NAN]),
     "log_ndtr": (special.log_ndtr, [INF, -INF, -1e10], [0, INF, 1e10], [0, -1, -1]),
     "gamma": (special.gamma, [1.0, INF], [-0.5772157, INF], [1.9781119, INF]),
     "factorial": (special.factorial, [0.0, -2.0, INF], [-0.5772157, 0, INF], [1.9781119, 0, INF]),
-    "cosine integral": (lambda x: special.sici(x)[1], [0.0, 1.0], [INF, math.cos(1)], [-INF, -math.sin(1) - math.cos(1)]),
+    "cosine integral": (lambda x: special.sici(x)[1], [0.0, 1.0], [INF, 0.5403023], [-INF, -1.3817733]),
 }  # fmt: skip
 
 
