@@ -1,4 +1,4 @@
-"""Both modes give one derivative where an infinity, a pole or a degenerate matrix would make 0 times infinity of one."""
+"""Both modes give one derivative where infinities, poles or degenerate matrices would make 0 times infinity of one."""
 
 from __future__ import annotations
 
