@@ -169,7 +169,7 @@ POWERS: dict[tuple[int, ...], list[list[float]]] = {
         [LOG, 2 * LOG, 4 * LOG, 8 * LOG, 2**0.5 * LOG, LOG / 2, INF],
     ],
     (0, 0): [
-        [0, 0, 2, 0, -INF, INF, 0],
+        [0, 0, 2, 0, -INF, INF, NAN],
         [0, 0, 2, 6, -0.25, 2, INF],
         [0, 0, 2, 12, -0.25 * 2**-1.5, 0.25, INF],
     ],
@@ -192,7 +192,9 @@ def test_derivatives_of_powers_at_edges(path: tuple[int, ...], mode: str) -> Non
     function: Function = tnp.power
     for number in path:
         function = derivative(function, mode, number)
-    np.testing.assert_allclose(function(tnp.asarray(x), tnp.asarray(y)), np.ravel(POWERS[path]), 1e-5)
+    defined = (x > 0) | np.isfinite(y) | (len(path) == 1)  # 0^inf has no second derivative
+    found = np.asarray(function(tnp.asarray(x), tnp.asarray(y)))
+    np.testing.assert_allclose(found[defined], np.ravel(POWERS[path])[defined], 1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
