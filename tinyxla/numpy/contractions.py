@@ -427,7 +427,7 @@ def _summed(side: tuple[str, Any], other: str, needed: set[str], sums: np.dtype[
     return "".join(c for d, c in enumerate(labels) if d not in alone), total(x, alone, sums)
 
 
-def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> Any:
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
     """The order in which NumPy would multiply the operands, and a report."""
     if not isinstance(subscripts, str):
         raise ArgumentError(
