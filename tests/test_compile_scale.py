@@ -126,8 +126,10 @@ def gradient_of_layers(n: int) -> tuple[Function, tuple[Any, ...]]:
 
 
 def pointwise(n: int) -> tuple[Function, tuple[Any, ...]]:
+    """So many operations that the kernels of both sizes are compiled as straight-line code."""
+
     def function(x: Any, w: Any) -> Any:
-        for k in range(n // 4):
+        for k in range(n // 2):
             x = jnp.maximum(x * 1.01 + w, 0.5 * k) - w
         return x
 

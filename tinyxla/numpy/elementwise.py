@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tinyxla.compilation import jit
-from tinyxla.compiler.passes import inline_calls
-from tinyxla.hlo import Computation
+from tinyxla.hlo import Computation, Instruction
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Type,
@@ -29,7 +28,7 @@ from tinyxla.numpy.arguments import (
     type_of,
 )
 from tinyxla.numpy.operations import ops
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
@@ -37,6 +36,7 @@ from tinyxla.tracing.promotion import checked_scalar, config, promote_types
 from tinyxla.transforms import custom
 
 Function = Callable[..., Any]  # of arrays of one type and shape, made of element-wise ops
+_Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what computes it, and the places of the operands
 
 
 class Unary(Protocol):
@@ -78,19 +78,9 @@ def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Fun
     graph, captured, _ = trace(lambda *xs: [function(*xs)], [scalar] * arity, "elementwise")
     if captured or not _depends_on_all(graph):
         return None
-    graph = inline_calls(graph)  # of functions with derivatives of their own
-    number = {x: k for k, x in enumerate(graph.instructions)}
-    steps: list[tuple[int, Function, tuple[int, ...]]] = []
-    values: list[Any] = [None] * len(number)
-    for x in graph.instructions:
-        evaluate: Function = x.op.evaluate
-        attributes = {name: value for name, value in x.attributes._asdict().items() if value is not None}
-        if x.op.name == "constant":
-            values[number[x]] = evaluate(**attributes)
-        elif x.op.name not in ("parameter", "tuple"):
-            compute = partial(evaluate, **attributes) if attributes else evaluate
-            steps.append((number[x], compute, tuple(number[o] for o in x.operands)))
-    result = number[graph.outputs[0]]
+    steps: list[_Step] = []
+    values: list[Any] = [None] * arity
+    (result,) = _flatten(graph, range(arity), steps, values)
     quiet = np.errstate(all="ignore")
     if len(steps) == 1 and steps[0][2] == tuple(range(arity)):
         return quiet(steps[0][1])
@@ -103,6 +93,29 @@ def _numpy_function(function: Function, dtype: np.dtype[Any], arity: int) -> Fun
         return known[result]
 
     return run
+
+
+def _flatten(graph: Computation, places: Sequence[int], steps: list[_Step], values: list[Any]) -> list[int]:
+    """Append the constants and the steps of a graph, with its calls inlined; gives the places of the results."""
+    at: dict[Instruction, Any] = dict(zip(graph.parameters, places, strict=True))
+    for x in graph.instructions:
+        if x in at or x.op.name == "tuple":
+            continue
+        operands = [at[o] for o in x.operands]
+        if x.op.name == "call":  # of a function with a derivative of its own
+            found = _flatten(x.attributes.to_apply, operands, steps, values)
+            at[x] = found if isinstance(x.shape, TupleShape) else found[0]
+            continue
+        if x.op.name == "get-tuple-element":
+            at[x] = operands[0][x.attributes.index]
+            continue
+        attributes = {name: value for name, value in x.attributes._asdict().items() if value is not None}
+        at[x] = len(values)
+        values.append(x.op.evaluate(**attributes) if x.op.name == "constant" else None)
+        if x.op.name != "constant":
+            compute = partial(x.op.evaluate, **attributes) if attributes else x.op.evaluate
+            steps.append((at[x], compute, tuple(operands)))
+    return [at[x] for x in graph.outputs]
 
 
 def _depends_on_all(graph: Computation) -> bool:
