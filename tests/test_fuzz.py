@@ -45,12 +45,13 @@ def test_public_functions_agree_with_the_oracle_eager_and_compiled(part: int) ->
 
 
 def test_planted_defect_is_found_in_the_fixed_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["numpy.sin", "lax.cos"]
+    names = ["numpy.cos", "lax.cos"]
     assert quick.differences(names, SEED, x64=False) == []
-    monkeypatch.setattr(tinyxla.numpy, "sin", lambda x: tinyxla.numpy.cos(x - np.pi / 2) * 1.01)
-    monkeypatch.setattr(tinyxla.lax, "cos", lambda x: tinyxla.numpy.cos(x)[None])
+    cosine = tinyxla.numpy.cos
+    monkeypatch.setattr(tinyxla.numpy, "cos", lambda x: cosine(x) + 0.5)
+    monkeypatch.setattr(tinyxla.lax, "cos", lambda x: cosine(x)[None])
     found = {(d.name, d.kind) for d in quick.differences(names, SEED, x64=False)}
-    assert found == {("numpy.sin", "value"), ("lax.cos", "shape")}
+    assert found == {("numpy.cos", "value"), ("lax.cos", "shape")}
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -100,6 +100,7 @@ def _are_same(before: Sequence[Instruction], after: Sequence[Instruction]) -> bo
         x.op is y.op
         and (x.attributes is y.attributes or x.attributes == y.attributes)
         and x.shape == y.shape
+        and len(x.operands) == len(y.operands)
         and all(counterpart[a] is b for a, b in zip(x.operands, y.operands, strict=True))
         for x, y in counterpart.items()
     )
