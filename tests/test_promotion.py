@@ -106,11 +106,16 @@ count_nonzero positive invert sinc arcsin expm1 zeros_like ones_like diff isfini
 """.split()
 
 
+WEAK_IF_SCALAR = ("deg2rad", "sinc")  # JAX's results of weak arrays are weak without dimensions only
+
+
 @pytest.mark.parametrize("function", UNARY)
 def test_types_of_functions_of_one_array(function: str) -> None:
     for name, weak in [*((n, False) for n in NARROW[:-1]), ("int32", True), ("float32", True), ("complex64", True)]:
         arguments = [m.broadcast_to(values(m, name, weak), (2,)) for m in (jnp, jax.numpy)]
         found, expected = (kind_of(m, function, x) for m, x in zip((jnp, jax.numpy), arguments, strict=True))
+        if function in WEAK_IF_SCALAR and expected != "refused":
+            found, expected = found[0], expected[0]
         assert found == expected or expected == "refused", (name, weak, found, expected)
 
 

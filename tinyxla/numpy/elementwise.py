@@ -281,7 +281,8 @@ def constant_beyond(x: Any, limit: float) -> Any:
     For the argument of a function that saturates: a derivative taken at an infinity would be 0 times infinity.
     """
     high, low = like(limit, x), like(-limit, x)
-    return ops.select(ops.gt(x, high), high, ops.select(ops.lt(x, low), low, x))
+    found = ops.select(ops.gt(x, high), high, ops.select(ops.lt(x, low), low, x))
+    return found.with_weak_type(x.weak_type)
 
 
 def with_slope(name: str, function: Callable[[Any], Any], slope: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

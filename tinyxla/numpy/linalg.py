@@ -449,7 +449,6 @@ def inv(a: ArrayLike) -> Array:
     return solve(x, broadcast_to_shape("linalg.inv", eye(x.shape[-1], dtype=x.dtype), x.shape))
 
 
-@replayed
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
     """The pseudo-inverses of matrices, by their singular values, of which those up to `rtol` times the largest count as
     0. The derivative is that of matrices of the same rank.
