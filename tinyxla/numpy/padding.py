@@ -77,7 +77,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
         table: dict[int, Any] = {canonical_axis(k, x.ndim, "pad"): v for k, v in pad_width.items()}
         pad_width = [_pairs("pad", table.get(d, 0), 1)[0] for d in range(x.ndim)]
     widths = _counts("a width", pad_width, x.ndim)
-    if callable(mode):
+    if callable(mode) and not isinstance(mode, type):
         return _pad_function(x, widths, mode, options)
     choice_of("pad", "mode", mode, _OPTIONS)
     if unknown := options.keys() - {_OPTIONS[mode]}:

@@ -250,7 +250,7 @@ class _Segments(NamedTuple):
         """The transforms of the segments of lines, [..., segment, frequency]."""
         parts = x[..., self.places((x.shape[-1] - self.size) // self.step + 1)]
         if trend:
-            parts = trend(parts) if callable(trend) else detrend(parts, type=trend)
+            parts = array_of(trend(parts), "detrend") if callable(trend) else detrend(parts, type=trend)
         return (tnp.fft.rfft if one_sided else tnp.fft.fft)(self.weighted(parts), self.transformed)
 
     def frequencies(self, fs: Array, one_sided: bool, dtype: np.dtype[Any]) -> Array:
