@@ -79,7 +79,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     widths = _counts("a width", pad_width, x.ndim)
     if callable(mode) and not isinstance(mode, type):
         return _pad_function(x, widths, mode, options)
-    choice_of("pad", "mode", mode, _OPTIONS)
+    mode = choice_of("pad", "mode", mode, _OPTIONS)
     if unknown := options.keys() - {_OPTIONS[mode]}:
         takes = f"takes only {_OPTIONS[mode]}" if _OPTIONS[mode] else "takes no options"
         raise ArgumentError(f"pad: mode {mode!r} {takes}, but got {', '.join(sorted(unknown))}.")
