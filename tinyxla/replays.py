@@ -213,7 +213,7 @@ def _plan(made: Computation, weak: list[bool], tree: pytrees.TreeDef, as_compile
 
     def run(arrays: list[ConcreteArray]) -> Any:
         values = known.copy()
-        values[:count] = [x.buffer() for x in arrays]
+        values[:count] = [x._value for x in arrays]  # pyright: ignore[reportPrivateUsage] - saves calls
         if steps:
             with np.errstate(all="ignore"):
                 for evaluate, operands, place in steps:

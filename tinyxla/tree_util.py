@@ -19,7 +19,7 @@ import optree
 
 from tinyxla.errors import ArgumentError, PytreeError
 from tinyxla.suggestions import missing as _missing
-from tinyxla.tracebacks import boundary
+from tinyxla.tracebacks import boundary, filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.pytrees import NAMESPACE
 
@@ -228,7 +228,6 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 # --- mapping ----------------------------------------------------------------------------------------------------------
 
 
-@boundary
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """`f` of each leaf, and of what stands in its place in the further trees, as a tree of the same structure.
 
@@ -237,9 +236,13 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
     {'a': 11, 'b': 22}
     """
-    leaves, treedef = tree_flatten(tree, is_leaf)
-    columns = [leaves, *(_flatten_up_to(treedef, tree, other, "tree_map") for other in rest)]
-    return pytrees.unflatten(treedef, [f(*values) for values in zip(*columns, strict=True)])
+    try:
+        leaves, treedef = pytrees.flatten(tree, is_leaf)
+        columns = [leaves, *(_flatten_up_to(treedef, tree, other, "tree_map") for other in rest)]
+        return pytrees.unflatten(treedef, [f(*values) for values in zip(*columns, strict=True)])
+    except Exception as error:
+        filter_error(error)
+        raise
 
 
 @boundary

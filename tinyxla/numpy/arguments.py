@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 
-from tinyxla.allocation import allocated
+from tinyxla.allocation import after_shortage, allocated
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError, TinyxlaError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
@@ -122,10 +122,14 @@ def python_dtype(dtype: Any) -> np.dtype[Any]:
         return default_float()
     if dtype is complex:
         return default_complex()
+    if type(dtype) is str:
+        return element_type(dtype).dtype
+    kind = getattr(dtype, "dtype", None)  # a scalar constructor, such as tinyxla.numpy.float32, has one
+    if not isinstance(kind, np.dtype):
+        return element_type(dtype).dtype
     if isinstance(dtype, (Array, np.ndarray)):
         raise DTypeError(f"A dtype is wanted, but got an array; give its dtype, {dtype.dtype.name}.")
-    kind = getattr(dtype, "dtype", None)  # a scalar constructor, such as tinyxla.numpy.float32, has one
-    return element_type(kind if isinstance(kind, np.dtype) else dtype).dtype
+    return element_type(kind).dtype
 
 
 def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[list[Array], Type]:
@@ -391,7 +395,10 @@ def counted(what: str, length: int, start: int = 0) -> np.ndarray[Any, Any]:
     """So many integers from `start` on, if memory can hold them."""
     try:
         if length < _MOST_ELEMENTS:  # beyond, NumPy's count overflows
-            return allocated(what, lambda: np.arange(start, start + length))
+            try:
+                return np.arange(start, start + length)
+            except MemoryError:
+                return after_shortage(what, lambda: np.arange(start, start + length))
     except (MemoryError, OverflowError, ValueError):
         pass
     raise SizeError(f"{what}: no memory can hold {length} elements; give it smaller sizes.")

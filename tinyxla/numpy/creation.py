@@ -6,6 +6,7 @@ import builtins
 import math
 import reprlib
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
+    SCALARS,
     ArrayLike,
     array_of,
     broadcast_shapes,
@@ -88,7 +90,8 @@ def _led_by_ones(x: Array, rank: int) -> Array:
 @with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
     """An array of numbers, arrays, or nested lists of them; see `array`."""
-    return array(a, dtype, copy)
+    found = _from_data(a, None if dtype is None else python_dtype(dtype))
+    return found.copy() if copy and found is a else found
 
 
 def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
@@ -101,8 +104,8 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
     if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype == object:
             raise DTypeError("array: a NumPy array of Python objects is no array of numbers; give it a number type.")
-        element_type(value.dtype)
-        target = element_type(default_dtype(value.dtype) if dtype is None else dtype).dtype
+        given = element_type(value.dtype).dtype
+        target = default_dtype(given) if dtype is None else dtype
         held = copied(value, value.dtype)
         if state.staging is not None:  # its value is known now: a constant, which no conversion waits for
             return ConcreteArray(held if held.dtype == target else converted(held, target))
@@ -302,6 +305,8 @@ def _iota(length: int, dtype: np.dtype[Any]) -> Any:
 
 def _static(what: str, value: Any) -> Any:
     """A Python number of an argument that determines a shape."""
+    if type(value) in (int, float, NoneType):
+        return value
     if getattr(value, "ndim", 0):
         raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
@@ -314,7 +319,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     """start, start + step, ... below stop; `arange(stop)` counts from 0."""
     if start is None:
         raise ArgumentError("arange: start must be a number, but got None; arange(n) counts from 0.")
-    kinds = [type_of(operand(x, "arange")) for x in (start, stop, step) if x is not None]
+    given = [x for x in (start, stop, step) if x is not None]
+    kinds = [type_of(x if isinstance(x, SCALARS) else operand(x, "arange")) for x in given]
     found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
     if stop is None:
         start, stop = 0, start

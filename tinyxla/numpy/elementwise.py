@@ -175,7 +175,7 @@ def unary(
     def apply(x: ArrayLike, /) -> Array:
         key = None
         if type(x) is ConcreteArray and state.staging is None and not config.special:
-            value = x.buffer()
+            value = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
             if value.size >= LARGE and not config.disable_jit:
                 return large()(x)
             key = (value.dtype, x.weak_type, config.enable_x64)
@@ -233,15 +233,15 @@ def binary(
         if state.staging is None and not config.special:
             kind, other = type(x), type(y)
             if kind is ConcreteArray:
-                a = x.buffer()
+                a = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
                 if other is ConcreteArray:
-                    b = y.buffer()
+                    b = y._value  # pyright: ignore[reportPrivateUsage]
                     key = (a.dtype, x.weak_type, b.dtype, y.weak_type, config.enable_x64)
                 elif other in _PYTHON:
                     b = y
                     key = (a.dtype, x.weak_type, other, config.enable_x64)
             elif other is ConcreteArray and kind in _PYTHON:
-                a, b = x, y.buffer()
+                a, b = x, y._value  # pyright: ignore[reportPrivateUsage]
                 key = (kind, b.dtype, y.weak_type, config.enable_x64)
             if max(getattr(a, "size", 1), getattr(b, "size", 1)) >= LARGE and not config.disable_jit:
                 return large(*(k for k, value in enumerate((a, b)) if type(value) is int))(x, y)

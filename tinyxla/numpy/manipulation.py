@@ -225,7 +225,8 @@ def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype
         >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
         Array([0., 0., 1.], dtype=float32)
     """
-    _check_one_list("concatenate", axis)
+    if type(axis) is not int:
+        _check_one_list("concatenate", axis)
     parts = _parts("concatenate", arrays, dtype)
     if axis is None:
         parts, axis = [ravel(x) for x in parts], 0

@@ -191,7 +191,9 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """The array with elements of another type, also where that is a 64-bit one."""
-    return cast(array(x), python_dtype(dtype), False)
+    given = x if isinstance(x, Array) else array(x)
+    found = cast(given, python_dtype(dtype), False)
+    return found.copy() if copy and found is x else found
 
 
 def isscalar(element: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,10 +131,7 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
     batch = np.array(in_lapack_type(a).reshape((math.prod(a.shape[:-2]), *a.shape[-2:])))
     steps = min(a.shape[-2:])
     if a.size and len(batch) <= steps:
-        with requiring("SciPy", "lu-decomposition"):
-            import scipy.linalg.lapack  # here, since importing it costs more than importing this package
-
-        getrf: Any = scipy.linalg.lapack.get_lapack_funcs("getrf", dtype=batch.dtype)
+        (getrf,) = _lapack_functions("lu-decomposition", ("getrf",), batch.dtype)
         found = [getrf(matrix) for matrix in batch]
         batch, pivots = np.array([x for x, *_ in found]), np.array([p for _, p, _ in found], np.int32)
     else:
@@ -143,17 +141,22 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
 
 def solved_one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
     """The solutions x of a x = b, one matrix after the other, from factors as LAPACK has them."""
-    with requiring("SciPy", "A linear solve"):
-        import scipy.linalg.lapack  # here, since importing it costs more than importing this package
-
     matrices, sides = (in_lapack_type(x).reshape((-1, *x.shape[-2:])) for x in (a, b))
-    functions: Any = scipy.linalg.lapack.get_lapack_funcs(("getrf", "getrs"), dtype=matrices.dtype)
-    getrf, getrs = functions
+    getrf, getrs = _lapack_functions("A linear solve", ("getrf", "getrs"), matrices.dtype)
     solved = np.empty_like(sides)
     for result, matrix, known in zip(solved, matrices, sides, strict=True):
         factors, pivots, _ = getrf(matrix)
         result[:] = getrs(factors, pivots, known, trans=transpose_a)[0]
     return solved.reshape(b.shape).astype(b.dtype, copy=False)
+
+
+@cache
+def _lapack_functions(what: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Any:
+    """Routines of LAPACK for an element type, found once."""
+    with requiring("SciPy", what):
+        import scipy.linalg.lapack  # here, since importing it costs more than importing this package
+
+    return scipy.linalg.lapack.get_lapack_funcs(names, dtype=dtype)
 
 
 def _eliminated(a: Array, steps: int) -> Array:

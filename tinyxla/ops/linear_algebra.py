@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,12 +231,18 @@ def _triangular_solve_evaluate(a: Array, b: Array, **attributes: Any) -> Array:
     return solved.reshape(b.shape).astype(b.dtype, copy=False)
 
 
-def _by_blas(a: Array, b: Array, options: TriangularSolve) -> Array:
-    """Row-major matrices are their own transposes to the BLAS, which swaps the sides and the triangles."""
-    with requiring("SciPy", "triangular-solve"):
+@cache
+def _blas_function(what: str, name: str, dtype: np.dtype[Any]) -> Any:
+    """A routine of the BLAS for an element type, found once."""
+    with requiring("SciPy", what):
         from scipy.linalg.blas import get_blas_funcs  # here, since importing it costs more than importing this package
 
-    solve: Any = get_blas_funcs("trsm", dtype=b.dtype)
+    return get_blas_funcs(name, dtype=dtype)
+
+
+def _by_blas(a: Array, b: Array, options: TriangularSolve) -> Array:
+    """Row-major matrices are their own transposes to the BLAS, which swaps the sides and the triangles."""
+    solve = _blas_function("triangular-solve", "trsm", b.dtype)
     solved = [
         solve(
             1.0,

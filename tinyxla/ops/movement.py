@@ -133,7 +133,7 @@ iota = Op(
 def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
     """One value everywhere: a scalar constant, broadcast."""
     scalar = np.asarray(value).astype(dtype)
-    scalar.flags.writeable = False
+    scalar.setflags(write=False)
     x = constant(literal=Literal(scalar))
     return broadcast(x, sizes=tuple(shape), dimensions=()) if shape else x
 

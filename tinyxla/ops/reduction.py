@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -130,35 +130,41 @@ def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) 
     ufunc = ufunc_of(to_apply, arrays[0].dtype)
     if ufunc is None or (arrays[0].dtype.kind == "b" and ufunc in (np.add, np.multiply)):
         return _fold_arrays(arrays, initial, dimensions, to_apply)
-    return _reduced(ufunc, arrays[0], dimensions, initial[0])
+    return _numpy_reduction(ufunc, arrays[0].dtype)(arrays[0], axis=dimensions, initial=initial[0][()])
 
 
-def _reduced(ufunc: np.ufunc, x: Array, dimensions: Ints, initial: Array) -> Any:
-    """Sums and products of 16-bit floats are accumulated in f32, and rounded once, as in compiled programs."""
-    kind = element_type(x.dtype)
+@cache
+def _numpy_reduction(ufunc: np.ufunc, dtype: Any) -> Callable[..., Any]:
+    """NumPy's reduction of arrays of an element type by a ufunc."""
+    kind = element_type(dtype)
     if kind.kind == "float" and kind.bits == 16 and ufunc in (np.add, np.multiply):
-        wide = np.dtype(np.float32)
-        start = initial.astype(wide)[()]
-        return np.asarray(ufunc.reduce(x, axis=dimensions, dtype=wide, initial=start)).astype(x.dtype)
-    return ufunc.reduce(x, axis=dimensions, dtype=x.dtype, initial=initial[()])
+        return partial(_reduced_in_single, ufunc)
+    return partial(ufunc.reduce, dtype=dtype)
+
+
+def _reduced_in_single(ufunc: np.ufunc, x: Array, *, axis: Ints, initial: Any) -> Any:
+    """Sums and products of 16-bit floats are accumulated in f32, and rounded once, as in compiled programs."""
+    found = ufunc.reduce(x, axis=axis, dtype=np.float32, initial=initial.astype(np.float32))
+    return np.asarray(found).astype(x.dtype)
 
 
 def folded(op: str, x: Array, dimensions: Ints) -> Any:
     """An array reduced by a monoid."""
-    ufunc, start = _folding(op, x.dtype)
+    reducer, start = _folding(op, x.dtype)
     with np.errstate(all="ignore"):
-        if ufunc is None:
+        if reducer is None:
             return _fold_arrays([x], [start], dimensions, scalar_computation(op, x.dtype))
-        return _reduced(ufunc, x, dimensions, start)
+        return reducer(x, axis=dimensions, initial=start)
 
 
 @cache
-def _folding(op: str, dtype: Any) -> tuple[np.ufunc | None, Array]:
-    """What a monoid is in NumPy, if it is something there, and its neutral element."""
+def _folding(op: str, dtype: Any) -> tuple[Callable[..., Any] | None, Any]:
+    """How NumPy reduces by a monoid, if it does, and the neutral element."""
     start = np.asarray(identity_element(op, dtype)).astype(dtype)
-    return None if dtype.kind == "b" and op in ("add", "multiply") else ufunc_of(
-        scalar_computation(op, dtype), dtype
-    ), start
+    ufunc = ufunc_of(scalar_computation(op, dtype), dtype)
+    if ufunc is None or (dtype.kind == "b" and op in ("add", "multiply")):
+        return None, start
+    return _numpy_reduction(ufunc, dtype), start[()]
 
 
 def _fold_arrays(arrays: list[Array], initial: list[Array], dimensions: Ints, to_apply: Computation) -> Any:

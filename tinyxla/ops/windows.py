@@ -63,6 +63,7 @@ def _check_window(name: str, window: Window, x: Shape) -> None:
             raise AttributeValueError(f"{name}: window must not have window_reversal, but dimension {d} has it.")
 
 
+@cache
 def is_narrow(dtype: Any) -> bool:
     """Whether a sum of many elements needs a wider type than theirs."""
     kind = element_type(dtype)

@@ -377,7 +377,7 @@ class Array:
 
     def astype(self, dtype: Any, copy: bool = False) -> Array:
         """This array with elements of another type."""
-        return _namespace.astype(self, dtype)
+        return _namespace.astype(self, dtype, copy=copy)
 
     def view(self, dtype: Any = None) -> Array:
         """The same bits as elements of another type of the same width."""
@@ -540,6 +540,8 @@ class ConcreteArray(Array):
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         return self
+
+    primal = concrete
 
     def with_weak_type(self, weak: bool) -> ConcreteArray:
         return self if self.weak_type == weak else ConcreteArray(self._value, weak)

@@ -393,7 +393,7 @@ def set_compute_large(function: Callable[[Op, Sequence[Any], dict[str, Any]], An
 
 def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An op on concrete arrays."""
-    values = [x.buffer() for x in operands]
+    values = [x._value for x in operands]  # pyright: ignore[reportPrivateUsage] - saves calls
     check_once(op, values, attributes)
     try:
         result = _evaluated(op, values, attributes)

@@ -115,7 +115,10 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    return flatten(tree)[0]
+    try:
+        return optree.tree_leaves(tree, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise _explained(error) from None
 
 
 def map_tree(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:

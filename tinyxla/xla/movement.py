@@ -42,7 +42,7 @@ def _constant(literal: Any, layout: Layout | None = None) -> Tree:
             )
         return tuple(map(_constant, literal))  # pyright: ignore[reportUnknownArgumentType]
     value = np.array(literal, _PYTHON_DTYPES.get(type(literal)))
-    value.flags.writeable = False
+    value.setflags(write=False)
     made: Any = movement.constant(literal=Literal(value))
     if layout is not None:
         made.instruction.shape = LayoutUtil.WithLayout(made.instruction.shape, layout)
