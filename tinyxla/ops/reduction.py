@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -130,41 +130,43 @@ def _reduce_evaluate(*operands: Array, dimensions: Ints, to_apply: Computation) 
     ufunc = ufunc_of(to_apply, arrays[0].dtype)
     if ufunc is None or (arrays[0].dtype.kind == "b" and ufunc in (np.add, np.multiply)):
         return _fold_arrays(arrays, initial, dimensions, to_apply)
-    return _numpy_reduction(ufunc, arrays[0].dtype)(arrays[0], axis=dimensions, initial=initial[0][()])
+    x, start = arrays[0], initial[0][()]
+    if _accumulates_in_single(ufunc, x.dtype):
+        return _reduced_in_single(ufunc, x, dimensions, start)
+    return ufunc.reduce(x, axis=dimensions, dtype=x.dtype, initial=start)
 
 
 @cache
-def _numpy_reduction(ufunc: np.ufunc, dtype: Any) -> Callable[..., Any]:
-    """NumPy's reduction of arrays of an element type by a ufunc."""
+def _accumulates_in_single(ufunc: np.ufunc, dtype: Any) -> bool:
+    """Whether arrays are reduced in f32, and rounded once, as in compiled programs: 16-bit floats by + and *."""
     kind = element_type(dtype)
-    if kind.kind == "float" and kind.bits == 16 and ufunc in (np.add, np.multiply):
-        return partial(_reduced_in_single, ufunc)
-    return partial(ufunc.reduce, dtype=dtype)
+    return kind.kind == "float" and kind.bits == 16 and ufunc in (np.add, np.multiply)
 
 
-def _reduced_in_single(ufunc: np.ufunc, x: Array, *, axis: Ints, initial: Any) -> Any:
-    """Sums and products of 16-bit floats are accumulated in f32, and rounded once, as in compiled programs."""
-    found = ufunc.reduce(x, axis=axis, dtype=np.float32, initial=initial.astype(np.float32))
+def _reduced_in_single(ufunc: np.ufunc, x: Array, dimensions: Ints, start: Any) -> Any:
+    found = ufunc.reduce(x, axis=dimensions, dtype=np.float32, initial=start.astype(np.float32))
     return np.asarray(found).astype(x.dtype)
 
 
 def folded(op: str, x: Array, dimensions: Ints) -> Any:
     """An array reduced by a monoid."""
-    reducer, start = _folding(op, x.dtype)
+    ufunc, start, in_single = _folding(op, x.dtype)
     with np.errstate(all="ignore"):
-        if reducer is None:
+        if ufunc is None:
             return _fold_arrays([x], [start], dimensions, scalar_computation(op, x.dtype))
-        return reducer(x, axis=dimensions, initial=start)
+        if in_single:
+            return _reduced_in_single(ufunc, x, dimensions, start)
+        return ufunc.reduce(x, axis=dimensions, dtype=x.dtype, initial=start)
 
 
 @cache
-def _folding(op: str, dtype: Any) -> tuple[Callable[..., Any] | None, Any]:
-    """How NumPy reduces by a monoid, if it does, and the neutral element."""
+def _folding(op: str, dtype: Any) -> tuple[np.ufunc | None, Any, bool]:
+    """What a monoid is in NumPy, if it is something there, its neutral element, and whether f32 accumulates it."""
     start = np.asarray(identity_element(op, dtype)).astype(dtype)
     ufunc = ufunc_of(scalar_computation(op, dtype), dtype)
     if ufunc is None or (dtype.kind == "b" and op in ("add", "multiply")):
-        return None, start
-    return _numpy_reduction(ufunc, dtype), start[()]
+        return None, start, False
+    return ufunc, start[()], _accumulates_in_single(ufunc, dtype)
 
 
 def _fold_arrays(arrays: list[Array], initial: list[Array], dimensions: Ints, to_apply: Computation) -> Any:
