@@ -391,3 +391,30 @@ def test_results_are_written_over_operands_of_the_same_kernel_pair_by_pair() -> 
     a, b = np.cumsum(x), np.cumsum(2 * x)
     np.testing.assert_allclose(found[0], np.sort(a * 3 + b), rtol=1e-3)
     np.testing.assert_allclose(found[1], np.sort(b * 5 - a), rtol=1e-3)
+
+
+def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list scheduler of LLVM's instruction selection is quadratic in the length of a block."""
+    seen: list[tuple[str, str | None]] = []
+    options: list[str] = []
+    original, set_option = native._object_code, native.llvm_binding.set_option
+
+    def compiled(text: str, passes: Any, machines: Any) -> Any:
+        seen.append((passes, native._mode))
+        return original(text, passes, machines)
+
+    def recorded(option: str) -> None:
+        options.append(option)
+        set_option(option)
+
+    monkeypatch.setattr(native, "_object_code", compiled)
+    monkeypatch.setattr(native.llvm_binding, "set_option", recorded)
+    monkeypatch.setattr(native.cache, "read", lambda key: None)
+    tx.clear_caches()
+    function, (values,) = tuple_loop(131)
+    found = tx.jit(lambda x, y: (function(x), y @ y, tx.numpy.sort(y)))(values, np.eye(3, dtype=np.float32))
+    assert found[0][1][0].shape == ()
+    assert ("straight", "straight") in seen
+    assert {mode for passes, mode in seen if passes != "straight"} == {"quick"}
+    assert native._mode == "own"
+    assert [x for x in options if "pre-RA-sched" in x] == ["-pre-RA-sched=linearize", "-pre-RA-sched=default"]

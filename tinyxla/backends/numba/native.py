@@ -44,16 +44,19 @@ from tinyxla.errors import TinyxlaError
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
-_SWITCHES = {
-    "enable-epilogue-vectorization": ("false", "true"),
-    "disable-lsr": ("true", "false"),
-    "dag-maps-huge-region": ("200", "1000"),
+_SWITCHES = {  # values of LLVM's own, for a compilation here, and for long straight-line code
+    "enable-epilogue-vectorization": ("true", "false", "false"),
+    "disable-lsr": ("false", "true", "true"),
+    "dag-maps-huge-region": ("1000", "200", "200"),
+    "pre-RA-sched": ("default", "default", "linearize"),
 }
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
 _STRAIGHT = 96  # values that a loop carries, of which registers hold few: it moves them from and to memory
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a module; others may come from outside, as that of a signal's handler
+_Mode = Literal["own", "quick", "straight"]  # of LLVM's switches
+_MODES: tuple[_Mode, ...] = ("own", "quick", "straight")
 _Passes = Literal["driver", "routine", "in order", "straight", "loops", "all"]  # what is compiled, or how much is tried
 _MODULES = (
     "extrema integer_vectors loops canonical llvm_operations llvm_printer llvm_scalar llvm_text native vector_functions"
@@ -102,7 +105,7 @@ _waiting: deque[_Work] = deque()  # those of them that nobody compiles yet
 _tasks: list[Task] = []  # that compile
 _machines: list[_Machines] = []  # that no thread uses now
 _info = CacheInfo()
-_is_quick = False  # whether LLVM's options are those of a compilation here
+_mode: _Mode | None = "own"  # that LLVM's switches have; None if an exception came between
 _is_held_for_fork = False
 
 
@@ -309,10 +312,12 @@ def _begin(work: _Work) -> _Work:
             _count(disk_hits=1)
             return work
         _compiler()
-        _switch(quick=True)
+        _switch("quick")
         _begun[work.key] = work
         _count(compilations=1)
-        if work.passes in ("straight", "loops", "all"):  # what takes longest goes first, lest a thread waits in the end
+        if work.passes == "straight":  # which `_finish` compiles with other switches
+            return work
+        if work.passes in ("loops", "all"):  # what takes longest goes first, lest a thread waits in the end
             _waiting.appendleft(work)
         else:
             _waiting.append(work)
@@ -341,12 +346,18 @@ def _finish() -> None:
     """Let threads compile what waits, and load all that was begun: first what other code calls."""
     _start_tasks(min(get_num_threads(), len(_waiting)))
     _join()
-    left = [work for work in _begun.values() if work.code is None and work.error is None]
+    straight = [work for work in _unfinished() if work.passes == "straight"]
+    if straight:
+        _switch("straight")
+        _waiting.extend(straight)
+        _start_tasks(min(get_num_threads(), len(_waiting)))
+        _join()
+    left = _unfinished()
     if left:  # there was no thread, or an exception came between
-        _switch(quick=True)
+        _switch("quick")
         _waiting.extend(left)
         _compile_waiting(_ERRORS)
-    _switch(quick=False)
+    _switch("own")
     works = sorted(_begun.values(), key=lambda work: not work.symbol)
     for work in works:
         try:
@@ -357,6 +368,10 @@ def _finish() -> None:
     for work in works:
         if work.symbol and work.error:
             raise _error(work)
+
+
+def _unfinished() -> list[_Work]:
+    return [work for work in _begun.values() if work.code is None and work.error is None]
 
 
 def _start_tasks(count: int) -> None:
@@ -478,31 +493,37 @@ def _inspected(text: str, passes: _Passes, look: Callable[[Compilation, int], st
     owner, machine = Owner(), _compiler()[0]
     with _lock:
         _finish()
-        _switch(quick=True)
+        _switch("straight" if passes == "straight" else "quick")
         try:
             return look(_optimised(owner, text, passes, machine), machine)
         finally:
             owner.close()
-            _switch(quick=False)
+            _switch("own")
 
 
-def _switch(quick: bool) -> None:
-    """Leave out, or not, work that takes LLVM a third of its time and makes no kernel faster: one vector loop for each
-    loop, and elements one by one after it, instead of a second one of narrower vectors; indices as they are, instead of
-    addresses that are carried from one iteration to the next; and in blocks of hundreds of loads and stores not all
-    pairs of these as dependences, whose number is quadratic.
+def _switch(mode: _Mode) -> None:
+    """Set LLVM's switches: leave out work that takes LLVM a third of its time and makes no kernel faster, or not.
+
+    `quick` is one vector loop for each loop, and elements one by one after it, instead of a second one of narrower
+    vectors; indices as they are, instead of addresses that are carried from one iteration to the next; and in blocks of
+    hundreds of loads and stores not all pairs of these as dependences, whose number is quadratic. `straight` is for
+    code of one block with thousands of instructions that do not depend on each other: there the list scheduler of
+    instruction selection, which looks at all of them for each, takes nearly all of the time; the machine scheduler
+    comes after it anyway.
 
     LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
     ends the process when it does not know a switch, only known versions meet them.
     """
-    global _is_quick
-    if quick and _is_quick:
+    global _mode
+    if mode == _mode:
         return
-    _is_quick = False  # nor is it if an exception comes between
+    before, _mode = _mode, None  # so it stays if an exception comes between
     switches = _SWITCHES if llvm.llvm_version_info[0] in _SWITCH_VERSIONS else {}
     for switch, values in switches.items():
-        llvm_binding.set_option(f"-{switch}={values[not quick]}")
-    _is_quick = quick
+        value = values[_MODES.index(mode)]
+        if before is None or value != values[_MODES.index(before)]:
+            llvm_binding.set_option(f"-{switch}={value}")
+    _mode = mode
 
 
 def _object_code(text: str, passes: _Passes, machines: _Machines) -> tuple[list[str], bytes]:
