@@ -70,7 +70,8 @@ def _filtered(trace: TracebackType | None) -> TracebackType | None:
     """A traceback of the visible entries."""
     found: TracebackType | None = None
     for entry in reversed(_visible(trace)):
-        found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        line: int | None = entry.tb_lineno  # None of an instruction without a line, where an interrupt may come
+        found = TracebackType(found, entry.tb_frame, entry.tb_lasti, -1 if line is None else line)
     return found
 
 

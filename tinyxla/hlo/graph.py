@@ -80,10 +80,11 @@ class Instruction:
 
     `name` and `annotations` are for readers, and for what a text says beyond the graph (sharding, metadata of another
     compiler): annotations map the names of HLO's attributes to their text. `origin` is, of what the compiler made, the
-    instruction of the program that it stands for or is a part of.
+    instruction of the program that it stands for or is a part of. One that `has_side_effect` must run even if nothing
+    needs its result, and as often as it is there.
     """
 
-    __slots__ = ("annotations", "attributes", "name", "op", "operands", "origin", "shape", "source")
+    __slots__ = ("annotations", "attributes", "has_side_effect", "name", "op", "operands", "origin", "shape", "source")
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class Instruction:
         self.name = name
         self.annotations = annotations
         self.origin = origin
+        self.has_side_effect = _may_have_side_effect(type(attributes)) and _have_side_effect(attributes)
 
     @property
     def array_shape(self) -> Shape:
@@ -114,15 +116,6 @@ class Instruction:
     def computations(self) -> Iterator[Computation]:
         """The computations that the attributes refer to."""
         return computations_in(self.attributes)
-
-    @property
-    def has_side_effect(self) -> bool:
-        """Whether it must run even if nothing needs its result, and as often as it is there."""
-        if not _may_have_side_effect(type(self.attributes)):
-            return False
-        if getattr(self.attributes, "custom_call_has_side_effect", False):
-            return True
-        return any(called.has_side_effect for called in self.computations())
 
     def __repr__(self) -> str:
         operands = ", ".join(f"{x.op.name}:{x.shape}" for x in self.operands)
@@ -136,6 +129,12 @@ def _may_have_side_effect(attributes: type) -> bool:
     return hasattr(attributes, "custom_call_has_side_effect") or any(
         "Computation" in x or "Any" in x or "object" in x for x in types
     )
+
+
+def _have_side_effect(attributes: Any) -> bool:
+    if getattr(attributes, "custom_call_has_side_effect", False):
+        return True
+    return any(called.has_side_effect for called in computations_in(attributes))
 
 
 def computations_in(values: Iterable[Any]) -> Iterator[Computation]:

@@ -374,7 +374,7 @@ def with_parameters(
 
 def effects(computation: Computation) -> list[Instruction]:
     """What must run even if nothing needs it."""
-    return [x for x in computation.instructions if x.has_side_effect]
+    return [x for x in computation.instructions if x.has_side_effect] if computation.has_side_effect else []
 
 
 @lru_cache(256)
