@@ -70,7 +70,7 @@ def _filtered(trace: TracebackType | None) -> TracebackType | None:
     """A traceback of the visible entries."""
     found: TracebackType | None = None
     for entry in reversed(_visible(trace)):
-        line: int | None = entry.tb_lineno  # None of an instruction without a line, where an interrupt may come
+        line = cast(int | None, entry.tb_lineno)  # None of an instruction without a line, where an interrupt may come
         found = TracebackType(found, entry.tb_frame, entry.tb_lasti, -1 if line is None else line)
     return found
 
