@@ -17,6 +17,7 @@ from tinyxla.ops import (
     dynamic_sizes as dynamic_sizes,
     eigenvalues as eigenvalues,
     elementwise as elementwise,
+    exchanges as exchanges,
     factorizations as factorizations,
     fourier as fourier,
     hlo_level as hlo_level,
