@@ -204,6 +204,18 @@ class HloSyntaxError(TinyxlaError, ValueError):
         super().__init__(f"line {lineno}, column {column}: {message}\n    {shown}\n    {' ' * (column - 1 - start)}^")
 
 
+class DeadlockError(TinyxlaError, RuntimeError):
+    """Replicas wait for one another, or for one that has ended."""
+
+
+class ChannelError(TinyxlaError, RuntimeError):
+    """A channel with more than two ends, or one that nothing is at the other end of."""
+
+
+class TransferError(TinyxlaError, RuntimeError):
+    """A transfer between the host and a program that did not come about in time, or was closed."""
+
+
 class VerificationError(TinyxlaError, ValueError):
     """A graph that breaks a rule of graphs: an error in the library, or in a graph built by hand."""
 

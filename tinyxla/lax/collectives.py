@@ -184,7 +184,9 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
             x = cast(x, np.dtype(np.int32))
         x = reduce(x, tuple(canonical_axis(d, x.ndim, what) for d in dimensions))
         if combiner != "add" and x.dtype.kind == "c":
-            raise DTypeError(f"{what}: {Shape.of(x)} has no order; take its real part, or its absolute value.")
+            raise DTypeError(
+                f"{what}: {combiner} does not take {Shape.of(x)}; take its real part or its absolute value."
+            )
         to_apply = reduction.scalar_computation(combiner, x.dtype)
         if group.participants is not None:
             return collectives.all_reduce(x, to_apply=to_apply, **group.participants)

@@ -10,6 +10,7 @@ from tinyxla.ops import (
     bits as bits,
     callback as callback,
     calls as calls,
+    channels as channels,
     collectives as collectives,
     contraction as contraction,
     convolution as convolution,

@@ -327,8 +327,8 @@ def _ragged_shape(*operands: AnyShape, replica_groups: Groups, **others: Any) ->
         raise ShapeError(f"{name}: offsets and sizes must be vectors of integers, all of one shape, but are {ragged}.")
     if replica_groups and ragged[0].dimensions[0] % len(replica_groups[0]):
         raise ShapeError(
-            f"{name}: offsets and sizes must have as many elements for each of the {len(replica_groups[0])} replicas of "
-            f"a group, but have {ragged[0].dimensions[0]}; give one for each."
+            f"{name}: offsets and sizes must have as many elements for each of the {len(replica_groups[0])} replicas "
+            f"of a group, but have {ragged[0].dimensions[0]}; give one for each."
         )
     return target
 
