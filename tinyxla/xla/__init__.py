@@ -16,7 +16,20 @@ each is a method of builders: `Add(x, y)`, `Add(builder, x, y)` and `builder.Add
 from tinyxla.ops.accuracy import ResultAccuracy as ResultAccuracy
 from tinyxla.shapes import Layout as Layout, PaddingValue as PaddingValue, Shape as Shape, TupleShape as TupleShape
 from tinyxla.xla.builder import XlaBuilder as XlaBuilder, XlaOp as XlaOp
-from tinyxla.xla.computation import ProgramShape as ProgramShape, XlaComputation as XlaComputation
+from tinyxla.xla.client import (
+    InfeedSource as InfeedSource,
+    clear_transfers as clear_transfers,
+    infeed_source as infeed_source,
+    transfer_from_channel as transfer_from_channel,
+    transfer_from_outfeed as transfer_from_outfeed,
+    transfer_to_channel as transfer_to_channel,
+    transfer_to_infeed as transfer_to_infeed,
+)
+from tinyxla.xla.computation import (
+    ProgramShape as ProgramShape,
+    XlaComputation as XlaComputation,
+    execute_parallel as execute_parallel,
+)
 from tinyxla.xla.contraction import (
     Conv as Conv,
     ConvGeneral as ConvGeneral,
