@@ -66,8 +66,9 @@ class HostQueue:
             )
             if not self._items:
                 assert self._source is not None
+                count = self._source.count
                 raise TransferError(
-                    f"{self.what} has nothing to be taken: its source has ended after {self._source.count} items."
+                    f"{self.what} has nothing to be taken: its source has ended after {count} item{'s' * (count != 1)}."
                 ) from self._source.error
             item = self._items.popleft()
             self._changed.notify_all()
@@ -112,7 +113,7 @@ class Source:
         self._queue = queue
         self._items: Iterator[Any] = iter(items)
         self._prefetch = prefetch
-        self._capacity = queue.capacity  # what it had before
+        self._capacity = 0  # that the queue had before
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="tinyxla-infeed", daemon=True)
 
@@ -121,17 +122,17 @@ class Source:
         return not self._has_ended
 
     def start(self) -> Source:
-        self._queue.capacity = self._prefetch
         self._queue.attach(self)
+        self._capacity, self._queue.capacity = self._queue.capacity, self._prefetch
         self._thread.start()
         return self
 
     def _run(self) -> None:
         try:
             for item in self._items:
+                self._queue.put(as_arrays("the source of an infeed", item), float("inf"), lambda: self._has_ended)
                 if self._has_ended:
                     return
-                self._queue.put(as_arrays("the source of an infeed", item), float("inf"), lambda: self._has_ended)
                 self.count += 1
         except BaseException as error:
             self.error = error

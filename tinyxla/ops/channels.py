@@ -60,7 +60,7 @@ class Infeed(NamedTuple):
     shape: AnyShape  # of the data: an array, or a tuple of arrays
     infeed_config: str = ""
     replica_count: int = 0  # lanes are so many replicas, each with an infeed of its own; 0: this replica's
-    axis_name: Hashable = REPLICAS
+    axis_name: Hashable = REPLICAS  # None if lanes are replicas
 
     @property
     def custom_call_has_side_effect(self) -> bool:
@@ -93,7 +93,7 @@ def _infeed_evaluate(token: Array, *, shape: AnyShape, replica_count: int, **oth
 def _infeed_batch(size: int, operands: Any, axes: Axes, *, axis_name: Hashable, shape: AnyShape, **others: Any) -> Any:
     if axis_name is not OWN:
         raise ArgumentError(f"vmap: infeed: {_UNORDERED}.")
-    others["replica_count"] = size
+    others |= {"replica_count": size, "axis_name": None}
     return infeed(operands[0], shape=shape, **others), (*(0 for _ in _array_shapes("infeed", shape)), None)
 
 
@@ -141,7 +141,7 @@ def _outfeed_batch(size: int, operands: tuple[Value, ...], axes: Axes, *, axis_n
     if axis_name is not OWN:
         raise ArgumentError(f"vmap: outfeed: {_UNORDERED}.")
     *arrays, token = operands
-    others["replica_count"] = size
+    others |= {"replica_count": size, "axis_name": None}
     return outfeed(*movement.in_front(arrays, axes[:-1], size), token, **others), None
 
 

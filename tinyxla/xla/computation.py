@@ -177,12 +177,14 @@ def execute_parallel(
 
 
 def _shared(arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The arguments of all devices; what is one object for all of them becomes one array for all."""
-    known: dict[int, Any] = {}
+    """The arguments of all devices; what is one object (or number) for all of them becomes one array for all."""
+    known: dict[Any, Any] = {}
 
     def as_one(x: Any) -> Any:
         if isinstance(x, (tuple, list)):
             return tuple(map(as_one, x))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if isinstance(x, np.generic):
+            return known.setdefault((type(x), x), wrap(np.asarray(x)))
         if isinstance(x, np.ndarray):
             return known.setdefault(id(x), wrap(np.array(x)))
         return x
