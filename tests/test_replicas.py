@@ -203,6 +203,20 @@ def test_threads_use_the_pool_of_worker_threads_between_meetings() -> None:
     np.testing.assert_allclose([x[0] for x in found], expected)
 
 
+def test_results_of_one_execution_are_arguments_of_the_next_without_a_copy() -> None:
+    computation = program(lambda x: x + collectives.all_reduce(x, to_apply=SUM), Shape(F32, (2, 4)))
+    found = computation.execute_replicated(rows(3, 2, 4))
+    lanes = [x.dense() for x in found]
+    whole = execution._stacked(lanes)
+    assert all(np.shares_memory(row, lane) for row, lane in zip(whole, lanes, strict=True))
+    np.testing.assert_array_equal(whole, np.stack(lanes))
+    for others in (lanes[::-1], lanes[1:] + lanes[:1], [lanes[0], lanes[0]]):
+        copied = execution._stacked(others)
+        assert not np.shares_memory(copied, lanes[0])
+        np.testing.assert_array_equal(copied, np.stack(others))
+    np.testing.assert_array_equal(execution._stacked(lanes[1:]), np.stack(lanes[1:]))
+
+
 # --- channels ---------------------------------------------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ def _as_lanes(
     if state.staging is None and all(isinstance(x, ConcreteArray) for several in per_argument for x in several):
         axes, executable = _lanes_program(name, computation, count, uniform, backend)
         inputs = [
-            several[0].dense() if same else np.stack([x.dense() for x in several])
+            several[0].dense() if same else _stacked([x.dense() for x in several])
             for several, same in zip(per_argument, uniform, strict=True)
         ]
         values: list[Any] = executable(inputs)
@@ -104,6 +104,22 @@ def _as_lanes(
         ]
         values, axes = _mapped(computation, count, uniform, inputs)
     return [[_of_lane(value, axis, lane) for value, axis in zip(values, axes, strict=True)] for lane in range(count)]
+
+
+def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """The arrays as rows of one; without a copy if they are that already, as the results of another execution are."""
+    first = lanes[0]
+    whole = first.base
+    if isinstance(whole, np.ndarray) and whole.flags.c_contiguous and first.nbytes:
+        start = first.ctypes.data
+        in_order = all(
+            x.base is whole and x.shape == first.shape and x.ctypes.data == start + k * first.nbytes
+            for k, x in enumerate(lanes)
+        )
+        if in_order:
+            shape = (len(lanes), *first.shape)
+            return np.ndarray(shape, first.dtype, whole, start - whole.ctypes.data)  # pyright: ignore[reportArgumentType]
+    return np.stack(lanes)
 
 
 def _of_lane(value: Any, axis: int | None, lane: int) -> Array:
