@@ -30,6 +30,20 @@ from tinyxla.xla.computation import (
     XlaComputation as XlaComputation,
     execute_parallel as execute_parallel,
 )
+from tinyxla.xla.collectives import (
+    AllGather as AllGather,
+    AllReduce as AllReduce,
+    AllToAll as AllToAll,
+    AllToAllTuple as AllToAllTuple,
+    CollectiveBroadcast as CollectiveBroadcast,
+    CollectivePermute as CollectivePermute,
+    CrossReplicaSum as CrossReplicaSum,
+    PartitionId as PartitionId,
+    PartitionID as PartitionID,
+    RaggedAllToAll as RaggedAllToAll,
+    ReduceScatter as ReduceScatter,
+    ReplicaId as ReplicaId,
+)
 from tinyxla.xla.contraction import (
     Conv as Conv,
     ConvGeneral as ConvGeneral,
@@ -53,6 +67,8 @@ from tinyxla.xla.control_flow import (
     While as While,
 )
 from tinyxla.xla.dimension_numbers import (
+    ChannelHandle as ChannelHandle,
+    ChannelType as ChannelType,
     ComparisonDirection as ComparisonDirection,
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
     DotDimensionNumbers as DotDimensionNumbers,
@@ -64,6 +80,7 @@ from tinyxla.xla.dimension_numbers import (
     PrecisionConfig as PrecisionConfig,
     RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
     RandomAlgorithm as RandomAlgorithm,
+    ReplicaGroup as ReplicaGroup,
     ScatterDimensionNumbers as ScatterDimensionNumbers,
     TriangularSolveOptions as TriangularSolveOptions,
     make_padding_config as make_padding_config,
