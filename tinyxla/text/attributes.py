@@ -21,7 +21,7 @@ from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import AnyShape, ElementType, Layout, Shape, TupleShape, WindowDimension, element_types, window_text
 from tinyxla.text.lexer import Lexer, inside, parts, read_integer, without_comments
 from tinyxla.text.literals import number_text
-from tinyxla.text.replica_groups import read_groups, write_groups
+from tinyxla.text.replica_groups import read_groups, shard_count, write_groups
 from tinyxla.text.shapes import read_shape
 
 Names = Callable[[Computation], str]  # the name of a computation
@@ -336,6 +336,7 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "transpose": (Spelling("dimensions", ("permutation",), INTEGERS),),
     "while": (Spelling("backend_config", ("known_trip_count",), TRIP_COUNT, partial=True),),
 }
+_SPELLINGS |= {f"{name}-start": _SPELLINGS[name] for name in ("all-gather", "all-reduce", "collective-permute")}
 
 
 class Context(NamedTuple):
@@ -381,6 +382,7 @@ _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
     },
     "bitcast-convert": {"new_element_type": _result_type},
     "broadcast": {"sizes": _result_sizes},
+    "collective-permute-start": {"state": lambda x: x.shape.elements[2:]},
     "compare": {"type": lambda x: elementwise.comparison_type(x.operands[0].dtype)},
     "convert": {"new_element_type": _result_type},
     "convolution": {"preferred_element_type": _other_result_type},
@@ -396,30 +398,26 @@ _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
 }
 
 
-def _shards(larger: AnyShape, smaller: AnyShape, dimension: int, groups: Sequence[Sequence[int]]) -> int:
-    """How many times as large one array is as another; where that is of no elements, as many as a group has replicas."""
-    if not isinstance(larger, Shape) or not isinstance(smaller, Shape):
-        raise ValueError("the operands must be arrays, each with its result")
-    sizes = [x.dimensions[dimension] if dimension < x.rank else 0 for x in (larger, smaller)]
-    return sizes[0] // sizes[1] if sizes[1] else len(groups[0]) if groups else 1
+def _shards_gathered(x: Context, values: Mapping[str, Any]) -> int:
+    return shard_count(_first(x.shape), x.operands[0], values["all_gather_dimension"], values["replica_groups"])
 
 
-def _first_of(shape: AnyShape) -> AnyShape:
+def _shards_begun(x: Context, values: Mapping[str, Any]) -> int:
+    return _shards_gathered(x._replace(shape=x.shape.elements[1]), values)
+
+
+def _shards_scattered(x: Context, values: Mapping[str, Any]) -> int:
+    return shard_count(x.operands[0], _first(x.shape), values["scatter_dimension"], values["replica_groups"])
+
+
+def _first(shape: AnyShape) -> AnyShape:
     return shape.elements[0] if isinstance(shape, TupleShape) else shape
 
 
-# Implied by the shapes and the other attributes.
-_DERIVED: dict[str, dict[str, Callable[[Context, Mapping[str, Any]], Any]]] = {
-    "all-gather": {
-        "shard_count": lambda x, a: _shards(
-            _first_of(x.shape), x.operands[0], a["all_gather_dimension"], a["replica_groups"]
-        )
-    },
-    "reduce-scatter": {
-        "shard_count": lambda x, a: _shards(
-            x.operands[0], _first_of(x.shape), a["scatter_dimension"], a["replica_groups"]
-        )
-    },
+_DERIVED: dict[str, dict[str, Callable[[Context, Mapping[str, Any]], Any]]] = {  # implied together with others
+    "all-gather": {"shard_count": _shards_gathered},
+    "all-gather-start": {"shard_count": _shards_begun},
+    "reduce-scatter": {"shard_count": _shards_scattered},
 }
 _BETWEEN_BRACKETS = ("constant", "parameter")  # where others have operands, these have their attributes
 _SHOWN_IF_OTHER = ("compare",)  # whose implied attribute may have another value; all others never print theirs

@@ -14,6 +14,7 @@ import re
 import numpy as np
 
 from tinyxla.ops.replica_groups import Groups
+from tinyxla.shapes import AnyShape, Shape
 from tinyxla.text.lexer import inside, parts, read_integer
 
 _IOTA = re.compile(r"\[(\d[\d,]*)\]<=\[(\d[\d,]*)\](?:T\((\d[\d,]*)\))?")
@@ -38,3 +39,13 @@ def read_groups(text: str) -> Groups:
         raise ValueError(f"T must have an order of the {len(sizes)} dimensions, but found {text[:80]!r}")
     numbers = np.arange(math.prod(sizes)).reshape(sizes).transpose(order).reshape(shape)
     return tuple(map(tuple, numbers.tolist()))
+
+
+def shard_count(larger: AnyShape, smaller: AnyShape, dimension: int, groups: Groups) -> int:
+    """How often the size of one array goes into that of another; for arrays without elements, the size of a group."""
+    if not isinstance(larger, Shape) or not isinstance(smaller, Shape):
+        raise ValueError("the operands must be arrays, each with its result")
+    whole, part = (x.dimensions[dimension] if dimension < x.rank else 0 for x in (larger, smaller))
+    if part:
+        return whole // part
+    return len(groups[0]) if groups else 1
