@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tinyxla.errors import HloSyntaxError, SourceLine, TinyxlaError
 from tinyxla.hlo import Computation, Instruction, Literal, Module
 from tinyxla.ops import Op, calls, hlo_level, movement, ops, tuples
@@ -21,6 +23,7 @@ from tinyxla.text.attributes import Context, UnreadableError, read_attributes, r
 from tinyxla.text.hlo_text import OPCODES, TABLES
 from tinyxla.text.lexer import Lexer, Raw, inside, parts, without_comments
 from tinyxla.text.literals import read_literal
+from tinyxla.text.replica_groups import read_groups
 from tinyxla.text.shapes import read_program_shape, read_shape
 
 _DEEPEST = 100  # computations that call one another
@@ -248,6 +251,8 @@ class _Parser:
         special = _SPECIAL.get(line.opcode)
         if special is not None:
             return special(self, frame, line)
+        if line.opcode in _PERMUTES and "slice_sizes" in line.fields:
+            return _permute_in_place(self, frame, line)
         stage = _STAGE.fullmatch(line.opcode)
         if stage is not None and line.opcode not in ops:
             return _async_start(self, frame, line, stage[1]) if stage[2] == "start" else _async_next(self, frame, line)
@@ -432,6 +437,48 @@ def _literal(text: str, shape: Shape) -> Literal:
         return read_literal(text, shape)
     except ValueError as error:
         raise _OperandError(str(error)) from error
+
+
+# --- slices that replicas exchange ------------------------------------------------------------------------------------
+
+_PERMUTES = ("collective-permute", "collective-permute-start")
+
+
+def _permute_in_place(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    """Slices of the first operand, each put into the second one, as it is of the target: the tuples of indices, which
+    come third and fourth, say from and to where."""
+    source, target, *places = _only(parser.operands(frame, line), 4)
+    fields = line.texts()
+    sizes = read_groups(without_comments(fields.pop("slice_sizes")).strip())
+    rank = len(sizes[0]) if sizes else 0
+    starts = [_arrays(frame, x) for x in places]
+    if not sizes or any(len(x) != rank * len(sizes) for x in starts):
+        raise _OperandError(f"expected the indices of {len(sizes)} slices, but found {[len(x) for x in starts]}")
+    permute = ops["collective-permute"]
+    known = Context(target.shape, [source.shape, target.shape])
+    attributes, used = read_attributes(permute, fields, known, parser.called)
+    for k, size in enumerate(sizes):
+        first, there = (x[k * rank : (k + 1) * rank] for x in starts)
+        part = _emitted(frame, ops["dynamic-slice"], [source, *first], dynamic_slice_sizes=size)
+        part = _emitted(frame, permute, [part], **attributes._asdict())
+        target = _emitted(frame, ops["dynamic-update-slice"], [target, part, *there])
+    rest = {name: text for name, text in fields.items() if name not in used}
+    if line.opcode == "collective-permute":
+        frame.instructions.remove(target)
+        if target.shape != line.shape:
+            raise ValueError(f"the operands give {target.shape}, but the shape here is {line.shape}")
+        return frame.add(parser.finished(line, target.op, target.operands, target.attributes, rest))
+    state = line.shape.elements[2:] if isinstance(line.shape, TupleShape) else ()
+    zeros = [Literal(np.zeros(s.dimensions, s.dtype)) for s in state if isinstance(s, Shape)]
+    context = [source, target, *(_emitted(frame, movement.constant, [], literal=x) for x in zeros)]
+    if TupleShape(tuple(x.shape for x in context)) != line.shape:
+        raise ValueError(f"the operands give {TupleShape(tuple(x.shape for x in context))}, not {line.shape}")
+    return frame.add(parser.finished(line, calls.tuple_, context, calls.tuple_.attributes(), rest))
+
+
+def _emitted(frame: _Frame, op: Op, operands: Sequence[Instruction], **attributes: Any) -> Instruction:
+    shape = op.shape(*(x.shape for x in operands), **attributes)
+    return frame.add(Instruction(op, operands, op.attributes(**attributes), shape))
 
 
 # --- loops, branches and barriers: in the graph they take arrays, in HLO one tuple ------------------------------------
