@@ -15,7 +15,6 @@ from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Value, collectives, exchanges, reduction
 from tinyxla.ops.calls import get_tuple_element
 from tinyxla.ops.movement import check_dimensions
-from tinyxla.ops.replica_groups import group_mode
 from tinyxla.ops.tuples import leaf_shapes, leaves
 from tinyxla.shapes import AnyShape, Layout, Shape, TupleShape, element_type
 from tinyxla.xla.builder import Tree, XlaBuilder, shape_of
@@ -59,12 +58,6 @@ def _set_shape(x: Any, shape: Shape) -> None:
         whole.shape = TupleShape(tuple(elements))
 
 
-def _participants(name: str, groups: Groups, channel_id: Channel | None, device_ids: bool | None) -> dict[str, Any]:
-    """The attributes which say who takes part."""
-    group_mode(name, channel_id, bool(device_ids))  # checks them
-    return {"replica_groups": groups, "channel_id": channel_id, "use_global_device_ids": bool(device_ids)}
-
-
 def _check_shard_count(name: str, shard_count: int) -> None:
     if shard_count < 1:
         raise AttributeValueError(
@@ -92,7 +85,9 @@ def AllReduce(
         operand,
         computation.computation,
         shape_with_layout,
-        **_participants("AllReduce", replica_groups, channel_id, use_global_device_ids),
+        replica_groups=replica_groups,
+        channel_id=channel_id,
+        use_global_device_ids=bool(use_global_device_ids),
     )
 
 
@@ -138,7 +133,9 @@ def ReduceScatter(
         to_apply=computation.computation,
         scatter_dimension=scatter_dimension,
         shard_count=shard_count,
-        **_participants("ReduceScatter", replica_groups, channel_id, use_global_device_ids),
+        replica_groups=replica_groups,
+        channel_id=channel_id,
+        use_global_device_ids=bool(use_global_device_ids),
     )
     return _like_operand(operand, _in_layout(result, layout))
 
@@ -163,7 +160,9 @@ def AllGather(
         *_arrays("AllGather", operand),
         all_gather_dimension=all_gather_dimension,
         shard_count=shard_count,
-        **_participants("AllGather", replica_groups, channel_id, use_global_device_ids),
+        replica_groups=replica_groups,
+        channel_id=channel_id,
+        use_global_device_ids=bool(use_global_device_ids),
     )
     return _like_operand(operand, _in_layout(result, layout))
 
