@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, collective_stages, hlo_level, movement
+from tinyxla.ops import calls, channels, collective_stages, hlo_level, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 Tree = Instruction | tuple[Any, ...]  # a tuple whose elements are known is a tuple of trees
@@ -24,6 +24,7 @@ _DONE = (
     collective_stages.all_gather_done,
     collective_stages.all_reduce_done,
     collective_stages.collective_permute_done,
+    channels.send_done,
 )
 _STRUCTURAL = {hlo_level.async_start, *collective_stages.starts, *_DONE}
 

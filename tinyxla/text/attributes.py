@@ -221,6 +221,11 @@ def _read_axis_name(text: str) -> Hashable:
     return unquoted(fields["axis_name"]) if "axis_name" in fields else REPLICAS
 
 
+def _read_channel_pairs(text: str) -> tuple[tuple[int, ...], ...]:
+    pairs = dict(read_fields(inside(text))).get("_xla_send_recv_source_target_pairs", "{}")
+    return read_groups(unquoted(pairs) if pairs.startswith('"') else pairs)
+
+
 def _read_single(text: str) -> int:
     (found,) = map(read_integer, parts(inside(text)))
     return found
@@ -244,6 +249,9 @@ FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
 COMPOSITE = _plain(_write_composite, _read_composite)
 GROUPS = _plain(write_groups, read_groups)
+CHANNEL_PAIRS = _plain(
+    lambda pairs: f"{{_xla_send_recv_source_target_pairs={write_groups(pairs)}}}", _read_channel_pairs
+)
 AXIS_NAME = _plain(lambda name: f"{{axis_name={quoted(str(name))}}}", _read_axis_name)
 RESULT_ACCURACY = _plain(_write_accuracy, _read_accuracy)
 COMPUTATION = Codec(lambda value, names: names(value), lambda text, scope: scope(text.removeprefix("%")))
@@ -309,6 +317,7 @@ class Spelling(NamedTuple):
 
 _GROUPS = Spelling("replica_groups", ("replica_groups",), GROUPS, always=True)
 _AXIS = Spelling("frontend_attributes", ("axis_name",), AXIS_NAME, partial=True)  # XLA has no named axes
+_CHANNEL = Spelling("frontend_attributes", ("source_target_pairs",), CHANNEL_PAIRS, partial=True)
 
 
 _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
@@ -326,11 +335,16 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         Spelling("backend_config", ("backend_config",), CONFIGURATION),
     ),
     "domain": (Spelling("domain", ("domain",), RAW),),
+    "infeed": (Spelling("infeed_config", ("infeed_config",), STRING),),
+    "outfeed": (Spelling("outfeed_config", ("outfeed_config",), STRING),),
     "pad": (Spelling("padding", ("padding_config",), PADDING),),
     "partition-id": (_AXIS,),
     "ragged-all-to-all": (_GROUPS, _AXIS),
+    "recv": (_CHANNEL,),
+    "recv-done": (_CHANNEL,),
     "reduce-scatter": (_GROUPS, _AXIS, Spelling("dimensions", ("scatter_dimension",), SINGLE)),
     "replica-id": (_AXIS,),
+    "send": (_CHANNEL,),
     "slice": (Spelling("slice", ("start_indices", "limit_indices", "strides"), SLICES),),
     "topk": (Spelling("largest", ("largest",), FLAG, missing=True),),
     "transpose": (Spelling("dimensions", ("permutation",), INTEGERS),),
@@ -372,6 +386,10 @@ def _order(shape: Shape) -> tuple[int, ...]:
     return (shape.layout or Layout.default(shape.rank)).minor_to_major
 
 
+def _replicas(x: Context) -> Hashable:
+    return REPLICAS
+
+
 _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
     "async-start": {"state": lambda x: x.shape.elements[2:]},
     "bitcast": {
@@ -389,11 +407,16 @@ _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
     "custom-call": {"shape": lambda x: x.shape},
     "dot": {"preferred_element_type": _other_result_type},
     "dynamic-reshape": {"sizes": _result_sizes, "dims_are_dynamic": _dynamic_dimensions},
+    "infeed": {"shape": lambda x: x.shape.elements[0], "axis_name": _replicas},
     "iota": {"shape": lambda x: x.shape},
+    "outfeed": {"axis_name": _replicas},
     "ragged-dot": {"preferred_element_type": _other_result_type},
+    "recv": {"shape": lambda x: x.shape.elements[0], "axis_name": _replicas},
+    "recv-done": {"axis_name": _replicas},
     "reshape": {"sizes": _result_sizes},
     "rng": {"shape": lambda x: x.shape},
     "rng-bit-generator": {"shape": lambda x: x.shape.elements[1]},
+    "send": {"axis_name": _replicas},
     "scaled-dot": {"preferred_element_type": _other_factor_type},
 }
 

@@ -208,6 +208,22 @@ from tinyxla.xla.reductions import (
     TopK as TopK,
 )
 from tinyxla.xla.shapes import PrimitiveType as PrimitiveType, ShapeUtil as ShapeUtil
+from tinyxla.xla.transfers import (
+    Infeed as Infeed,
+    InfeedWithToken as InfeedWithToken,
+    Outfeed as Outfeed,
+    OutfeedWithToken as OutfeedWithToken,
+    Recv as Recv,
+    RecvDone as RecvDone,
+    RecvFromHost as RecvFromHost,
+    RecvWithToken as RecvWithToken,
+    RecvWithTokens as RecvWithTokens,
+    Send as Send,
+    SendDone as SendDone,
+    SendToHost as SendToHost,
+    SendWithToken as SendWithToken,
+    SendWithTokens as SendWithTokens,
+)
 
 Computation, ComputationBuilder, ComputationDataHandle = XlaComputation, XlaBuilder, XlaOp  # on the oldest page
 

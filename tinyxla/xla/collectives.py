@@ -43,11 +43,11 @@ def _in_layout(result: Tree, layout: Layout | None) -> Tree:
     """The result, each array of it in a layout."""
     if layout is not None:
         for x in leaves(result):
-            _set_shape(x, LayoutUtil.WithLayout(x.instruction.shape, layout))
+            set_shape(x, LayoutUtil.WithLayout(x.instruction.shape, layout))
     return result
 
 
-def _set_shape(x: Any, shape: Shape) -> None:
+def set_shape(x: Any, shape: Shape) -> None:
     """Of an array, and of the tuple that it is taken from."""
     made: Instruction = x.instruction
     made.shape = shape
@@ -110,7 +110,7 @@ def _all_reduce(
     result = collectives.all_reduce(*_arrays(name, operand), to_apply=to_apply, **participants)
     if shape_with_layout is not None:
         for x, shape in zip(leaves(result), leaf_shapes(shape_with_layout), strict=True):
-            _set_shape(x, shape)
+            set_shape(x, shape)
     return _like_operand(operand, result)
 
 
