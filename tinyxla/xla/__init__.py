@@ -25,11 +25,6 @@ from tinyxla.xla.client import (
     transfer_to_channel as transfer_to_channel,
     transfer_to_infeed as transfer_to_infeed,
 )
-from tinyxla.xla.computation import (
-    ProgramShape as ProgramShape,
-    XlaComputation as XlaComputation,
-    execute_parallel as execute_parallel,
-)
 from tinyxla.xla.collectives import (
     AllGather as AllGather,
     AllReduce as AllReduce,
@@ -43,6 +38,11 @@ from tinyxla.xla.collectives import (
     RaggedAllToAll as RaggedAllToAll,
     ReduceScatter as ReduceScatter,
     ReplicaId as ReplicaId,
+)
+from tinyxla.xla.computation import (
+    ProgramShape as ProgramShape,
+    XlaComputation as XlaComputation,
+    execute_parallel as execute_parallel,
 )
 from tinyxla.xla.contraction import (
     Conv as Conv,
