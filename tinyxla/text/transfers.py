@@ -84,8 +84,14 @@ class _Writer:
             if same:
                 self.instructions.append(x)
             if x.op is channels.send and not any(user.op is channels.send_done for user in self.users.get(x, ())):
-                done = channels.send_done
-                self.tokens[x] = self.emit(done, [self.new[x]], done.attributes(), x.shape.elements[2])  # pyright: ignore[reportAttributeAccessIssue]
+                self.tokens[x] = self._sent(x)
+
+    def _sent(self, x: Instruction) -> Instruction:
+        done = channels.send_done
+        made = self.emit(done, [self.new[x]], done.attributes(), x.shape.elements[2])  # pyright: ignore[reportAttributeAccessIssue]
+        flag = {"is_host_transfer": "true"} if x.attributes.is_host_transfer else {}
+        made.annotations = {"channel_id": str(x.attributes.channel_id), **flag}
+        return made
 
     def _infeed(self, x: Instruction) -> None:
         token = x.shape.elements[-1]  # pyright: ignore[reportAttributeAccessIssue]
@@ -118,17 +124,19 @@ class _Writer:
         elif given in self.tokens and index == 2:
             self.new[x] = self.tokens[given]
             self._name(self.new[x], x)
-        elif given.op is channels.recv and x is not self.root and self._is_context(x):
+        elif given.op is not channels.infeed and x is not self.root and self._is_context(x):
             self.new[x] = self.new[given]
         else:
             self.new[x] = self.element(self.new[given], index, x)
 
     def _is_context(self, x: Instruction) -> bool:
+        """Whether nothing needs this element by itself."""
         return all(user.op is channels.recv_done for user in self.users.get(x, ()))
 
     @staticmethod
     def _name(made: Instruction, like: Instruction) -> None:
-        made.name, made.source, made.annotations, made.origin = like.name, like.source, like.annotations, like
+        made.name, made.source, made.origin = like.name, like.source, like.origin or like
+        made.annotations = {**made.annotations, **like.annotations}
 
 
 def _is_element_of(given: Instruction) -> Any:
