@@ -11,6 +11,7 @@ from tinyxla.ops import (
     callback as callback,
     calls as calls,
     channels as channels,
+    collective_stages as collective_stages,
     collectives as collectives,
     contraction as contraction,
     convolution as convolution,

@@ -38,12 +38,14 @@ from tinyxla.ops.op import (
 )
 from tinyxla.ops.replica_groups import (
     REPLICAS,
+    GroupMode,
     Groups,
     all_lanes,
     by_group,
     by_lane,
     check_alone,
     check_groups,
+    group_mode,
     group_of,
     rows,
 )
@@ -152,11 +154,19 @@ def _check_reduction(name: str, operands: Sequence[AnyShape], to_apply: Computat
     reduction.check_computation(f"{name}: to_apply", to_apply, [scalar, scalar], [scalar])
 
 
-def _all_reduce_shape(*operands: AnyShape, to_apply: Computation, replica_groups: Groups, **others: Any) -> AnyShape:
+def _all_reduce_shape(
+    *operands: AnyShape,
+    to_apply: Computation,
+    replica_groups: Groups,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+    axis_name: Hashable,
+) -> AnyShape:
     if not operands:
         raise ShapeError("all-reduce: there must be at least one operand.")
     _check_reduction("all-reduce", operands, to_apply)
     check_groups("all-reduce", replica_groups, equal_sizes=False)
+    group_mode("all-reduce", channel_id, use_global_device_ids)  # checks these two
     arrays = [array_operand("all-reduce", x) for x in operands]
     return arrays[0] if len(arrays) == 1 else TupleShape(tuple(arrays))
 
@@ -308,9 +318,16 @@ class AllGather(NamedTuple):
     axis_name: Hashable = REPLICAS
 
 
-def _check_shards(name: str, shard_count: int, groups: Groups) -> None:
+def _check_shards(
+    name: str, shard_count: int, groups: Groups, channel_id: int | None, use_global_device_ids: bool
+) -> None:
     check_groups(name, groups, equal_sizes=True)
-    if shard_count < 0 or (groups and len(groups[0]) != shard_count):
+    mode = group_mode(name, channel_id, use_global_device_ids)
+    if mode is GroupMode.CROSS_REPLICA_AND_PARTITION and groups and shard_count > 0:
+        fits = shard_count % len(groups[0]) == 0  # all partitions of these replicas
+    else:
+        fits = shard_count >= 0 and (not groups or len(groups[0]) == shard_count)
+    if not fits:
         size = f"{len(groups[0])}, the size of each of {groups}" if groups else "the number of replicas"
         raise AttributeValueError(f"{name}: shard_count must be {size}, but is {shard_count}.")
 
@@ -321,10 +338,17 @@ def _resized(shape: Shape, dimension: int, size: int) -> Shape:
 
 
 def _all_gather_shape(
-    x: Shape, *, all_gather_dimension: int, shard_count: int, replica_groups: Groups, **others: Any
+    x: Shape,
+    *,
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+    axis_name: Hashable,
 ) -> Shape:
     check_dimensions("all-gather", "all_gather_dimension", (all_gather_dimension,), x.rank)
-    _check_shards("all-gather", shard_count, replica_groups)
+    _check_shards("all-gather", shard_count, replica_groups, channel_id, use_global_device_ids)
     return _resized(x, all_gather_dimension, x.dimensions[all_gather_dimension] * shard_count)
 
 
@@ -411,13 +435,21 @@ class ReduceScatter(NamedTuple):
 
 
 def _reduce_scatter_shape(
-    x: Shape, *, to_apply: Computation, scatter_dimension: int, shard_count: int, replica_groups: Groups, **others: Any
+    x: Shape,
+    *,
+    to_apply: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+    axis_name: Hashable,
 ) -> Shape:
     check_dimensions("reduce-scatter", "scatter_dimension", (scatter_dimension,), x.rank)
-    _check_shards("reduce-scatter", shard_count, replica_groups)
+    _check_shards("reduce-scatter", shard_count, replica_groups, channel_id, use_global_device_ids)
     _check_reduction("reduce-scatter", (x,), to_apply)
     length = x.dimensions[scatter_dimension]
-    if length % shard_count:
+    if not shard_count or length % shard_count:
         raise ShapeError(
             f"reduce-scatter: the size of dimension {scatter_dimension} of {x} must be a multiple of shard_count, "
             f"{shard_count}; pad it."

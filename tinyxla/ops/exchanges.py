@@ -8,6 +8,7 @@ Sources: the sections of the XLA documents named after each operation.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -300,8 +301,8 @@ collective_broadcast = Op(
 
 class RaggedAllToAll(NamedTuple):
     """Rows of `input` go to members of the group: of the operands `input, output, input_offsets, send_sizes,
-    output_offsets, recv_sizes` the element i of the latter four says what is sent to (received from) member i. The
-    offsets are those of the rows here, and of the rows of the result there."""
+    output_offsets, recv_sizes` the element (or row, for several updates) i of the latter four says what is sent to
+    (received from) member i. The offsets are those of the rows here, and of the rows of the result there."""
 
     replica_groups: Groups = ()
     channel_id: int | None = None
@@ -323,8 +324,11 @@ def _ragged_shape(*operands: AnyShape, replica_groups: Groups, **others: Any) ->
         )
     if source.element_type is not target.element_type:
         raise DTypeError(f"{name}: input and output must have one element type, but are {source} and {target}.")
-    if any(x != ragged[0] for x in ragged) or ragged[0].rank != 1 or not ragged[0].element_type.is_integer:
-        raise ShapeError(f"{name}: offsets and sizes must be vectors of integers, all of one shape, but are {ragged}.")
+    if any(x != ragged[0] for x in ragged) or ragged[0].rank not in (1, 2) or not ragged[0].element_type.is_integer:
+        raise ShapeError(
+            f"{name}: offsets and sizes must be integers, all of one shape [replicas] or [replicas, updates], but are "
+            f"{ragged}."
+        )
     if replica_groups and ragged[0].dimensions[0] % len(replica_groups[0]):
         raise ShapeError(
             f"{name}: offsets and sizes must have as many elements for each of the {len(replica_groups[0])} replicas "
@@ -338,6 +342,7 @@ def _ragged_own(size: int, operands: tuple[Value, ...], axes: Axes, *, replica_g
     groups = all_lanes("ragged-all-to-all", replica_groups, size)
     count = len(groups[0])
     source, target, *ragged = (by_group(x, groups) for x in movement.in_front(operands, axes, size))
+    ragged = [movement.reshape_to(x, (*x.shape[:2], math.prod(x.shape[2:]))) for x in ragged]
     each = ragged[0].shape[2] // count if count else 0
     if not count or ragged[0].shape[2] % count:
         raise ShapeError(
@@ -423,7 +428,7 @@ def _ragged_alone(*operands: Any, replica_groups: Groups, axis_name: Hashable, *
     check_alone("ragged-all-to-all", axis_name, replica_groups)
     source, target, start, length, at, _ = operands
     found = np.array(target)
-    for first, number, place in zip(*(np.asarray(x, np.int64).tolist() for x in (start, length, at)), strict=True):
+    for first, number, place in zip(*(np.asarray(x, np.int64).reshape(-1).tolist() for x in (start, length, at)), strict=True):
         rows_ = np.arange(len(found)) - place
         inside = (rows_ >= 0) & (rows_ < number)
         found[inside] = source[np.clip(rows_[inside] + first, 0, len(source) - 1)]
@@ -440,6 +445,7 @@ def _ragged_samples(random: np.random.Generator) -> Iterator[Sample]:
     for shape in ((5, 2), (5,)):
         source, target = movement.sample_values(shape), -movement.sample_values((6, *shape[1:]))
         yield Sample((source, target, *(np.array([n], np.int32) for n in (1, 3, 2, 3))))
+    yield Sample((source, target, *(np.array([n], np.int32) for n in ((3, 0), (2, 1), (0, 4), (2, 1)))))
 
 
 ragged_all_to_all = Op(

@@ -234,10 +234,14 @@ def _begun(name: str, x: AnyShape) -> tuple[AnyShape, ...]:
     return x.elements
 
 
-def regrouping(name: str, index: int | None, samples: Callable[..., Iterator[Sample]]) -> Op:
-    """An element of what was begun, or all of it."""
+def regrouping(
+    name: str, index: int | None, samples: Callable[..., Iterator[Sample]], *, any_value: bool = False
+) -> Op:
+    """An element of what was begun, or all of it; `any_value`: that need not be a tuple."""
 
     def shape(x: AnyShape) -> AnyShape:
+        if any_value:
+            return x
         begun = _begun(name, x)
         return x if index is None else begun[index]
 
