@@ -110,9 +110,10 @@ if TYPE_CHECKING:
         profiler as profiler,
         random as random,
         scipy as scipy,
+        xla as xla,
     )
 
-_LATER = frozenset("debug example_libraries experimental ffi image modules nn profiler random scipy".split())
+_LATER = frozenset("debug example_libraries experimental ffi image modules nn profiler random scipy xla".split())
 
 
 def __getattr__(name: str) -> _Any:
