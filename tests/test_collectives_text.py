@@ -106,9 +106,10 @@ def test_groups_that_are_none_are_a_syntax_error(written: str) -> None:
         ("f32[3,4] all-gather(x), dimensions={0}, replica_groups={}", "but the shape here is"),
         ("f32[4,4] all-gather(x), dimensions={2}, replica_groups={}", "from 0 to 1"),
         ("f32[4,4] all-gather(x), dimensions={0}, replica_groups={{0,1,2}}", "shard_count must be 3"),
-        ("f32[0,4] reduce-scatter(x), dimensions={0}, to_apply=add", "shard_count"),
+        ("f32[0,4] reduce-scatter(x), dimensions={0}, to_apply=add", "but the shape here is"),
+        ("f32[4,4] reduce-scatter(x), dimensions={0}, to_apply=add", "shard_count"),
         ("f32[2,4] collective-permute(x), source_target_pairs={{0,1},{2,1}}", "targets"),
-        ("f32[2,4] collective-permute(x), source_target_pairs={{0,1,2}}", ""),
+        ("f32[2,4] collective-permute(x), source_target_pairs={{0,1,2}}", "expected pairs"),
         ("f32[2,4] collective-permute(x)", "source_target_pairs"),
         ("s32[] replica-id()", "u32[]"),
     ],
@@ -170,7 +171,7 @@ def test_collective_begun_and_waited_for(name: str, backend: str) -> None:
 @pytest.mark.parametrize("begun", [False, True])
 def test_collective_permute_of_slices_in_place(begun: bool, backend: str) -> None:
     opcode, shape = "collective-permute", "f32[2,4]"
-    end = ""
+    fields, end = "source_target_pairs={{0,1},{1,0}}, slice_sizes={{1,2}}", ""
     if begun:
         opcode, shape = "collective-permute-start", "(f32[2,4], f32[2,4], u32[], u32[])"
         end = "\nROOT d = f32[2,4] collective-permute-done(z)"
@@ -179,7 +180,7 @@ def test_collective_permute_of_slices_in_place(begun: bool, backend: str) -> Non
       one = s32[] constant(1)
       from = (s32[], s32[]) tuple(i, one)
       to = (s32[], s32[]) tuple(one, i)
-      {"" if begun else "ROOT "}z = {shape} {opcode}(x, y, from, to), source_target_pairs={{{{0,1}},{{1,0}}}}, slice_sizes={{{{1,2}}}}{end}
+      {"" if begun else "ROOT "}z = {shape} {opcode}(x, y, from, to), {fields}{end}
     """
     found = module_of(body).execute_replicated([[X, -X], [X + 10, -X]], backend=backend)
     for x, other in zip(found, (X + 10, X), strict=True):

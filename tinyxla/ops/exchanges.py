@@ -329,12 +329,18 @@ def _ragged_shape(*operands: AnyShape, replica_groups: Groups, **others: Any) ->
             f"{name}: offsets and sizes must be integers, all of one shape [replicas] or [replicas, updates], but are "
             f"{ragged}."
         )
-    if replica_groups and ragged[0].dimensions[0] % len(replica_groups[0]):
-        raise ShapeError(
-            f"{name}: offsets and sizes must have as many elements for each of the {len(replica_groups[0])} replicas "
-            f"of a group, but have {ragged[0].dimensions[0]}; give one for each."
-        )
+    if replica_groups:
+        _check_updates(ragged[0].dimensions, len(replica_groups[0]))
     return target
+
+
+def _check_updates(sizes: Ints, count: int) -> None:
+    """As many updates for each member of a group."""
+    if not count or (sizes[0] % count if len(sizes) == 1 else sizes[0] != count):
+        raise ShapeError(
+            f"ragged-all-to-all: offsets and sizes must have as many elements for each of the {count} replicas of a "
+            f"group, but have {sizes[0]}; give one for each."
+        )
 
 
 def _ragged_own(size: int, operands: tuple[Value, ...], axes: Axes, *, replica_groups: Groups) -> tuple[Value, int]:
@@ -342,13 +348,9 @@ def _ragged_own(size: int, operands: tuple[Value, ...], axes: Axes, *, replica_g
     groups = all_lanes("ragged-all-to-all", replica_groups, size)
     count = len(groups[0])
     source, target, *ragged = (by_group(x, groups) for x in movement.in_front(operands, axes, size))
+    _check_updates(ragged[0].shape[2:], count)
     ragged = [movement.reshape_to(x, (*x.shape[:2], math.prod(x.shape[2:]))) for x in ragged]
-    each = ragged[0].shape[2] // count if count else 0
-    if not count or ragged[0].shape[2] % count:
-        raise ShapeError(
-            f"ragged-all-to-all: offsets and sizes must have as many elements for each of the {count} replicas of a "
-            f"group, but have {ragged[0].shape[2]}; give one for each."
-        )
+    each = ragged[0].shape[2] // count
     last = source.shape[2] - 1
     if last < 0:
         return by_lane(target, groups), 0
@@ -428,7 +430,9 @@ def _ragged_alone(*operands: Any, replica_groups: Groups, axis_name: Hashable, *
     check_alone("ragged-all-to-all", axis_name, replica_groups)
     source, target, start, length, at, _ = operands
     found = np.array(target)
-    for first, number, place in zip(*(np.asarray(x, np.int64).reshape(-1).tolist() for x in (start, length, at)), strict=True):
+    for first, number, place in zip(
+        *(np.asarray(x, np.int64).reshape(-1).tolist() for x in (start, length, at)), strict=True
+    ):
         rows_ = np.arange(len(found)) - place
         inside = (rows_ >= 0) & (rows_ < number)
         found[inside] = source[np.clip(rows_[inside] + first, 0, len(source) - 1)]

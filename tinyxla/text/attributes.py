@@ -21,7 +21,7 @@ from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import AnyShape, ElementType, Layout, Shape, TupleShape, WindowDimension, element_types, window_text
 from tinyxla.text.lexer import Lexer, inside, parts, read_integer, without_comments
 from tinyxla.text.literals import number_text
-from tinyxla.text.replica_groups import read_groups, shard_count, write_groups
+from tinyxla.text.replica_groups import read_groups, read_pairs, shard_count, write_groups
 from tinyxla.text.shapes import read_shape
 
 Names = Callable[[Computation], str]  # the name of a computation
@@ -221,9 +221,9 @@ def _read_axis_name(text: str) -> Hashable:
     return unquoted(fields["axis_name"]) if "axis_name" in fields else REPLICAS
 
 
-def _read_channel_pairs(text: str) -> tuple[tuple[int, ...], ...]:
+def _read_channel_pairs(text: str) -> tuple[tuple[int, int], ...]:
     pairs = dict(read_fields(inside(text))).get("_xla_send_recv_source_target_pairs", "{}")
-    return read_groups(unquoted(pairs) if pairs.startswith('"') else pairs)
+    return read_pairs(unquoted(pairs) if pairs.startswith('"') else pairs)
 
 
 def _read_single(text: str) -> int:
@@ -249,6 +249,7 @@ FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
 COMPOSITE = _plain(_write_composite, _read_composite)
 GROUPS = _plain(write_groups, read_groups)
+PAIRS = _plain(write_groups, read_pairs)
 CHANNEL_PAIRS = _plain(
     lambda pairs: f"{{_xla_send_recv_source_target_pairs={write_groups(pairs)}}}", _read_channel_pairs
 )
@@ -325,7 +326,7 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "all-reduce": (_GROUPS, _AXIS),
     "all-to-all": (_GROUPS, _AXIS),
     "collective-broadcast": (_GROUPS, _AXIS),
-    "collective-permute": (_AXIS,),
+    "collective-permute": (Spelling("source_target_pairs", ("source_target_pairs",), PAIRS), _AXIS),
     "concatenate": (Spelling("dimensions", ("dimension",), SINGLE),),
     "convolution": (Spelling("dim_labels", ("dim_labels",), DIM_LABELS),),
     "callback": (Spelling("function", ("function",), FUNCTION),),

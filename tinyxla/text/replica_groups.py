@@ -13,7 +13,7 @@ import re
 
 import numpy as np
 
-from tinyxla.ops.replica_groups import Groups
+from tinyxla.ops.replica_groups import Groups, Pairs
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.text.lexer import inside, parts, read_integer
 
@@ -39,6 +39,14 @@ def read_groups(text: str) -> Groups:
         raise ValueError(f"T must have an order of the {len(sizes)} dimensions, but found {text[:80]!r}")
     numbers = np.arange(math.prod(sizes)).reshape(sizes).transpose(order).reshape(shape)
     return tuple(map(tuple, numbers.tolist()))
+
+
+def read_pairs(text: str) -> Pairs:
+    """`{{source,target},...}`; ValueError for any other text."""
+    found = [tuple(map(read_integer, parts(inside(part)))) for part in parts(inside(text))]
+    if any(len(pair) != 2 for pair in found):
+        raise ValueError(f"expected pairs {{source,target}}, but found {text[:80]!r}")
+    return tuple((source, target) for source, target in found)
 
 
 def shard_count(larger: AnyShape, smaller: AnyShape, dimension: int, groups: Groups) -> int:
