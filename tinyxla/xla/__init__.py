@@ -17,6 +17,9 @@ from tinyxla.ops.accuracy import ResultAccuracy as ResultAccuracy
 from tinyxla.shapes import Layout as Layout, PaddingValue as PaddingValue, Shape as Shape, TupleShape as TupleShape
 from tinyxla.xla.builder import XlaBuilder as XlaBuilder, XlaOp as XlaOp
 from tinyxla.xla.client import (
+    CreateChannelHandle as CreateChannelHandle,
+    CreateDeviceToHostChannelHandle as CreateDeviceToHostChannelHandle,
+    CreateHostToDeviceChannelHandle as CreateHostToDeviceChannelHandle,
     InfeedSource as InfeedSource,
     clear_transfers as clear_transfers,
     infeed_source as infeed_source,
