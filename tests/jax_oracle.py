@@ -121,6 +121,7 @@ absent = {
     "copy-start": "stands in texts only",
     "domain": "stands in texts only",
     "fusion": "stands in texts only",
+    "send-done": "only regroups",
     "tuple": "only regroups",
     "get-tuple-element": "only regroups",
     "call": "is what its computation is",
@@ -138,7 +139,7 @@ absent = {
     **dict.fromkeys(
         (
             "all-gather-done all-gather-start all-reduce-done all-reduce-start collective-permute-done "
-            "collective-permute-start send-done"
+            "collective-permute-start"
         ).split(),
         "stands in texts only",
     ),

@@ -34,7 +34,7 @@ WITHOUT_SAMPLES = {
     "parameter": "is given",
     **dict.fromkeys(("outfeed", "recv", "recv-done", "send"), "with its other end, in test_transfers"),
 }
-IN_ORDER = ("infeed",)  # refused under vmap: items have an order
+IN_ORDER = ("infeed", "outfeed", "recv", "recv-done", "send")  # refused under vmap: items have an order
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
