@@ -271,11 +271,15 @@ def test_reduce_scatter_between_devices(backend: str) -> None:
         replica_count=2,
         partition_count=4,
     )
-    expected = {device: sum(arguments[d] for d in group)[[k]] for group in groups for k, device in enumerate(group)}
+    expected = {
+        device: np.sum([arguments[d] for d in group], axis=0)[[k]] for group in groups for k, device in enumerate(group)
+    }
     all_equal(found, [expected[device].astype(np.float32) for device in range(8)])
 
 
-MODES = {  # what the groups of [[0, 1]] are; the sum over 2 replicas in 2 partitions, whose values are 1, 2, 4, 8
+MODES: dict[
+    str, tuple[dict[str, Any], list[int]]
+] = {  # what the groups of [[0, 1]] are; the sum over 2 replicas in 2 partitions, whose values are 1, 2, 4, 8
     "replicas of each partition": ({}, [5, 10, 5, 10]),
     "replicas with all partitions": ({"channel_id": 1}, [15, 15, 15, 15]),
     "devices": (
@@ -301,7 +305,7 @@ def test_groups_in_every_mode(mode: str, backend: str) -> None:
 
 def test_all_to_all_and_permute_over_a_channel_are_across_partitions() -> None:
     arguments = [[f32(k, 10 * k)] for k in range(4)]
-    counts = {"replica_count": 2, "partition_count": 2}
+    counts: dict[str, Any] = {"replica_count": 2, "partition_count": 2}
     found = replicated(lambda b, x: xla.AllToAll(x, 0, 0, 2, [[0, 1]], channel_id=3), *arguments, **counts)
     all_equal(found, [f32(0, 1), f32(0, 10), f32(2, 3), f32(20, 30)])
     found = replicated(lambda b, x: xla.CollectivePermute(x, [(0, 1)], ChannelHandle(3)), *arguments, **counts)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxla.hlo import Operation
 from tinyxla.ops import movement
 from tinyxla.ops.collectives import AllGather, AllReduce, all_gather, all_reduce
 from tinyxla.ops.exchanges import collective_permute
@@ -53,7 +54,7 @@ def _as_shape(tree: Tree) -> AnyShape:
     return TupleShape(tuple(map(_as_shape, tree))) if isinstance(tree, tuple) else tree
 
 
-starts: dict[Op, Start] = {}
+starts: dict[Operation, Start] = {}
 
 
 def _start(begun: Op, attributes: type[Any], context: Context) -> Op:

@@ -119,12 +119,14 @@ def transposed(transpose: Callable[..., Value]) -> Linear:
 
 def samples(*shapes: Ints, **attributes: Any) -> Callable[[np.random.Generator], Iterator[Sample]]:
     def samples(random: np.random.Generator) -> Iterator[Sample]:
-        for shape in shapes:
-            for dtype in (np.float32, np.int32):
-                given = {key: make(dtype) if callable(make) else make for key, make in attributes.items()}
-                x = movement.sample_values(shape, dtype)
-                yield Sample((x,), given)
-        yield Sample((x, x + 1), given)
+        pairs = [(shape, dtype) for shape in shapes for dtype in (np.float32, np.int32)]
+        for shape, dtype in pairs:
+            yield Sample((movement.sample_values(shape, dtype),), given(dtype))
+        x = movement.sample_values(*pairs[-1])
+        yield Sample((x, x + 1), given(pairs[-1][1]))
+
+    def given(dtype: Any) -> dict[str, Any]:
+        return {key: make(dtype) if callable(make) else make for key, make in attributes.items()}
 
     return samples
 

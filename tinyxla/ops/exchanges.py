@@ -475,7 +475,7 @@ class Number(NamedTuple):
 _NUMBER = Shape(element_type("u32"))
 
 
-def _number(name: str, of_device: Callable[[Value, Value], Value]) -> Op:
+def _number(name: str, of_device: Callable[[Value, int], Value]) -> Op:
     """The number of the replica or partition, which is `of_device(lane, partition_count)`."""
 
     def batch(size: int, operands: Any, axes: Axes, *, axis_name: Hashable, partition_count: int) -> Any:

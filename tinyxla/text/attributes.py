@@ -351,7 +351,7 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "transpose": (Spelling("dimensions", ("permutation",), INTEGERS),),
     "while": (Spelling("backend_config", ("known_trip_count",), TRIP_COUNT, partial=True),),
 }
-_SPELLINGS |= {f"{name}-start": _SPELLINGS[name] for name in ("all-gather", "all-reduce", "collective-permute")}
+_SPELLINGS.update({f"{name}-start": _SPELLINGS[name] for name in ("all-gather", "all-reduce", "collective-permute")})
 
 
 class Context(NamedTuple):

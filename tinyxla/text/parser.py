@@ -455,20 +455,20 @@ def _permute_in_place(parser: _Parser, frame: _Frame, line: _Line) -> Instructio
     starts = [_arrays(frame, x) for x in places]
     if not sizes or any(len(x) != rank * len(sizes) for x in starts):
         raise _OperandError(f"expected the indices of {len(sizes)} slices, but found {[len(x) for x in starts]}")
-    permute = ops["collective-permute"]
+    permute, update = ops["collective-permute"], ops["dynamic-update-slice"]
     known = Context(target.shape, [source.shape, target.shape])
     attributes, used = read_attributes(permute, fields, known, parser.called)
     for k, size in enumerate(sizes):
         first, there = (x[k * rank : (k + 1) * rank] for x in starts)
         part = _emitted(frame, ops["dynamic-slice"], [source, *first], dynamic_slice_sizes=size)
         part = _emitted(frame, permute, [part], **attributes._asdict())
-        target = _emitted(frame, ops["dynamic-update-slice"], [target, part, *there])
+        target = _emitted(frame, update, [target, part, *there])
     rest = {name: text for name, text in fields.items() if name not in used}
     if line.opcode == "collective-permute":
         frame.instructions.remove(target)
         if target.shape != line.shape:
             raise ValueError(f"the operands give {target.shape}, but the shape here is {line.shape}")
-        return frame.add(parser.finished(line, target.op, target.operands, target.attributes, rest))
+        return frame.add(parser.finished(line, update, target.operands, target.attributes, rest))
     state = line.shape.elements[2:] if isinstance(line.shape, TupleShape) else ()
     zeros = [Literal(np.zeros(s.dimensions, s.dtype)) for s in state if isinstance(s, Shape)]
     context = [source, target, *(_emitted(frame, movement.constant, [], literal=x) for x in zeros)]
