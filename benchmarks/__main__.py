@@ -16,66 +16,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from benchmarks import ROOT
 from benchmarks.behind import WHY
 from benchmarks.chart import draw
-from benchmarks.first_calls import compare_first_calls
 from benchmarks.groups import GROUPS
 from benchmarks.libraries import NUMPY, TORCH, Library
-from benchmarks.machine import TRANSCENDENTAL, Machine, measure_machine
-from benchmarks.measure import ONCE, QUICK, THOROUGH, Call, Effort, Timing, compare_calls, compare_once
+from benchmarks.machine import measure_machine
 from benchmarks.memory import measure_memory
 from benchmarks.report import Row, document, row_line, summary_table
-from benchmarks.workload import Calls, Once, Workload, moved_bytes
-
-Chosen = list[tuple[str, Workload | Calls | Once]]
-
-
-def measure(
-    group: str, workload: Workload | Calls | Once, libraries: Sequence[Library], machine: Machine, quick: bool = False
-) -> Row:
-    """Measure one workload in all libraries that can run it."""
-    able = [library for library in libraries if workload.runs_in(library)]
-    names = [library.name for library in able]
-    effort, once = (QUICK, QUICK) if quick else (THOROUGH, ONCE)
-    if isinstance(workload, Once):
-        samples = compare_once([partial(workload.sample, library) for library in able], once)
-        return Row(group, workload.name, dict(zip(names, map(Timing.of, samples), strict=True)))
-    if isinstance(workload, Calls):
-        timings = _steady(workload, able, [workload.build(library) for library in able], effort)
-        return Row(group, workload.name, dict(zip(names, timings, strict=True)))
-    arguments = {library.name: workload.arguments(library) for library in able}
-    first = compare_first_calls(workload, arguments, able, once)
-    calls = [partial(workload.function(library), *arguments[library.name]) for library in able]
-    timings = _steady(workload, able, calls, effort)
-    return Row(
-        group,
-        workload.name,
-        dict(zip(names, timings, strict=True)),
-        first,
-        limit=_limit(workload, able[0], calls[0], machine),
-    )
-
-
-def _steady(
-    workload: Workload | Calls, libraries: Sequence[Library], calls: Sequence[Call], effort: Effort
-) -> list[Timing]:
-    waiters = [library.waiter(call()) for library, call in zip(libraries, calls, strict=True)]
-    return compare_calls(list(zip(calls, waiters, strict=True)), effort, workload.wait_each)
-
-
-def _limit(workload: Workload, library: Library, call: partial[object], machine: Machine) -> float:
-    """The seconds that the machine needs at least for a call."""
-    operations, moved = workload.operations, workload.moved
-    if operations is None:
-        cost = library.tx.jit(workload.make(library.tx)).lower(*call.args).cost_analysis()
-        operations = cost["flops"] + TRANSCENDENTAL * cost["transcendentals"]
-    if moved is None:
-        moved = moved_bytes(library, (call.args, call()))
-    return machine.limit(operations, moved)
+from benchmarks.rows import OF_DEVICES, Chosen, measure, measure_on_devices
+from benchmarks.workload import Workload
 
 
 def _with_memory(rows: Sequence[Row], chosen: Chosen, libraries: Sequence[Library]) -> list[Row]:
@@ -131,9 +83,11 @@ def main() -> None:
         rows: list[Row] = []
         with suppress(KeyboardInterrupt):  # what was measured is written all the same
             for group, workload in chosen:
-                if any(workload.runs_in(library) for library in libraries):
-                    rows.append(measure(group, workload, libraries, machine, arguments.quick))
-                    print(row_line(rows[-1], arguments.libraries), flush=True)
+                if group in OF_DEVICES or not any(workload.runs_in(library) for library in libraries):
+                    continue
+                rows.append(measure(group, workload, libraries, machine, arguments.quick))
+                print(row_line(rows[-1], arguments.libraries), flush=True)
+            rows += measure_on_devices(chosen, arguments.libraries, machine, arguments.quick)
         if output is not None if arguments.memory is None else arguments.memory:
             rows = _with_memory(rows, chosen, libraries)
 

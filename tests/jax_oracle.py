@@ -121,6 +121,7 @@ absent = {
     "copy-start": "stands in texts only",
     "domain": "stands in texts only",
     "fusion": "stands in texts only",
+    "send-done": "only regroups",
     "tuple": "only regroups",
     "get-tuple-element": "only regroups",
     "call": "is what its computation is",
@@ -129,9 +130,20 @@ absent = {
     "lanes": "is what its computation in lock step is",
     "while-pullback": "is the derivative of loops that JAX cannot differentiate",
     **dict.fromkeys(
-        ("named-all-gather", "named-all-reduce", "named-all-to-all", "named-index", "named-permute"),
-        "has a value under vmap; test_named_axes compares with JAX",
+        (
+            "all-gather all-reduce all-to-all collective-broadcast collective-permute partition-id ragged-all-to-all "
+            "reduce-scatter replica-id"
+        ).split(),
+        "has a value on several devices; test_collectives_text and test_named_axes compare with JAX",
     ),
+    **dict.fromkeys(
+        (
+            "all-gather-done all-gather-start all-reduce-done all-reduce-start collective-permute-done "
+            "collective-permute-start"
+        ).split(),
+        "stands in texts only",
+    ),
+    **dict.fromkeys("infeed outfeed recv recv-done send".split(), "has effects; test_transfers sees them"),
     "while": "is tested as lax.while_loop and lax.scan",
     "conditional": "is tested as lax.cond and lax.switch",
     "map": "is what its computation is",

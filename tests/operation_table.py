@@ -153,6 +153,28 @@ SECTIONS: dict[str, dict[str, str]] = {
         "RngBernoulli": "rng",
         "RngBitGenerator": "rng-bit-generator",
     },
+    "Across replicas, and the host": {
+        "AllReduce": "all-reduce",
+        "CrossReplicaSum": "all-reduce",
+        "AllGather": "all-gather",
+        "ReduceScatter": "reduce-scatter",
+        "AllToAll": "all-to-all",
+        "AllToAllTuple": "all-to-all",
+        "RaggedAllToAll": "ragged-all-to-all",
+        "CollectiveBroadcast": "collective-broadcast",
+        "CollectivePermute": "collective-permute",
+        "ReplicaId": "replica-id",
+        "PartitionId": "partition-id",
+        "PartitionID": "partition-id",
+        **dict.fromkeys(("Send", "SendWithToken", "SendWithTokens", "SendToHost"), "send"),
+        "SendDone": "send-done",
+        "Recv": "recv",
+        **dict.fromkeys(("RecvDone", "RecvWithToken", "RecvWithTokens", "RecvFromHost"), "recv-done"),
+        "Infeed": "infeed",
+        "InfeedWithToken": "infeed",
+        "Outfeed": "outfeed",
+        "OutfeedWithToken": "outfeed",
+    },
     "Control flow and calls": {
         "Call": "call",
         "CompositeCall": "call",
@@ -165,23 +187,23 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 # Without a function of the builder.
 ONLY_IN_TEXT = (
-    "add-dependency async-done async-start async-update bitcast copy copy-done copy-start domain fusion "
+    "add-dependency all-gather-done all-gather-start all-reduce-done all-reduce-start async-done async-start "
+    "async-update bitcast collective-permute-done collective-permute-start copy copy-done copy-start domain fusion "
     "rng-get-and-update-state"
 ).split()
 OF_THE_LIBRARY = """
     Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback chain-divide chain-multiply checkpoint-name
-    erf-inv lanes named-all-gather named-all-reduce named-all-to-all named-index named-permute
-    threefry-2x32 while-pullback
+    erf-inv lanes threefry-2x32 while-pullback
 """.split()
 
 INTRODUCTION = """# Operations
 
 Written by `python tests/operation_table.py`, which runs every check named here and ends with an error if one fails.
 
-Every operation of the XLA documents, but for those that talk to other devices or to the host's queues (collectives,
-infeed and outfeed, send and receive, replica and partition ids), and the few others that the graph has. A number is
-that of samples that passed: operands of various types, sizes and ranks (empty arrays, scalars), and attributes. A dash
-says why there is nothing to check.
+Every operation of the XLA documents, and the few others that the graph has. A number is that of samples that passed:
+operands of various types, sizes and ranks (empty arrays, scalars), and attributes. A dash says why there is nothing to
+check. Samples of operations between replicas are of one replica; `tests/test_collectives.py` has several, with their
+derivatives and maps.
 
 - **operation**: functions of the builder, `tinyxla.xla`; those that one operation of the graph stands for are together.
 - **refused**: documented preconditions, each violated once: a typed error names operation, values and remedy.
@@ -225,15 +247,15 @@ class Cells:
         return str(len(violations)) if violations else f"– {test_preconditions.TAKES_ANYTHING[name]}"
 
     def value(self) -> str:
-        if self.op.name == "parameter":
-            return "– is given"
+        if self.op.name in op_checks.WITHOUT_SAMPLES:
+            return f"– {op_checks.WITHOUT_SAMPLES[self.op.name]}"
         for check in (op_checks.check_shape, op_checks.check_eager):
             self.passed(check, self.samples)
         return self.passed(op_checks.check_graph, self.samples)
 
     def compiled(self) -> str:
-        if self.op.name == "parameter":
-            return "– is given"
+        if self.op.name in op_checks.WITHOUT_SAMPLES:
+            return f"– {op_checks.WITHOUT_SAMPLES[self.op.name]}"
         found = self.passed(lambda op, sample: op_checks.check_compiled(tinyxla.jit, op, sample), self.samples)
         return f"{found} {how_compiled(self.op, self.samples)}" if self.checked else found
 
@@ -246,6 +268,8 @@ class Cells:
         return f"{found} {jax_oracle.elsewhere.get(name, 'JAX')}"
 
     def derivative(self, check: Callable[..., None]) -> str:
+        if not self.samples and isinstance(self.op.derivative, NotDifferentiable):
+            return f"– {self.op.derivative.reason}"
         kinds = [op_checks.derivative_kind(self.op, sample) for sample in self.samples]
         if all(isinstance(kind, Zero) for kind in kinds):
             return "0"
@@ -259,13 +283,17 @@ class Cells:
         return self.passed(check, able, np.random.default_rng(0))
 
     def mapped(self) -> str:
+        if self.op.name in op_checks.IN_ORDER:
+            return "– refused: items have an order"
         samples = [sample for sample in self.samples if sample.operands]
         return self.passed(op_checks.check_batch, samples) if samples else "– no operands"
 
     def text(self) -> str:
         if self.op.name == "callback":
             return "printed: a text cannot hold a Python function"
-        return self.passed(test_hlo_parser.check_round_trip, self.samples) if self.samples else "with every other"
+        if not self.samples:
+            return "with every other" if self.op.name == "parameter" else "– in test_collectives_text"
+        return self.passed(test_hlo_parser.check_round_trip, self.samples)
 
     def row(self, names: list[str]) -> tuple[str, ...]:
         return (

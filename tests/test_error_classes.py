@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -166,3 +167,21 @@ def test_errors_of_axes_and_matrices_are_those_of_numpy_too() -> None:
 def test_errors_of_arguments_are_caught_either_way(kind: type[Exception]) -> None:
     assert issubclass(kind, TypeError)
     assert issubclass(kind, ValueError)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tx.numpy.summ,
+        lambda: tx.numpy.dot(M, M),
+        lambda: tx.numpy.sum(M, axis=5),
+        lambda: tx.numpy.ones(3)[7],
+    ],
+)
+def test_errors_are_the_same_after_pickling(call: Callable[[], Any]) -> None:
+    """A process of a pool hands its errors over as pickles."""
+    with pytest.raises(errors.TinyxlaError) as found:
+        call()
+    again = pickle.loads(pickle.dumps(found.value))
+    assert type(again) is type(found.value)
+    assert (str(again), again.line) == (str(found.value), found.value.line)

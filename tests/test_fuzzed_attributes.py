@@ -152,7 +152,7 @@ def check_refused_or_equal(op: Op, sample: Sample, compiled: bool) -> str:
     """What became of it."""
     shapes = [op_checks.shape_of(x) for x in sample.operands]
     try:
-        inferred = checked_size(op.name, op.shape(*shapes, **sample.attributes))
+        inferred = checked_size(op.name, op.shape(*shapes, **op_checks.attributes_of(op, sample)))
     except TinyxlaError as error:
         refused = str(error)
     else:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import collective_preconditions
 import numpy as np
 import pytest
 
@@ -56,7 +57,6 @@ ABOVE = of_one(lambda x, y: elementwise.gt(x, x), scalars("f32", "s32"), "above"
 PAIR_OF = ("f32[]", "s32[]")
 EARLY = trace(lambda x: [elementwise.sin(x), elementwise.cos(x)], scalars("f32"), "early")[0]
 LATE = trace(lambda t, r, g: [elementwise.mul(r, g)], scalars("s32", "f32", "f32"), "late")[0]
-AXIS = {"axis_name": "i", "axis_size": 1}
 LANE = trace(lambda x: [elementwise.sin(x)], scalars("f32"), "lane")[0]
 LANES = trace(lambda x: [elementwise.sin(x)], [shape("f32[3]")], "lanes")[0]
 SUMS = trace(lambda x: [reduction.reduce_sum(x, (0,))], [shape("f32[3]")], "sums")[0]
@@ -1358,48 +1358,6 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "single must take (s32[], f32[], f32[]), but takes (f32[]).",
         ),
     ],
-    "named-all-reduce": [
-        V("a combiner", ("f32[2]",), AXIS | {"combiner": "or"}, "combiner must be one of add, maximum, minimum, but"),
-        V("numbers to sum", ("pred[2]",), AXIS | {"combiner": "add"}, "add does not take pred[2]; convert"),
-        V("order", ("c64[2]",), AXIS | {"combiner": "maximum"}, "maximum does not take c64[2]; convert it to a real"),
-    ],
-    "named-all-gather": [
-        V("a place", ("f32[2]",), AXIS | {"all_gather_dimension": 2}, "all_gather_dimension must be from 0 to 1"),
-    ],
-    "named-all-to-all": [
-        V(
-            "a part for each",
-            ("f32[2,3]",),
-            AXIS | {"split_dimension": 0, "concat_dimension": 0},
-            "dimension 0 of f32[2,3], which is split among the 1 lanes of 'i', must have size 1.",
-        ),
-        V(
-            "dimensions",
-            ("f32[1]",),
-            AXIS | {"split_dimension": 1, "concat_dimension": 0},
-            "split_dimension must be from 0 to 0, but got 1",
-        ),
-        V(
-            "places",
-            ("f32[1]",),
-            AXIS | {"split_dimension": 0, "concat_dimension": 1},
-            "concat_dimension must be from 0 to 0, but got 1",
-        ),
-    ],
-    "named-permute": [
-        V(
-            "sources once",
-            ("f32[2]",),
-            AXIS | {"source_target_pairs": ((0, 0), (0, 0))},
-            "the sources must be distinct lanes of 'i', from 0 to 0, but are (0, 0).",
-        ),
-        V(
-            "targets in range",
-            ("f32[2]",),
-            AXIS | {"source_target_pairs": ((0, 1),)},
-            "the targets must be distinct lanes of 'i', from 0 to 0, but are (1,).",
-        ),
-    ],
     "callback": [
         V(
             "operands are arrays",
@@ -1533,14 +1491,14 @@ for _name in FUNCTIONS:
         _accuracy("what the implementation meets", "ask for ulps >= ", "tolerance", rtol=1e-30),
     ]
 
+VIOLATIONS |= {name: [V(*row) for row in rows] for name, rows in collective_preconditions.VIOLATIONS.items()}
 TAKES_ANYTHING = {
     "checkpoint-name": "what it is given, it gives",
     "constant": "its literal has a shape",
-    "named-index": "takes nothing",
     "opt-barrier": "what it is given, it gives",
     "parameter": "its shape is an attribute",
     "tuple": "of any values",
-}
+} | collective_preconditions.TAKES_ANYTHING
 
 
 def violations_of(name: str) -> list[Violation]:

@@ -110,9 +110,10 @@ if TYPE_CHECKING:
         profiler as profiler,
         random as random,
         scipy as scipy,
+        xla as xla,
     )
 
-_LATER = frozenset("debug example_libraries experimental ffi image modules nn profiler random scipy".split())
+_LATER = frozenset("debug example_libraries experimental ffi image modules nn profiler random scipy xla".split())
 
 
 def __getattr__(name: str) -> _Any:
@@ -132,6 +133,12 @@ def _run_module(module: _Module, arguments: _Any, backend: str | None) -> _Any:
     return run_module(module, arguments, backend)
 
 
+def _run_replicated(module: _Module, *arguments: _Any) -> list[_Any]:
+    from tinyxla.modules import run_replicated
+
+    return run_replicated(module, *arguments)
+
+
 def _print_module(module: _Module) -> str:
     from tinyxla.text import print_module
 
@@ -139,6 +146,7 @@ def _print_module(module: _Module) -> str:
 
 
 _Module.run, _Module.printed = staticmethod(_run_module), staticmethod(_print_module)
+_Module.run_replicated = staticmethod(_run_replicated)
 
 
 # `ops` is the package of operations; JAX has this name for reductions over segments, so users find them there too.

@@ -50,12 +50,24 @@ class TinyxlaError(FilteredTraceback, Exception):
         install(TinyxlaError)
         super().__init__(f"{message}\n  at {self.line}" if self.line else message)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickles hold: the text and the line, so that an error in another process is seen as it is."""
+        known = (bool, int, float, str, tuple, type(None))
+        return _unpickled, (type(self), self.args, {k: v for k, v in vars(self).items() if isinstance(v, known)})
+
     def add_user_line(self) -> None:
         """Name the line of the user who waits for the thread in which this was raised, where there is no such line."""
         line = user_line()
         if self.line is None and line is not None:
             self.line = line
             self.args = (f"{self.args[0]}\n  at {line}",)
+
+
+def _unpickled(kind: type[TinyxlaError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TinyxlaError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    vars(error).update(attributes)
+    return error
 
 
 # NumPy and JAX raise different built-in classes for the same mistake: NumPy a `ValueError` for shapes that do not
@@ -144,10 +156,16 @@ class UnknownNameError(TinyxlaError, AttributeError):
     """A name that a module does not have. What may be meant is looked for when the text is asked for, since Python
     itself tries names that do not exist."""
 
+    _hint: Callable[[], str] = staticmethod(str)
+
     def __init__(self, message: str, hint: Callable[[], str] = str) -> None:
         super().__init__(message)
         self._message = message
         self._hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._message, self._hint = self._message + self._hint(), str
+        return super().__reduce__()
 
     def __str__(self) -> str:
         where = f"\n  at {self.line}" if self.line else ""
@@ -202,6 +220,18 @@ class HloSyntaxError(TinyxlaError, ValueError):
         start = max(0, column - 80)
         shown = text[start : column + 40]
         super().__init__(f"line {lineno}, column {column}: {message}\n    {shown}\n    {' ' * (column - 1 - start)}^")
+
+
+class DeadlockError(TinyxlaError, RuntimeError):
+    """Replicas wait for one another, or for one that has ended."""
+
+
+class ChannelError(TinyxlaError, RuntimeError):
+    """A channel with more than two ends, or one that nothing is at the other end of."""
+
+
+class TransferError(TinyxlaError, RuntimeError):
+    """A transfer between the host and a program that did not come about in time, or was closed."""
 
 
 class VerificationError(TinyxlaError, ValueError):

@@ -17,6 +17,7 @@ from tinyxla.compilation import compiled
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module, is_constant
 from tinyxla.ops import tuples
+from tinyxla.replicas import execute_replicated, mesh_of
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.shapes import read_program_shape
 from tinyxla.tracing import wrap
@@ -43,6 +44,30 @@ def run_module(module: Module, arguments: Sequence[Any], backend: str | None) ->
         outputs = call(*leaves, to_apply=_flattened(module))
         results = iter(outputs if isinstance(outputs, tuple) else (outputs,))
     return tuples.regrouped(module.entry.root.shape, results)
+
+
+def run_replicated(
+    module: Module,
+    arguments: Sequence[Sequence[Any]],
+    replica_count: int | None,
+    partition_count: int | None,
+    backend: str | None,
+) -> list[Any]:
+    """The results of a module on each device."""
+    what = f"execute_replicated: {module.name}"
+    said = {name: int(module.attributes.get(name, "0")) or None for name in ("replica_count", "num_partitions")}
+    mesh = mesh_of(
+        what, arguments, replica_count or said["replica_count"], partition_count or said["num_partitions"] or 1
+    )
+    shapes = module.entry.parameter_shapes
+    given: list[list[Array]] = []
+    for device, values in enumerate(arguments):
+        if len(values) != len(shapes):
+            raise ArgumentError(f"{what}: device {device} takes {len(shapes)} arguments, but got {len(values)}.")
+        pairs = zip(values, shapes, strict=True)
+        given.append([leaf for k, (x, shape) in enumerate(pairs) for leaf in _leaves(k, x, shape)])
+    results = execute_replicated(module.name, _flattened(module), given, mesh, backend)
+    return [tuples.regrouped(module.entry.root.shape, iter(several)) for several in results]
 
 
 def _dense(x: ConcreteArray) -> np.ndarray[Any, Any]:

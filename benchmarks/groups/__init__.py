@@ -1,6 +1,7 @@
 """The workloads, group by group."""
 
 from benchmarks.groups import (
+    collectives,
     contractions,
     control_flow,
     elementwise,
@@ -29,4 +30,5 @@ GROUPS: dict[str, tuple[Workload | Calls | Once, ...]] = {
     "Latency": latency.WORKLOADS,
     "Large control flow": large_control_flow.WORKLOADS,
     "Large programs": large_programs.WORKLOADS,
+    "Collectives": collectives.WORKLOADS,
 }

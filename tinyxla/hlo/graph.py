@@ -253,7 +253,7 @@ class Computation:
         return Computation(self.name, [new[p] for p in self.parameters], list(new.values()), new[self.root]), new
 
 
-def _cannot_run(module: Module, arguments: Sequence[Any], backend: str | None) -> Any:
+def _cannot_run(module: Module, *arguments: Any) -> Any:
     raise RuntimeError("modules are run by tinyxla.modules, which has not been imported")
 
 
@@ -270,6 +270,7 @@ class Module:
     prepared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)  # what `run` keeps for further calls
 
     run: ClassVar[Callable[..., Any]] = staticmethod(_cannot_run)  # set once by the layer that has the backends
+    run_replicated: ClassVar[Callable[..., Any]] = staticmethod(_cannot_run)  # likewise
     printed: ClassVar[Callable[[Module], str]] = staticmethod(lambda module: f"<module {module.name}>")  # that of text
 
     def __repr__(self) -> str:
@@ -279,6 +280,17 @@ class Module:
         """The results for these arguments (arrays, or tuples where a parameter is one), shaped like the entry's root;
         `backend` is "numba" or "interpreter", by default the former where it is installed."""
         return Module.run(self, arguments, backend)
+
+    def execute_replicated(
+        self,
+        arguments: Sequence[Sequence[Any]],
+        replica_count: int | None = None,
+        partition_count: int | None = None,
+        backend: str | None = None,
+    ) -> list[Any]:
+        """The results for the arguments of each device, `replica * partition_count + partition`. How many replicas and
+        partitions there are, the module's own text says (`replica_count`, `num_partitions`) unless it is given."""
+        return Module.run_replicated(self, arguments, replica_count, partition_count, backend)
 
     def computations(self) -> list[Computation]:
         """All computations, each after those it refers to; the entry comes last."""

@@ -127,6 +127,12 @@ from tinyxla.lax.elementwise import (
     tanh as tanh,
 )
 from tinyxla.lax.fourier import FftType as FftType, fft as fft
+from tinyxla.lax.host import (
+    after_all as after_all,
+    create_token as create_token,
+    infeed as infeed,
+    outfeed as outfeed,
+)
 from tinyxla.lax.indexing import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,

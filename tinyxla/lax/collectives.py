@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxla.api.functions import arrays_of
-from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
 from tinyxla.numpy.selection import take
-from tinyxla.ops import collectives, movement, reduction
+from tinyxla.ops import collectives, exchanges, movement, reduction
 from tinyxla.ops.op import OWN
+from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
@@ -27,7 +28,13 @@ from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
 
 Groups = Sequence[Sequence[int]] | None
-Axis = dict[str, Any]  # the name and size of one axis, as the ops take them
+
+
+class Axis(NamedTuple):
+    """A named axis."""
+
+    name: Hashable
+    size: int
 
 
 # --- axes -------------------------------------------------------------------------------------------------------------
@@ -40,18 +47,20 @@ def _axes(what: str, axis_name: Any) -> list[Axis]:
         try:
             _, size = state.axes[name]
         except (KeyError, TypeError):
-            there = [f"{other!r} (size {size})" for other, (_, size) in state.axes.items() if other is not OWN]
+            there = [
+                f"{other!r} (size {size})" for other, (_, size) in state.axes.items() if other not in (OWN, REPLICAS)
+            ]
             listed = f"the axes here are {', '.join(there)}" if there else "no axis has a name here"
             raise AxisNameError(
                 f"{what}: there is no axis named {name!r}; {listed}. Call it inside a function that is mapped with "
                 f"vmap(..., axis_name={name!r})."
             ) from None
-        found.append({"axis_name": name, "axis_size": size})
+        found.append(Axis(name, size))
     return found
 
 
 def _count(axes: Sequence[Axis]) -> int:
-    return math.prod(axis["axis_size"] for axis in axes)
+    return math.prod(axis.size for axis in axes)
 
 
 def axis_size(axis_name: Hashable) -> int:
@@ -77,8 +86,8 @@ def axis_index(axis_name: Hashable) -> Array:
 def _index(axes: Sequence[Axis]) -> Any:
     number: Any = ConcreteArray(np.zeros((), np.int32))
     for k, axis in enumerate(axes):
-        own: Any = collectives.named_index(**axis)
-        number = own if k == 0 else number * np.int32(axis["axis_size"]) + own
+        own: Any = cast(exchanges.replica_id(axis_name=axis.name), np.dtype(np.int32))
+        number = own if k == 0 else number * np.int32(axis.size) + own
     return number
 
 
@@ -94,7 +103,7 @@ class _Group:
             members = [[operator.index(lane) for lane in group] for group in groups]
             lengths = {len(group) for group in members}
             if sorted(lane for group in members for lane in group) != list(range(self.size)) or len(lengths) > 1:
-                names = " and ".join(repr(axis["axis_name"]) for axis in self.axes)
+                names = " and ".join(repr(axis.name) for axis in self.axes)
                 raise AttributeValueError(
                     f"{what}: axis_index_groups must have each of the {self.size} lanes of {names} once, in groups of "
                     f"one length, but is {groups!r}."
@@ -103,16 +112,18 @@ class _Group:
             self.size = self.members.shape[1]
 
     @property
-    def single(self) -> Axis | None:
-        """The one axis that this is."""
-        return self.axes[0] if len(self.axes) == 1 and self.members is None else None
+    def participants(self) -> dict[str, Any] | None:
+        """The attributes of a collective operation of this group; None if it is along several axes."""
+        if len(self.axes) != 1:
+            return None
+        groups = () if self.members is None else tuple(map(tuple, self.members.tolist()))
+        return {"axis_name": self.axes[0].name, "replica_groups": groups}
 
     def gathered(self, x: Any) -> Any:
         """The values of all lanes of the group, along a new first dimension."""
-        whole = x
+        whole = movement.reshape_to(x, (1, *x.shape))
         for axis in reversed(self.axes):
-            whole = collectives.named_all_gather(whole, **axis, all_gather_dimension=0)
-        whole = movement.reshape_to(whole, (_count(self.axes), *x.shape))
+            whole = collectives.all_gather(whole, all_gather_dimension=0, shard_count=axis.size, axis_name=axis.name)
         if self.members is None:
             return whole
         own = np.empty((_count(self.axes), self.size), np.int32)  # for each lane, those of its group
@@ -131,12 +142,6 @@ class _Group:
 
 def _rows(x: Any, places: Any, axis: int = 0) -> Any:
     return take(x, places, axis, mode="clip")
-
-
-def _merged(x: Any, dimension: int) -> Any:
-    """A dimension and the one after it as one."""
-    before, after = x.shape[:dimension], x.shape[dimension + 2 :]
-    return movement.reshape_to(x, (*before, x.shape[dimension] * x.shape[dimension + 1], *after))
 
 
 def _split(what: str, x: Any, dimension: int, group: _Group, tiled: bool) -> Any:
@@ -178,10 +183,17 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
         if combiner == "add" and x.dtype == np.bool_:
             x = cast(x, np.dtype(np.int32))
         x = reduce(x, tuple(canonical_axis(d, x.ndim, what) for d in dimensions))
+        if combiner != "add" and x.dtype.kind == "c":
+            raise DTypeError(
+                f"{what}: {combiner} does not take {Shape.of(x)}; take its real part or its absolute value."
+            )
+        to_apply = reduction.scalar_computation(combiner, x.dtype)
+        if group.participants is not None:
+            return collectives.all_reduce(x, to_apply=to_apply, **group.participants)
         if group.members is not None:
             return reduce(group.gathered(x), (0,))
         for axis in group.axes:
-            x = collectives.named_all_reduce(x, **axis, combiner=combiner)
+            x = collectives.all_reduce(x, to_apply=to_apply, axis_name=axis.name)
         return x
 
     return _mapped(what, leaf, x)
@@ -270,11 +282,11 @@ def all_gather(
 
     def leaf(x: Any) -> Any:
         at = canonical_axis(axis, x.ndim + (not tiled), f"{what}: axis")
-        if group.single is not None:
-            found = collectives.named_all_gather(x, **group.single, all_gather_dimension=at)
-        else:
-            found = movement.move_axis(group.gathered(x), 0, at)
-        return _merged(found, at) if tiled else found
+        if group.participants is not None and group.size:
+            whole = x if tiled else movement.reshape_to(x, (*x.shape[:at], 1, *x.shape[at:]))
+            return collectives.all_gather(whole, all_gather_dimension=at, shard_count=group.size, **group.participants)
+        found = movement.move_axis(group.gathered(x), 0, at)
+        return collectives.merged(found, at) if tiled else found
 
     return _mapped(what, leaf, x)
 
@@ -301,8 +313,15 @@ def psum_scatter(
     def leaf(x: Any) -> Any:
         at = canonical_axis(scatter_dimension, x.ndim, f"{what}: scatter_dimension")
         parts = _split(what, x, at, group, tiled)
-        if group.single is not None:
-            return collectives.sum_scattered(parts, at, **group.single)
+        if group.participants is not None and group.size:
+            own = collectives.reduce_scatter(
+                parts,
+                to_apply=reduction.scalar_computation("add", x.dtype),
+                scatter_dimension=at,
+                shard_count=group.size,
+                **group.participants,
+            )
+            return movement.reshape_to(own, (*own.shape[:at], *own.shape[at + 1 :]))
         return _rows(reduction.reduce_sum(group.gathered(parts), (0,)), group.position(), at)
 
     return _mapped(what, leaf, x)
@@ -333,12 +352,12 @@ def all_to_all(
         split = canonical_axis(split_axis, x.ndim, f"{what}: split_axis")
         concat = canonical_axis(concat_axis, x.ndim, f"{what}: concat_axis")
         parts = _split(what, x, split, group, tiled)
-        if group.single is not None:
-            found = collectives.named_all_to_all(parts, **group.single, split_dimension=split, concat_dimension=concat)
+        if group.participants is not None:
+            given = exchanges.all_to_all(movement.move_axis(parts, split, 0), dimensions=(0,), **group.participants)
         else:
-            own = _rows(group.gathered(parts), group.position(), split + 1)
-            found = movement.move_axis(own, 0, concat)
-        return _merged(found, concat) if tiled else found
+            given = _rows(group.gathered(parts), group.position(), split + 1)
+        found = movement.move_axis(given, 0, concat)
+        return collectives.merged(found, concat) if tiled else found
 
     return _mapped(what, leaf, x)
 
@@ -382,8 +401,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
             )
 
     def leaf(x: Any) -> Any:
-        if group.single is not None:
-            return collectives.named_permute(x, **group.single, source_target_pairs=pairs)
+        if group.participants is not None:
+            return exchanges.collective_permute(x, source_target_pairs=pairs, axis_name=group.axes[0].name)
         sources = np.full(group.size, group.size, np.int32)
         for source, target in pairs:
             sources[target] = source
@@ -423,6 +442,9 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         raise AttributeValueError(f"{what}: source must be from 0 to {group.size - 1}, but is {source!r}.")
 
     def leaf(x: Any) -> Any:
-        return movement.reshape_to(movement.slice_axis(group.gathered(x), 0, source, source + 1), x.shape)
+        if group.participants is None:
+            return movement.reshape_to(movement.slice_axis(group.gathered(x), 0, source, source + 1), x.shape)
+        others = (lane for lane in range(group.size) if lane != source)
+        return exchanges.collective_broadcast(x, replica_groups=((source, *others),), axis_name=group.axes[0].name)
 
     return _mapped(what, leaf, x)

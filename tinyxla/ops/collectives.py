@@ -1,11 +1,12 @@
-"""Ops between the lanes of a named axis: `vmap(..., axis_name="i")` makes one lane of each example.
+"""Collective operations: what replicas of one program compute together.
 
-Each has the axis' name and size as attributes. What maps that axis gives the op's meaning: then `axis_name` is `OWN`
-when the op is batched, and lanes are a dimension of the operand. Mapped over any other axis they are ops like others.
-By themselves they have a value only on an axis of one lane. (XLA's collectives, between replicas of a program, are
-other ops.)
+Each talks over one axis: that of the program's replicas, or a named axis of `vmap` (`tinyxla.ops.replica_groups`). The
+batch rule for that axis, whose name is then `OWN`, is what the operation means: there lanes are a dimension of the
+operand. Mapped over any other axis they are operations like others. By itself an operation is that of one replica.
 
-Derivatives are those of all lanes together: what one lane hands to others comes back as the sum of their cotangents.
+Derivatives are those of all replicas together: what one hands to others comes back as the sum of their cotangents.
+
+Sources: the sections of the XLA documents named after each operation.
 """
 
 from __future__ import annotations
@@ -15,312 +16,524 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import AttributeValueError, AxisNameError, DTypeError, ShapeError
-from tinyxla.hlo import Literal
-from tinyxla.ops import elementwise, indexing, movement, reduction
+from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
+from tinyxla.hlo import Computation
+from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.movement import array_operand, check_dimensions
-from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Ints, Linear, Op, Sample, Value, Zero
-from tinyxla.shapes import AnyShape, Shape, element_type
+from tinyxla.ops.op import (
+    OWN,
+    Axes,
+    ByAttributes,
+    Decomposition,
+    Derivative,
+    Ints,
+    Linear,
+    NotDifferentiable,
+    Op,
+    Rules,
+    Sample,
+    Value,
+    Zero,
+    ops,
+)
+from tinyxla.ops.replica_groups import (
+    REPLICAS,
+    GroupMode,
+    Groups,
+    all_lanes,
+    by_group,
+    by_lane,
+    check_alone,
+    check_groups,
+    group_mode,
+    group_of,
+    rows,
+)
+from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
-Pairs = tuple[tuple[int, int], ...]
+OneShape = Callable[..., Shape]  # of one operand's shape and the attributes
+OneRule = Callable[..., tuple[Value, int | None]]  # size, operand, its axis and the attributes to a result and its axis
 
 
-def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What `evaluate` does for the one lane of an axis of size 1."""
+# --- operations on each of several arrays -----------------------------------------------------------------------------
 
-    def evaluate(*operands: Any, axis_name: Hashable, axis_size: int, **attributes: Any) -> Any:
-        if axis_size != 1:
-            raise AxisNameError(
-                f"The axis {axis_name!r} has {axis_size} lanes, and a program of one of them cannot be run by itself; "
-                f"call it within the function that is mapped over {axis_name!r}."
-            )
-        return function(*operands, **attributes)
+
+def _as_result(parts: Sequence[Any]) -> Any:
+    """One result, or the tuple of several."""
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def shape_of_each(name: str, one: OneShape) -> Callable[..., AnyShape]:
+    def shape(*operands: AnyShape, **attributes: Any) -> AnyShape:
+        if not operands:
+            raise ShapeError(f"{name}: there must be at least one operand.")
+        found = [one(array_operand(name, x), **attributes) for x in operands]
+        return found[0] if len(found) == 1 else TupleShape(tuple(found))
+
+    return shape
+
+
+def batch_of_each(own: OneRule, other: OneRule) -> Callable[..., Any]:
+    """The batch rule: `own` for the axis that the operation talks over, `other` for any other axis."""
+
+    def batch(size: int, operands: tuple[Value, ...], axes: Axes, **attributes: Any) -> Any:
+        rule = own if attributes["axis_name"] is OWN else other
+        pairs = [rule(size, x, axis, **attributes) for x, axis in zip(operands, axes, strict=True)]
+        return _as_result([x for x, _ in pairs]), _as_result([axis for _, axis in pairs])
+
+    return batch
+
+
+def same_for_all(op: Callable[[], Op]) -> OneRule:
+    """The rule for another axis of an operation that is the same for all elements."""
+
+    def rule(size: int, x: Value, axis: int | None, **attributes: Any) -> tuple[Value, int | None]:
+        return op()(x, **attributes), axis
+
+    return rule
+
+
+def alone(name: str, one: Callable[..., Any]) -> Callable[..., Any]:
+    """The value for the one replica of a program that is run by itself, of arrays or of any values."""
+
+    def evaluate(
+        *operands: Any, axis_name: Hashable, replica_groups: Groups = (), channel_id: Any = None, **attributes: Any
+    ) -> Any:
+        check_alone(name, axis_name, replica_groups)
+        return _as_result([one(x, **attributes) for x in operands])
 
     return evaluate
 
 
-def _with_dimension(shape: Shape, at: int, size: int) -> Shape:
-    sizes = shape.dimensions
-    return shape.with_dimensions((*sizes[:at], size, *sizes[at:]))
+def transposed(transpose: Callable[..., Value]) -> Linear:
+    """Linear in each operand; `transpose(g, x, **attributes)` is the cotangent of one."""
+
+    def each(g: Any, *operands: Value, **attributes: Any) -> tuple[Value | None, ...]:
+        cotangents = g if isinstance(g, tuple) else (g,)
+        return tuple(
+            None if c is None else transpose(c, x, **attributes) for c, x in zip(cotangents, operands, strict=True)
+        )
+
+    return Linear(each)
 
 
-def _samples_on(*shapes: Ints, **attributes: Any) -> Callable[[np.random.Generator], Iterator[Sample]]:
+def samples(*shapes: Ints, **attributes: Any) -> Callable[[np.random.Generator], Iterator[Sample]]:
     def samples(random: np.random.Generator) -> Iterator[Sample]:
-        for shape in shapes:
-            for dtype in (np.float32, np.int32):
-                given = {"axis_name": "i", "axis_size": 1, **attributes}
-                yield Sample((movement.sample_values(shape, dtype),), given)
+        pairs = [(shape, dtype) for shape in shapes for dtype in (np.float32, np.int32)]
+        for shape, dtype in pairs:
+            yield Sample((movement.sample_values(shape, dtype),), given(dtype))
+        x = movement.sample_values(*pairs[-1])
+        yield Sample((x, x + 1), given(pairs[-1][1]))
+
+    def given(dtype: Any) -> dict[str, Any]:
+        return {key: make(dtype) if callable(make) else make for key, make in attributes.items()}
 
     return samples
 
 
-# --- sums and extrema -------------------------------------------------------------------------------------------------
+def sum_of(dtype: Any) -> Computation:
+    return reduction.scalar_computation("add", dtype)
+
+
+# --- AllReduce --------------------------------------------------------------------------------------------------------
 
 
 class AllReduce(NamedTuple):
-    axis_name: Hashable
-    axis_size: int
-    combiner: str
+    to_apply: Computation
+    replica_groups: Groups = ()
+    channel_id: int | None = None
+    use_global_device_ids: bool = False
+    axis_name: Hashable = REPLICAS
 
 
-_REDUCERS = {"add": reduction.reduce_sum, "maximum": reduction.reduce_max, "minimum": reduction.reduce_min}
+def _check_reduction(name: str, operands: Sequence[AnyShape], to_apply: Computation) -> None:
+    kinds = list(dict.fromkeys(array_operand(name, x).element_type for x in operands))
+    if len(kinds) != 1:
+        raise DTypeError(f"{name}: the operands must be arrays of one element type, but are {list(operands)}.")
+    if kinds[0].kind == "token":
+        raise DTypeError(f"{name}: the operand must be an array of numbers, but is a token.")
+    scalar = Shape(kinds[0])
+    reduction.check_computation(f"{name}: to_apply", to_apply, [scalar, scalar], [scalar])
 
 
-def _all_reduce_shape(x: AnyShape, *, axis_name: Hashable, axis_size: int, combiner: str) -> Shape:
-    shape = array_operand("named-all-reduce", x)
-    if combiner not in _REDUCERS:
-        raise AttributeValueError(
-            f"named-all-reduce: combiner must be one of {', '.join(_REDUCERS)}, but is {combiner!r}."
-        )
-    kind = shape.element_type.kind
-    if kind == "token" or kind == ("pred" if combiner == "add" else "complex"):
-        raise DTypeError(f"named-all-reduce: {combiner} does not take {shape}; convert it to a real number type.")
-    return shape
+def _all_reduce_shape(
+    *operands: AnyShape,
+    to_apply: Computation,
+    replica_groups: Groups,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+    axis_name: Hashable,
+) -> AnyShape:
+    if not operands:
+        raise ShapeError("all-reduce: there must be at least one operand.")
+    _check_reduction("all-reduce", operands, to_apply)
+    check_groups("all-reduce", replica_groups, equal_sizes=False)
+    group_mode("all-reduce", channel_id, use_global_device_ids)  # checks these two
+    arrays = [array_operand("all-reduce", x) for x in operands]
+    return arrays[0] if len(arrays) == 1 else TupleShape(tuple(arrays))
 
 
-def _all_reduce_batch(
-    size: int, operands: tuple[Value], axes: Axes, *, axis_name: Hashable, axis_size: int, combiner: str
-) -> Any:
-    (x,), (axis,) = operands, axes
-    if axis_name is not OWN:
-        return named_all_reduce(x, axis_name=axis_name, axis_size=axis_size, combiner=combiner), axis
-    if axis is not None:
-        return _REDUCERS[combiner](x, (axis,)), None
-    return (elementwise.mul(x, movement.full(size, x.dtype, x.shape)) if combiner == "add" else x), None
+def fold(x: Value, to_apply: Computation) -> Value:
+    """The rows of an array combined, in order, by an associative computation of two scalars."""
+    op = reduction.monoid(to_apply)
+    if op is not None:
+        identity = movement.full(reduction.identity_element(op, x.dtype), x.dtype)
+        return reduction.reduce(x, identity, dimensions=(0,), to_apply=to_apply)
+    first = movement.reshape_to(movement.slice_axis(x, 0, 0, 1), x.shape[1:])
+    if x.shape[0] == 1:
+        return first
+    paired = x.shape[0] - x.shape[0] % 2
+    left, right = (movement.slice_axis(x, 0, k, paired, 2) for k in (0, 1))
+    (combined,) = reduction.combine_values(to_apply, [left], [right])
+    if paired < x.shape[0]:
+        combined = movement.concatenate(combined, movement.slice_axis(x, 0, paired, x.shape[0]), dimension=0)
+    return fold(combined, to_apply)
 
 
-def _all_reduce_derivative(*, axis_name: Hashable, axis_size: int, combiner: str) -> Derivative:
-    if combiner == "add":
-        return Linear(lambda g, x, **attributes: (named_all_reduce(g, **attributes),))
-    reduce = _REDUCERS[combiner]
-
-    def of_all(x: Value, *, combiner: str, **axis: Any) -> Value:
-        return reduce(named_all_gather(x, **axis, all_gather_dimension=0), (0,))
-
-    return Decomposition(of_all)
+def fold_groups(x: Value, groups: Groups, to_apply: Computation) -> Value:
+    """A row for each group of rows: what its rows combine to."""
+    if len({len(group) for group in groups}) == 1:
+        grouped = by_group(x, groups)
+        return fold(movement.move_axis(grouped, 1, 0), to_apply)
+    found = [movement.reshape_to(fold(rows(x, group), to_apply), (1, *x.shape[1:])) for group in groups]
+    return movement.concatenate(*found, dimension=0)
 
 
-named_all_reduce = Op(
-    "named-all-reduce",
-    attributes=AllReduce,
-    shape=_all_reduce_shape,
-    evaluate=_alone(lambda x, combiner: x),
-    derivative=ByAttributes(_all_reduce_derivative),
-    batch=_all_reduce_batch,
-    samples=lambda random: (
-        sample for combiner in _REDUCERS for sample in _samples_on((), (2, 3), (0, 2), combiner=combiner)(random)
-    ),
-)
-
-
-# --- all lanes' values ------------------------------------------------------------------------------------------------
-
-
-class AllGather(NamedTuple):
-    axis_name: Hashable
-    axis_size: int
-    all_gather_dimension: int  # of the result; it has an element for each lane
-
-
-def _all_gather_shape(x: AnyShape, *, axis_name: Hashable, axis_size: int, all_gather_dimension: int) -> Shape:
-    shape = array_operand("named-all-gather", x)
-    check_dimensions("named-all-gather", "all_gather_dimension", (all_gather_dimension,), shape.rank + 1)
-    return _with_dimension(shape, all_gather_dimension, axis_size)
-
-
-def _all_gather_transpose(g: Value, x: Value, *, all_gather_dimension: int, **axis: Any) -> tuple[Value]:
-    return (sum_scattered(g, all_gather_dimension, **axis),)
-
-
-def _all_gather_batch(
-    size: int, operands: tuple[Value], axes: Axes, *, axis_name: Hashable, axis_size: int, all_gather_dimension: int
-) -> Any:
-    (x,), (axis,) = operands, axes
-    if axis_name is OWN:
-        return movement.align_axis(x, axis, all_gather_dimension, size), None
-    assert axis is not None
-    before = axis <= all_gather_dimension
-    at = all_gather_dimension + before
-    gathered = named_all_gather(x, axis_name=axis_name, axis_size=axis_size, all_gather_dimension=at)
-    return gathered, axis + (not before)
-
-
-named_all_gather = Op(
-    "named-all-gather",
-    attributes=AllGather,
-    shape=_all_gather_shape,
-    evaluate=_alone(lambda x, all_gather_dimension: np.expand_dims(x, all_gather_dimension)),
-    derivative=Linear(_all_gather_transpose),
-    batch=_all_gather_batch,
-    samples=lambda random: (
-        sample for at in (0, 1) for sample in _samples_on((3,), (2, 3), (2, 0), all_gather_dimension=at)(random)
-    ),
-)
-
-
-# --- exchange ---------------------------------------------------------------------------------------------------------
-
-
-class AllToAll(NamedTuple):
-    """Lane i gives its element j along `split_dimension`, which goes, to lane j, where it is element i along
-    `concat_dimension`, which is new."""
-
-    axis_name: Hashable
-    axis_size: int
-    split_dimension: int
-    concat_dimension: int
-
-
-def _all_to_all_shape(
-    x: AnyShape, *, axis_name: Hashable, axis_size: int, split_dimension: int, concat_dimension: int
-) -> Shape:
-    shape = array_operand("named-all-to-all", x)
-    check_dimensions("named-all-to-all", "split_dimension", (split_dimension,), shape.rank)
-    check_dimensions("named-all-to-all", "concat_dimension", (concat_dimension,), shape.rank)
-    sizes = list(shape.dimensions)
-    if sizes.pop(split_dimension) != axis_size:
-        raise ShapeError(
-            f"named-all-to-all: dimension {split_dimension} of {shape}, which is split among the {axis_size} lanes of "
-            f"{axis_name!r}, must have size {axis_size}."
-        )
-    return _with_dimension(shape.with_dimensions(tuple(sizes)), concat_dimension, axis_size)
-
-
-def _all_to_all_transpose(
-    g: Value, x: Value, *, split_dimension: int, concat_dimension: int, **axis: Any
-) -> tuple[Value]:
-    return (named_all_to_all(g, **axis, split_dimension=concat_dimension, concat_dimension=split_dimension),)
-
-
-def _all_to_all_batch(
-    size: int, operands: tuple[Value], axes: Axes, *, split_dimension: int, concat_dimension: int, **axis: Any
-) -> Any:
-    x = movement.align_axis(operands[0], axes[0], 0, size)
-    if axis["axis_name"] is not OWN:
-        exchanged = {"split_dimension": split_dimension + 1, "concat_dimension": concat_dimension + 1}
-        return named_all_to_all(x, **axis, **exchanged), 0
-    order = [d for d in range(1, x.ndim) if d != split_dimension + 1]
-    order.insert(concat_dimension, 0)
-    return movement.transpose_to(x, (split_dimension + 1, *order)), 0
-
-
-named_all_to_all = Op(
-    "named-all-to-all",
-    attributes=AllToAll,
-    shape=_all_to_all_shape,
-    evaluate=_alone(
-        lambda x, split_dimension, concat_dimension: np.expand_dims(np.squeeze(x, split_dimension), concat_dimension)
-    ),
-    derivative=Linear(_all_to_all_transpose),
-    batch=_all_to_all_batch,
-    samples=lambda random: (
-        sample
-        for split, concat in ((0, 1), (0, 0))
-        for sample in _samples_on((1, 3), (1, 2, 2), (1, 0), split_dimension=split, concat_dimension=concat)(random)
-    ),
-)
-
-
-def sum_scattered(x: Value, dimension: int, **axis: Any) -> Value:
-    """Each lane's own element along a dimension, which has one for each lane, of the sum over lanes."""
-    exchanged = named_all_to_all(x, **axis, split_dimension=dimension, concat_dimension=0)
-    return reduction.reduce_sum(exchanged, (0,))
-
-
-# --- permutation ------------------------------------------------------------------------------------------------------
-
-
-class Permute(NamedTuple):
-    axis_name: Hashable
-    axis_size: int
-    source_target_pairs: Pairs  # a lane that is no target gets zeros
-
-
-def _permute_shape(x: AnyShape, *, axis_name: Hashable, axis_size: int, source_target_pairs: Pairs) -> Shape:
-    shape = array_operand("named-permute", x)
-    for what, lanes in zip(("sources", "targets"), zip(*source_target_pairs, strict=True), strict=False):
-        if len(set(lanes)) < len(lanes) or not all(0 <= lane < axis_size for lane in lanes):
-            raise AttributeValueError(
-                f"named-permute: the {what} must be distinct lanes of {axis_name!r}, from 0 to {axis_size - 1}, but "
-                f"are {lanes}."
-            )
-    return shape
-
-
-def _permute_batch(
-    size: int, operands: tuple[Value], axes: Axes, *, axis_name: Hashable, axis_size: int, source_target_pairs: Pairs
-) -> Any:
-    (x,), (axis,) = operands, axes
-    if axis_name is not OWN:
-        attributes = {"axis_name": axis_name, "axis_size": axis_size, "source_target_pairs": source_target_pairs}
-        return named_permute(x, **attributes), axis
-    if axis is None and len(source_target_pairs) == size:
+def _all_reduce_own(
+    size: int, x: Value, axis: int | None, *, to_apply: Computation, replica_groups: Groups, **others: Any
+) -> tuple[Value, int | None]:
+    groups = all_lanes("all-reduce", replica_groups, size)
+    op = reduction.monoid(to_apply)
+    if axis is None and op in ("maximum", "minimum", "and", "or"):
         return x, None
+    if axis is None and op == "add" and len({len(group) for group in groups}) == 1:
+        return elementwise.mul(x, movement.full(len(groups[0]), x.dtype, x.shape)), None
+    if len(groups) == 1 and op is not None and axis is not None:
+        identity = movement.full(reduction.identity_element(op, x.dtype), x.dtype)
+        return reduction.reduce(x, identity, dimensions=(axis,), to_apply=to_apply), None
+    x = movement.align_axis(x, axis, 0, size)
     if not size:
-        return movement.align_axis(x, axis, 0, size), 0
-    given = {target: source for source, target in source_target_pairs}
-    return _rows(movement.align_axis(x, axis, 0, size), [given.get(lane) for lane in range(size)]), 0
+        return x, 0
+    folded = fold_groups(x, groups, to_apply)
+    if len(groups) == 1:
+        return movement.reshape_to(folded, x.shape[1:]), None
+    return rows(folded, group_of(groups, size)), 0
 
 
-def _rows(x: Value, sources: Sequence[int | None]) -> Value:
-    """Those rows of x, and zeros for None."""
-    count = len(sources)
-    if None in sources:
-        x = movement.concatenate(x, movement.full(0, x.dtype, (1, *x.shape[1:])), dimension=0)
-    places = np.array([count if source is None else source for source in sources], np.int32)
-    return indexing.gather(
-        x,
-        movement.constant(literal=Literal(places)),
-        offset_dims=tuple(range(1, x.ndim)),
-        collapsed_slice_dims=(0,),
-        start_index_map=(0,),
-        index_vector_dim=1,
-        slice_sizes=(1, *x.shape[1:]),
+def _hits(x: Value, extremum: Value) -> Value:
+    """1 where an element is the extremum of its group, or that is NaN; 0 elsewhere."""
+    hits = elementwise.or_(elementwise.eq(x, extremum), elementwise.ne(extremum, extremum))
+    return elementwise.convert(hits, new_element_type=element_type(x.dtype))
+
+
+def _share(x: Value, extremum: Value, attributes: dict[str, Any]) -> Value:
+    """The derivative of an extremum by its group's elements: those that tie for it share it; of a NaN it is NaN."""
+    hits = _hits(x, extremum)
+    count = all_reduce(hits, **{**attributes, "to_apply": sum_of(x.dtype)})
+    share = elementwise.chain_div(hits, count)
+    return elementwise.select(elementwise.ne(extremum, extremum), extremum, share)
+
+
+def _all_reduce_sum(x: Value, attributes: dict[str, Any]) -> Value:
+    return all_reduce(x, **{**attributes, "to_apply": sum_of(x.dtype)})
+
+
+def _extremum_jvp(tangents: Sequence[Value | None], ans: Any, *operands: Value, **attributes: Any) -> Any:
+    found = ans if isinstance(ans, tuple) else (ans,)
+    parts = [
+        elementwise.zeros_like(x) if t is None else elementwise.mul(t, _share(x, a, attributes))
+        for t, a, x in zip(tangents, found, operands, strict=True)
+    ]
+    return _as_result([_all_reduce_sum(x, attributes) for x in parts])
+
+
+def _extremum_vjp(g: Any, ans: Any, *operands: Value, **attributes: Any) -> tuple[Value, ...]:
+    cotangents, found = (x if isinstance(x, tuple) else (x,) for x in (g, ans))
+    return tuple(
+        elementwise.mul(_all_reduce_sum(c, attributes), _share(x, a, attributes))
+        for c, a, x in zip(cotangents, found, operands, strict=True)
     )
 
 
-def _permute_transpose(g: Value, x: Value, *, source_target_pairs: Pairs, **axis: Any) -> tuple[Value]:
-    return (named_permute(g, **axis, source_target_pairs=tuple((t, s) for s, t in source_target_pairs)),)
+def _all_reduce_by_gathering(*operands: Value, to_apply: Computation, replica_groups: Groups, **others: Any) -> Any:
+    count = len(replica_groups[0])
+    gathered = [
+        all_gather(
+            movement.reshape_to(x, (1, *x.shape)),
+            all_gather_dimension=0,
+            shard_count=count,
+            replica_groups=replica_groups,
+            **others,
+        )
+        for x in operands
+    ]
+    return _as_result([fold(x, to_apply) for x in gathered])
 
 
-named_permute = Op(
-    "named-permute",
-    attributes=Permute,
-    shape=_permute_shape,
-    evaluate=_alone(lambda x, source_target_pairs: x if source_target_pairs else np.zeros_like(x)),
-    derivative=Linear(_permute_transpose),
-    batch=_permute_batch,
+def _all_reduce_derivative(*, to_apply: Computation, replica_groups: Groups, **others: Any) -> Derivative:
+    op = reduction.monoid(to_apply)
+    if op == "add":
+        return transposed(lambda g, x, **attributes: all_reduce(g, **attributes))
+    if op in ("maximum", "minimum"):
+        return Rules(_extremum_jvp, _extremum_vjp)
+    if op in ("and", "or", "xor"):
+        return Zero()
+    if not replica_groups or len({len(group) for group in replica_groups}) > 1:
+        return NotDifferentiable(
+            f"the derivative of all-reduce with {to_apply.name} depends on the number of replicas; give replica_groups "
+            "of one size"
+        )
+    return Decomposition(_all_reduce_by_gathering)
+
+
+all_reduce = Op(
+    "all-reduce",
+    attributes=AllReduce,
+    shape=_all_reduce_shape,
+    evaluate=alone("all-reduce", lambda x, **attributes: x),
+    derivative=ByAttributes(_all_reduce_derivative),
+    batch=batch_of_each(_all_reduce_own, same_for_all(lambda: all_reduce)),
     samples=lambda random: (
         sample
-        for pairs in (((0, 0),), ())
-        for sample in _samples_on((), (2, 3), (0,), source_target_pairs=pairs)(random)
+        for op in ("add", "maximum", "multiply")
+        for sample in samples(
+            (),
+            (2, 3),
+            (0, 2),
+            replica_groups=((0,),),
+            to_apply=lambda dtype, op=op: reduction.scalar_computation(op, dtype),
+        )(random)
     ),
+    expand=alone("all-reduce", lambda x, **attributes: x),
 )
 
 
-# --- the lane's number ------------------------------------------------------------------------------------------------
+# --- AllGather --------------------------------------------------------------------------------------------------------
 
 
-class Index(NamedTuple):
-    axis_name: Hashable
-    axis_size: int
+class AllGather(NamedTuple):
+    all_gather_dimension: int
+    shard_count: int  # the size of each group
+    replica_groups: Groups = ()
+    channel_id: int | None = None
+    use_global_device_ids: bool = False
+    axis_name: Hashable = REPLICAS
 
 
-_NUMBER = Shape(element_type(np.int32))
+def _check_shards(
+    name: str, shard_count: int, groups: Groups, channel_id: int | None, use_global_device_ids: bool
+) -> None:
+    check_groups(name, groups, equal_sizes=True)
+    mode = group_mode(name, channel_id, use_global_device_ids)
+    if mode is GroupMode.CROSS_REPLICA_AND_PARTITION and groups and shard_count > 0:
+        fits = shard_count % len(groups[0]) == 0  # all partitions of these replicas
+    else:
+        fits = shard_count >= 0 and (not groups or len(groups[0]) == shard_count)
+    if not fits:
+        size = f"{len(groups[0])}, the size of each of {groups}" if groups else "the number of replicas"
+        raise AttributeValueError(f"{name}: shard_count must be {size}, but is {shard_count}.")
 
 
-def _index_batch(size: int, operands: tuple[Value, ...], axes: Axes, *, axis_name: Hashable, axis_size: int) -> Any:
-    if axis_name is OWN:
-        return movement.iota(shape=_NUMBER.with_dimensions((size,)), iota_dimension=0), 0
-    return named_index(axis_name=axis_name, axis_size=axis_size), None
+def _resized(shape: Shape, dimension: int, size: int) -> Shape:
+    sizes = shape.dimensions
+    return shape.with_dimensions((*sizes[:dimension], size, *sizes[dimension + 1 :]))
 
 
-named_index = Op(
-    "named-index",
-    attributes=Index,
-    shape=lambda *, axis_name, axis_size: _NUMBER,
-    evaluate=_alone(lambda: np.zeros((), np.int32)),
-    derivative=Zero(),
-    batch=_index_batch,
-    samples=lambda random: iter([Sample((), {"axis_name": "i", "axis_size": 1})]),
+def _all_gather_shape(
+    x: Shape,
+    *,
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+    axis_name: Hashable,
+) -> Shape:
+    check_dimensions("all-gather", "all_gather_dimension", (all_gather_dimension,), x.rank)
+    _check_shards("all-gather", shard_count, replica_groups, channel_id, use_global_device_ids)
+    return _resized(x, all_gather_dimension, x.dimensions[all_gather_dimension] * shard_count)
+
+
+def _own_groups(name: str, groups: Groups, size: int, shard_count: int) -> Groups:
+    """The groups of an axis of this size, each of `shard_count` lanes."""
+    found = all_lanes(name, groups, size)
+    if len(found[0]) != shard_count:
+        raise AttributeValueError(
+            f"{name}: there must be {shard_count} replicas in a group, as shard_count says, but there are "
+            f"{len(found[0])}; give replica_groups or another shard_count."
+        )
+    return found
+
+
+def merged(x: Value, dimension: int) -> Value:
+    """A dimension and the one after it as one."""
+    before, after = x.shape[:dimension], x.shape[dimension + 2 :]
+    return movement.reshape_to(x, (*before, x.shape[dimension] * x.shape[dimension + 1], *after))
+
+
+def divided(x: Value, dimension: int, parts: int) -> Value:
+    """A dimension as two: the part, and the position in it."""
+    sizes = x.shape
+    each = sizes[dimension] // max(parts, 1)
+    return movement.reshape_to(x, (*sizes[:dimension], parts, each, *sizes[dimension + 1 :]))
+
+
+def _all_gather_own(
+    size: int,
+    x: Value,
+    axis: int | None,
+    *,
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    **others: Any,
+) -> tuple[Value, int | None]:
+    groups = _own_groups("all-gather", replica_groups, size, shard_count)
+    if len(groups) == 1 and groups[0] == tuple(range(size)):
+        return merged(movement.align_axis(x, axis, all_gather_dimension, size), all_gather_dimension), None
+    grouped = by_group(movement.align_axis(x, axis, 0, size), groups)
+    gathered = merged(movement.move_axis(grouped, 1, all_gather_dimension + 1), all_gather_dimension + 1)
+    if len(groups) == 1:
+        return movement.reshape_to(gathered, gathered.shape[1:]), None
+    return rows(gathered, group_of(groups, size)), 0
+
+
+def _all_gather_other(
+    size: int, x: Value, axis: int | None, *, all_gather_dimension: int, **others: Any
+) -> tuple[Value, int | None]:
+    if axis is None:
+        return all_gather(x, all_gather_dimension=all_gather_dimension, **others), None
+    at = all_gather_dimension + (axis <= all_gather_dimension)
+    return all_gather(x, all_gather_dimension=at, **others), axis
+
+
+def _all_gather_transpose(g: Value, x: Value, *, all_gather_dimension: int, **others: Any) -> Value:
+    return reduce_scatter(g, to_apply=sum_of(g.dtype), scatter_dimension=all_gather_dimension, **others)
+
+
+all_gather = Op(
+    "all-gather",
+    attributes=AllGather,
+    shape=shape_of_each("all-gather", _all_gather_shape),
+    evaluate=alone("all-gather", lambda x, **attributes: x),
+    derivative=transposed(_all_gather_transpose),
+    batch=batch_of_each(_all_gather_own, _all_gather_other),
+    samples=samples((3,), (2, 3), (2, 0), all_gather_dimension=0, shard_count=1),
+    expand=alone("all-gather", lambda x, **attributes: x),
+)
+
+
+# --- ReduceScatter ----------------------------------------------------------------------------------------------------
+
+
+class ReduceScatter(NamedTuple):
+    to_apply: Computation
+    scatter_dimension: int
+    shard_count: int  # the size of each group
+    replica_groups: Groups = ()
+    channel_id: int | None = None
+    use_global_device_ids: bool = False
+    axis_name: Hashable = REPLICAS
+
+
+def _reduce_scatter_shape(
+    x: Shape,
+    *,
+    to_apply: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    channel_id: int | None,
+    use_global_device_ids: bool,
+    axis_name: Hashable,
+) -> Shape:
+    check_dimensions("reduce-scatter", "scatter_dimension", (scatter_dimension,), x.rank)
+    _check_shards("reduce-scatter", shard_count, replica_groups, channel_id, use_global_device_ids)
+    _check_reduction("reduce-scatter", (x,), to_apply)
+    length = x.dimensions[scatter_dimension]
+    if not shard_count or length % shard_count:
+        raise ShapeError(
+            f"reduce-scatter: the size of dimension {scatter_dimension} of {x} must be a multiple of shard_count, "
+            f"{shard_count}; pad it."
+        )
+    return _resized(x, scatter_dimension, length // shard_count)
+
+
+def _reduce_scatter_own(
+    size: int,
+    x: Value,
+    axis: int | None,
+    *,
+    to_apply: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    **others: Any,
+) -> tuple[Value, int | None]:
+    groups = _own_groups("reduce-scatter", replica_groups, size, shard_count)
+    folded = fold_groups(movement.align_axis(x, axis, 0, size), groups, to_apply)
+    parts = movement.move_axis(divided(folded, scatter_dimension + 1, shard_count), scatter_dimension + 1, 1)
+    return by_lane(parts, groups), 0
+
+
+def _reduce_scatter_other(
+    size: int, x: Value, axis: int | None, *, scatter_dimension: int, **others: Any
+) -> tuple[Value, int | None]:
+    if axis is None:
+        return reduce_scatter(x, scatter_dimension=scatter_dimension, **others), None
+    at = scatter_dimension + (axis <= scatter_dimension)
+    return reduce_scatter(x, scatter_dimension=at, **others), axis
+
+
+def _reduce_scatter_transpose(
+    g: Value, x: Value, *, to_apply: Computation, scatter_dimension: int, **others: Any
+) -> Value:
+    return all_gather(g, all_gather_dimension=scatter_dimension, **others)
+
+
+def _reduce_scatter_by_exchange(
+    *operands: Value,
+    to_apply: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    use_global_device_ids: bool,
+    **others: Any,
+) -> Any:
+    """Each replica is given its part of each other's array, and combines these."""
+    found: list[Value] = []
+    for x in operands:
+        exchanged = ops["all-to-all"](x, dimensions=(scatter_dimension,), **others)
+        parts = divided(exchanged, scatter_dimension, shard_count)
+        found.append(fold(movement.move_axis(parts, scatter_dimension, 0), to_apply))
+    return _as_result(found)
+
+
+def _reduce_scatter_derivative(*, to_apply: Computation, channel_id: int | None, **others: Any) -> Derivative:
+    if reduction.monoid(to_apply) == "add":
+        return transposed(_reduce_scatter_transpose)
+    if channel_id is not None:
+        return NotDifferentiable(f"reduce-scatter with {to_apply.name} has a derivative if it has no channel_id")
+    return Decomposition(_reduce_scatter_by_exchange)
+
+
+reduce_scatter = Op(
+    "reduce-scatter",
+    attributes=ReduceScatter,
+    shape=shape_of_each("reduce-scatter", _reduce_scatter_shape),
+    evaluate=alone("reduce-scatter", lambda x, **attributes: x),
+    derivative=ByAttributes(_reduce_scatter_derivative),
+    batch=batch_of_each(_reduce_scatter_own, _reduce_scatter_other),
+    samples=lambda random: (
+        sample
+        for op in ("add", "maximum")
+        for sample in samples(
+            (3,),
+            (2, 3),
+            (2, 0),
+            scatter_dimension=0,
+            shard_count=1,
+            to_apply=lambda dtype, op=op: reduction.scalar_computation(op, dtype),
+        )(random)
+    ),
+    expand=alone("reduce-scatter", lambda x, **attributes: x),
 )

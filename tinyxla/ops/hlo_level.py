@@ -234,10 +234,14 @@ def _begun(name: str, x: AnyShape) -> tuple[AnyShape, ...]:
     return x.elements
 
 
-def _regrouping(name: str, index: int | None, samples: Callable[..., Iterator[Sample]]) -> Op:
-    """An element of what was begun, or all of it."""
+def regrouping(
+    name: str, index: int | None, samples: Callable[..., Iterator[Sample]], *, any_value: bool = False
+) -> Op:
+    """An element of what was begun, or all of it; `any_value`: that need not be a tuple."""
 
     def shape(x: AnyShape) -> AnyShape:
+        if any_value:
+            return x
         begun = _begun(name, x)
         return x if index is None else begun[index]
 
@@ -278,7 +282,7 @@ def _async_evaluate(*operands: Any, calls: Computation, state: tuple[Shape, ...]
     return operands, _run_values(calls, operands), *(movement.full(0, s.dtype, s.dimensions) for s in state)
 
 
-copy_done = _regrouping("copy-done", 0, _begun_samples)
+copy_done = regrouping("copy-done", 0, _begun_samples)
 async_start = Op(
     "async-start",
     attributes=AsyncStart,
@@ -289,8 +293,8 @@ async_start = Op(
     samples=_computation_samples(state=(_CONTEXT,)),
     structural=True,
 )
-async_update = _regrouping("async-update", None, _begun_samples)
-async_done = _regrouping("async-done", 1, _begun_samples)
+async_update = regrouping("async-update", None, _begun_samples)
+async_done = regrouping("async-done", 1, _begun_samples)
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
 

@@ -185,6 +185,7 @@ class Op:
     ) -> None:
         self.name = name
         self.attributes = attributes
+        self.defaults: dict[str, Any] = attributes._field_defaults  # those that a call may leave out
         self._shape = shape
         self.evaluate = evaluate
         self.derivative = derivative
@@ -205,6 +206,8 @@ class Op:
         return self._shape(*shapes, **attributes)
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        if self.defaults:
+            attributes = self.defaults | attributes
         return Op.bind(self, operands, attributes)
 
     def __repr__(self) -> str:

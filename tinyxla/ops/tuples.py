@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, hlo_level, movement
+from tinyxla.ops import calls, channels, collective_stages, hlo_level, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 Tree = Instruction | tuple[Any, ...]  # a tuple whose elements are known is a tuple of trees
 _CALLS = ("call", "fusion")
-_STRUCTURAL = (hlo_level.async_start, hlo_level.async_update, hlo_level.async_done, hlo_level.copy_done)
+_DONE = (
+    hlo_level.async_update,
+    hlo_level.async_done,
+    hlo_level.copy_done,
+    collective_stages.all_gather_done,
+    collective_stages.all_reduce_done,
+    collective_stages.collective_permute_done,
+    channels.send_done,
+)
+_STRUCTURAL = {hlo_level.async_start, *collective_stages.starts, *_DONE}
 
 
 def leaf_shapes(shape: AnyShape) -> list[Shape]:
@@ -81,6 +90,15 @@ class _Flattened:
         count = len(tree) if isinstance(tree, tuple) else len(_elements(tree.shape))
         return tuple(self.element(tree, k) for k in range(count))
 
+    def tree(self, tree: Tree) -> Tree:
+        """The elements of a tuple, or an array as it is."""
+        is_array = isinstance(tree, Instruction) and isinstance(tree.shape, Shape)
+        return tree if is_array else self.taken_apart(tree)
+
+    def _zeros(self, shapes: Sequence[Shape]) -> tuple[Instruction, ...]:
+        literals = [Literal(np.zeros(s.dimensions, s.dtype)) for s in shapes]
+        return tuple(self.emit(movement.constant, (), movement.Constant(x), None) for x in literals)
+
     def whole(self, tree: Tree, like: Instruction | None = None) -> Instruction:
         """A tree as one instruction."""
         if isinstance(tree, Instruction):
@@ -95,14 +113,15 @@ class _Flattened:
             return self.element(operands[0], x.attributes.index, x)
         if x.op is hlo_level.async_start:
             begun = self.visit(_as_fusion(x), operands)
-            state = [Literal(np.zeros(s.dimensions, s.dtype)) for s in x.attributes.state]
-            return (
-                tuple(operands),
-                begun,
-                *(self.emit(movement.constant, (), movement.Constant(v), None) for v in state),
-            )
-        if x.op in _STRUCTURAL:
-            return x.op.evaluate(*(self.taken_apart(tree) for tree in operands))
+            return (tuple(operands), begun, *self._zeros(x.attributes.state))
+        start = collective_stages.starts.get(x.op)
+        if start is not None:
+            arrays = [self.whole(tree) for tree in operands]
+            result = self.emit(start.begun, arrays, start.attributes(x.attributes), x)
+            state = self._zeros(getattr(x.attributes, "state", ()))
+            return start.context(tuple(operands), self.tree(result), state)
+        if x.op in _DONE:
+            return x.op.evaluate(*map(self.tree, operands))
         if x.op.name in _CALLS and not all(map(self.flatten.is_flat, x.computations())):
             flat = [leaf for tree in operands for leaf in self.leaves(tree)]
             changed = {

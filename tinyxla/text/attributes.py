@@ -17,9 +17,11 @@ from typing import Any, NamedTuple, Union
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, elementwise, scaled
 from tinyxla.ops.accuracy import ResultAccuracy
+from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.shapes import AnyShape, ElementType, Layout, Shape, TupleShape, WindowDimension, element_types, window_text
-from tinyxla.text.lexer import Lexer, inside, parts, without_comments
+from tinyxla.text.lexer import Lexer, inside, parts, read_integer, without_comments
 from tinyxla.text.literals import number_text
+from tinyxla.text.replica_groups import read_groups, read_pairs, shard_count, write_groups
 from tinyxla.text.shapes import read_shape
 
 Names = Callable[[Computation], str]  # the name of a computation
@@ -38,12 +40,6 @@ class Codec(NamedTuple):
 
 def _plain(write: Callable[[Any], str], read: Callable[[str], Any]) -> Codec:
     return Codec(lambda value, names: write(value), lambda text, scope: read(text))
-
-
-def _read_integer(text: str) -> int:
-    if re.fullmatch(r"-?\d{1,20}", text) is None:
-        raise ValueError(f"expected an integer, but found {text[:40]!r}")
-    return int(text)
 
 
 def _read_flag(text: str) -> bool:
@@ -92,12 +88,12 @@ def _read_window(text: str) -> tuple[WindowDimension, ...]:
     if any(len(column) != len(sizes) for column in columns.values()):
         raise ValueError(f"every field of a window has as many values as size, {len(sizes)}, but found {text[:80]}")
     for size, stride, pad, base, window, reversal in zip(sizes, *columns.values(), strict=True):
-        low, high = map(_read_integer, pad.split("_"))
-        numbers = [_read_integer(x) for x in (size, stride, window, base)]
+        low, high = map(read_integer, pad.split("_"))
+        numbers = [read_integer(x) for x in (size, stride, window, base)]
         if min(numbers[1:]) < 1 or numbers[0] < 0:
             raise ValueError(f"sizes, strides and dilations of a window must be positive, but found {text[:80]}")
         size_, stride_, window_, base_ = numbers
-        found.append(WindowDimension(size_, stride_, low, high, window_, base_, bool(_read_integer(reversal))))
+        found.append(WindowDimension(size_, stride_, low, high, window_, base_, bool(read_integer(reversal))))
     return tuple(found)
 
 
@@ -107,7 +103,7 @@ def _write_padding(config: Sequence[tuple[int, int, int]]) -> str:
 
 
 def _read_padding(text: str) -> tuple[tuple[int, int, int], ...]:
-    edges = [[_read_integer(x) for x in edge.split("_")] for edge in text.split("x")] if text else []
+    edges = [[read_integer(x) for x in edge.split("_")] for edge in text.split("x")] if text else []
     if any(len(edge) not in (2, 3) for edge in edges):
         raise ValueError(f"padding is low_high or low_high_interior for each dimension, but found {text[:80]!r}")
     return tuple((edge[0], edge[1], edge[2] if len(edge) == 3 else 0) for edge in edges)
@@ -120,7 +116,7 @@ def _write_slices(value: tuple[Sequence[int], ...]) -> str:
 
 
 def _read_slices(text: str) -> tuple[tuple[int, ...], ...]:
-    rows = [[_read_integer(x) for x in inside(part, "[]").split(":")] for part in parts(inside(text))]
+    rows = [[read_integer(x) for x in inside(part, "[]").split(":")] for part in parts(inside(text))]
     if any(len(row) not in (2, 3) for row in rows):
         raise ValueError(f"a slice is [start:limit] or [start:limit:stride], but found {text[:80]}")
     return (
@@ -200,7 +196,7 @@ def _read_composite(text: str) -> tuple[str, str, int] | None:
     if "composite.name" not in fields:
         return None
     attributes = _read_configuration(fields.get("composite.attributes", ""))
-    version = _read_integer(unquoted(fields.get("composite.version", '"0"')))
+    version = read_integer(unquoted(fields.get("composite.version", '"0"')))
     return unquoted(fields["composite.name"]), attributes, version
 
 
@@ -217,15 +213,25 @@ def _read_accuracy(text: str) -> ResultAccuracy | None:
         return ResultAccuracy(fields.get("mode", "default"))
     bounds = dict(read_fields(inside(fields["tolerance"])))
     atol, rtol = (float(bounds.get(name, "0")) for name in ("atol", "rtol"))
-    return ResultAccuracy("tolerance", atol, rtol, _read_integer(bounds.get("ulps", "0")))
+    return ResultAccuracy("tolerance", atol, rtol, read_integer(bounds.get("ulps", "0")))
+
+
+def _read_axis_name(text: str) -> Hashable:
+    fields = dict(read_fields(inside(text)))
+    return unquoted(fields["axis_name"]) if "axis_name" in fields else REPLICAS
+
+
+def _read_channel_pairs(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = dict(read_fields(inside(text))).get("_xla_send_recv_source_target_pairs", "{}")
+    return read_pairs(unquoted(pairs) if pairs.startswith('"') else pairs)
 
 
 def _read_single(text: str) -> int:
-    (found,) = map(_read_integer, parts(inside(text)))
+    (found,) = map(read_integer, parts(inside(text)))
     return found
 
 
-INTEGER = _plain(str, _read_integer)
+INTEGER = _plain(str, read_integer)
 FLAG = _plain(lambda value: "true" if value else "false", _read_flag)
 NUMBER = _plain(number_text, float)
 WORD = _plain(str, _read_word)
@@ -242,6 +248,12 @@ TRIP_COUNT = _plain(lambda count: f'{{"known_trip_count":{{"n":"{count}"}}}}', _
 FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
 COMPOSITE = _plain(_write_composite, _read_composite)
+GROUPS = _plain(write_groups, read_groups)
+PAIRS = _plain(write_groups, read_pairs)
+CHANNEL_PAIRS = _plain(
+    lambda pairs: f"{{_xla_send_recv_source_target_pairs={write_groups(pairs)}}}", _read_channel_pairs
+)
+AXIS_NAME = _plain(lambda name: f"{{axis_name={quoted(str(name))}}}", _read_axis_name)
 RESULT_ACCURACY = _plain(_write_accuracy, _read_accuracy)
 COMPUTATION = Codec(lambda value, names: names(value), lambda text, scope: scope(text.removeprefix("%")))
 
@@ -301,9 +313,20 @@ class Spelling(NamedTuple):
     codec: Codec
     partial: bool = False  # the text may say more, so it is kept as it stands, too
     missing: bool = False  # for a truth value: what it is if the text does not say
+    always: bool = False  # written also where it has its default
+
+
+_GROUPS = Spelling("replica_groups", ("replica_groups",), GROUPS, always=True)
+_AXIS = Spelling("frontend_attributes", ("axis_name",), AXIS_NAME, partial=True)  # XLA has no named axes
+_CHANNEL = Spelling("frontend_attributes", ("source_target_pairs",), CHANNEL_PAIRS, partial=True)
 
 
 _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
+    "all-gather": (_GROUPS, _AXIS, Spelling("dimensions", ("all_gather_dimension",), SINGLE)),
+    "all-reduce": (_GROUPS, _AXIS),
+    "all-to-all": (_GROUPS, _AXIS),
+    "collective-broadcast": (_GROUPS, _AXIS),
+    "collective-permute": (Spelling("source_target_pairs", ("source_target_pairs",), PAIRS), _AXIS),
     "concatenate": (Spelling("dimensions", ("dimension",), SINGLE),),
     "convolution": (Spelling("dim_labels", ("dim_labels",), DIM_LABELS),),
     "callback": (Spelling("function", ("function",), FUNCTION),),
@@ -313,12 +336,22 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         Spelling("backend_config", ("backend_config",), CONFIGURATION),
     ),
     "domain": (Spelling("domain", ("domain",), RAW),),
+    "infeed": (Spelling("infeed_config", ("infeed_config",), STRING),),
+    "outfeed": (Spelling("outfeed_config", ("outfeed_config",), STRING),),
     "pad": (Spelling("padding", ("padding_config",), PADDING),),
+    "partition-id": (_AXIS,),
+    "ragged-all-to-all": (_GROUPS, _AXIS),
+    "recv": (_CHANNEL,),
+    "recv-done": (_CHANNEL,),
+    "reduce-scatter": (_GROUPS, _AXIS, Spelling("dimensions", ("scatter_dimension",), SINGLE)),
+    "replica-id": (_AXIS,),
+    "send": (_CHANNEL,),
     "slice": (Spelling("slice", ("start_indices", "limit_indices", "strides"), SLICES),),
     "topk": (Spelling("largest", ("largest",), FLAG, missing=True),),
     "transpose": (Spelling("dimensions", ("permutation",), INTEGERS),),
     "while": (Spelling("backend_config", ("known_trip_count",), TRIP_COUNT, partial=True),),
 }
+_SPELLINGS.update({f"{name}-start": _SPELLINGS[name] for name in ("all-gather", "all-reduce", "collective-permute")})
 
 
 class Context(NamedTuple):
@@ -354,6 +387,10 @@ def _order(shape: Shape) -> tuple[int, ...]:
     return (shape.layout or Layout.default(shape.rank)).minor_to_major
 
 
+def _replicas(x: Context) -> Hashable:
+    return REPLICAS
+
+
 _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
     "async-start": {"state": lambda x: x.shape.elements[2:]},
     "bitcast": {
@@ -364,18 +401,47 @@ _IMPLIED: dict[str, dict[str, Callable[[Context], Any]]] = {
     },
     "bitcast-convert": {"new_element_type": _result_type},
     "broadcast": {"sizes": _result_sizes},
+    "collective-permute-start": {"state": lambda x: x.shape.elements[2:]},
     "compare": {"type": lambda x: elementwise.comparison_type(x.operands[0].dtype)},
     "convert": {"new_element_type": _result_type},
     "convolution": {"preferred_element_type": _other_result_type},
     "custom-call": {"shape": lambda x: x.shape},
     "dot": {"preferred_element_type": _other_result_type},
     "dynamic-reshape": {"sizes": _result_sizes, "dims_are_dynamic": _dynamic_dimensions},
+    "infeed": {"shape": lambda x: x.shape.elements[0], "axis_name": _replicas},
     "iota": {"shape": lambda x: x.shape},
+    "outfeed": {"axis_name": _replicas},
     "ragged-dot": {"preferred_element_type": _other_result_type},
+    "recv": {"shape": lambda x: x.shape.elements[0], "axis_name": _replicas},
+    "recv-done": {"axis_name": _replicas},
     "reshape": {"sizes": _result_sizes},
     "rng": {"shape": lambda x: x.shape},
     "rng-bit-generator": {"shape": lambda x: x.shape.elements[1]},
+    "send": {"axis_name": _replicas},
     "scaled-dot": {"preferred_element_type": _other_factor_type},
+}
+
+
+def _shards_gathered(x: Context, values: Mapping[str, Any]) -> int:
+    return shard_count(_first(x.shape), x.operands[0], values["all_gather_dimension"], values["replica_groups"])
+
+
+def _shards_begun(x: Context, values: Mapping[str, Any]) -> int:
+    return _shards_gathered(x._replace(shape=x.shape.elements[1]), values)
+
+
+def _shards_scattered(x: Context, values: Mapping[str, Any]) -> int:
+    return shard_count(x.operands[0], _first(x.shape), values["scatter_dimension"], values["replica_groups"])
+
+
+def _first(shape: AnyShape) -> AnyShape:
+    return shape.elements[0] if isinstance(shape, TupleShape) else shape
+
+
+_DERIVED: dict[str, dict[str, Callable[[Context, Mapping[str, Any]], Any]]] = {  # implied together with others
+    "all-gather": {"shard_count": _shards_gathered},
+    "all-gather-start": {"shard_count": _shards_begun},
+    "reduce-scatter": {"shard_count": _shards_scattered},
 }
 _BETWEEN_BRACKETS = ("constant", "parameter")  # where others have operands, these have their attributes
 _SHOWN_IF_OTHER = ("compare",)  # whose implied attribute may have another value; all others never print theirs
@@ -402,7 +468,8 @@ def _rows(op: str, attributes: Any) -> tuple[_Row, ...]:
         hint = _needed(hints[name])
         codec = None if name in of else _codec(hint)
         spelling = of.get(name) or (Spelling(name, (name,), codec) if codec else None)
-        if spelling is None or (name in implied and op not in _SHOWN_IF_OTHER):
+        derived = name in _DERIVED.get(op, {})
+        if spelling is None or derived or (name in implied and op not in _SHOWN_IF_OTHER):
             continue
         defaults = attributes._field_defaults
         optional = hint is bool or name in implied or name in defaults
@@ -423,7 +490,7 @@ def attributes_text(x: Instruction, names: Names) -> dict[str, str]:
         several = [values[name] for name in spelling.attributes]
         value = several[0] if len(several) == 1 else tuple(several)
         (name, *_) = spelling.attributes
-        if value is None or (not required and value == default):
+        if value is None or (not required and value == default and not spelling.always):
             continue
         if name not in implied or implied[name](known) != value:
             found[spelling.name] = spelling.codec.write(value, names)
@@ -459,4 +526,5 @@ def read_attributes(op: Op, fields: Mapping[str, str], known: Context, scope: Sc
             value = group._make(value)
         several: Any = value if len(spelling.attributes) > 1 else (value,)
         values |= zip(spelling.attributes, several, strict=True)
+    values |= {name: value(known, values) for name, value in _DERIVED.get(op.name, {}).items()}
     return op.attributes(**values), used

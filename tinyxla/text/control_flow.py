@@ -15,6 +15,7 @@ import numpy as np
 from tinyxla.hlo import Computation, Instruction, Literal, Module
 from tinyxla.ops import calls, hlo_level, movement
 from tinyxla.shapes import Layout, TupleShape
+from tinyxla.text.transfers import with_contexts
 
 
 class Branches(NamedTuple):
@@ -35,10 +36,11 @@ class _Writer:
         if found is None:
             new: dict[Instruction, Instruction] = {}
             instructions: list[Instruction] = []
-            for old in x.instructions:
+            given = with_contexts(x)
+            for old in given.instructions:
                 new[old] = self.instruction(old, [new[o] for o in old.operands], instructions)
                 instructions.append(new[old])
-            found = Computation(x.name, [new[p] for p in x.parameters], instructions, new[x.root])
+            found = Computation(x.name, [new[p] for p in given.parameters], instructions, new[given.root])
             found = self.whole[id(x)] = found if instructions != x.instructions else x
         return found
 
@@ -63,7 +65,7 @@ class _Writer:
             attributes = _changed(attributes, self.computation)
         if attributes is x.attributes and operands == list(x.operands):
             return x
-        return Instruction(x.op, operands, attributes, x.shape, x.source, x.name, x.annotations, x)
+        return Instruction(x.op, operands, attributes, x.shape, x.source, x.name, x.annotations, x.origin or x)
 
     def of_tuple(self, x: Computation) -> Computation:
         """The computation with one tuple as its parameter."""

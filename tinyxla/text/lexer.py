@@ -187,3 +187,10 @@ def inside(text: str, brackets: str = "{}") -> str:
     if len(text) < 2 or text[0] != brackets[0] or text[-1] != brackets[1]:
         raise ValueError(f"expected {brackets[0]}...{brackets[1]}, but found {text[:40]!r}")
     return text[1:-1]
+
+
+def read_integer(text: str) -> int:
+    """The integer that a text is; ValueError for any other."""
+    if re.fullmatch(r"-?\d{1,20}", text) is None:
+        raise ValueError(f"expected an integer, but found {text[:40]!r}")
+    return int(text)

@@ -13,14 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tinyxla.errors import HloSyntaxError, SourceLine, TinyxlaError
 from tinyxla.hlo import Computation, Instruction, Literal, Module
-from tinyxla.ops import Op, calls, hlo_level, movement, ops, tuples
+from tinyxla.ops import Op, calls, channels, hlo_level, movement, ops, tuples
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.attributes import Context, UnreadableError, read_attributes, read_fields, unquoted
 from tinyxla.text.hlo_text import OPCODES, TABLES
 from tinyxla.text.lexer import Lexer, Raw, inside, parts, without_comments
 from tinyxla.text.literals import read_literal
+from tinyxla.text.replica_groups import read_groups
 from tinyxla.text.shapes import read_program_shape, read_shape
 
 _DEEPEST = 100  # computations that call one another
@@ -31,7 +34,7 @@ _ANNOTATIONS = frozenset(
     algorithm api_version async_execution_thread backend_config channel_id constrain_layout control-predecessors
     cross_program_prefetch_index custom_call_has_side_effect custom_call_schedule execution_threads frontend_attributes
     is_composite is_cross_program_prefetch is_host_transfer literal metadata operand_layout_constraints
-    operand_precision origin original_value output_to_operand_aliasing padding_type parameter_replication
+    operand_precision origin original_value outfeed_shape output_to_operand_aliasing padding_type parameter_replication
     raw_backend_config_string result_accuracy schedule sharding sparsity statistics use_global_device_ids
     """.split()
 )
@@ -75,6 +78,7 @@ class _Frame(NamedTuple):
     instructions: list[Instruction]
     parameters: dict[int, Instruction]
     absorbed: list[Instruction]  # tuples that may not be needed, since the arrays are
+    regrouped: set[Instruction]  # tuples that stand for flat ones of the graph
 
     def add(self, x: Instruction) -> Instruction:
         self.instructions.append(x)
@@ -160,7 +164,7 @@ class _Parser:
         if lexer.accept("("):
             self.signature()
         lexer.expect("{")
-        frame = _Frame({}, [], {}, [])
+        frame = _Frame({}, [], {}, [], set())
         root: Instruction | None = None
         self.depth = 0
         while not lexer.accept("}"):
@@ -248,6 +252,8 @@ class _Parser:
         special = _SPECIAL.get(line.opcode)
         if special is not None:
             return special(self, frame, line)
+        if line.opcode in _PERMUTES and "slice_sizes" in line.fields:
+            return _permute_in_place(self, frame, line)
         stage = _STAGE.fullmatch(line.opcode)
         if stage is not None and line.opcode not in ops:
             return _async_start(self, frame, line, stage[1]) if stage[2] == "start" else _async_next(self, frame, line)
@@ -371,7 +377,7 @@ def _async_start(parser: _Parser, frame: _Frame, line: _Line, opcode: str) -> In
     if not isinstance(line.shape, TupleShape) or len(line.shape.elements) < 2:
         raise ValueError(f"the shape must be the tuple of operands, result and state, but is {line.shape}")
     operands = parser.operands(frame, line)
-    inner = _Frame({}, [], {}, [])
+    inner = _Frame({}, [], {}, [], set())
     for k, x in enumerate(operands):
         inner.parameters[k] = inner.add(Instruction(movement.parameter, (), movement.Parameter(k, x.shape), x.shape))
         inner.values.update({name: inner.parameters[k] for name, y in frame.values.items() if y is x})
@@ -432,6 +438,114 @@ def _literal(text: str, shape: Shape) -> Literal:
         return read_literal(text, shape)
     except ValueError as error:
         raise _OperandError(str(error)) from error
+
+
+# --- slices that replicas exchange ------------------------------------------------------------------------------------
+
+_PERMUTES = ("collective-permute", "collective-permute-start")
+
+
+def _permute_in_place(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    """Slices of the first operand, each put into the second one, as it is of the target: the tuples of indices, which
+    come third and fourth, say from and to where."""
+    source, target, *places = _only(parser.operands(frame, line), 4)
+    fields = line.texts()
+    sizes = read_groups(without_comments(fields.pop("slice_sizes")).strip())
+    rank = len(sizes[0]) if sizes else 0
+    starts = [_arrays(frame, x) for x in places]
+    if not sizes or any(len(x) != rank * len(sizes) for x in starts):
+        raise _OperandError(f"expected the indices of {len(sizes)} slices, but found {[len(x) for x in starts]}")
+    permute, update = ops["collective-permute"], ops["dynamic-update-slice"]
+    known = Context(target.shape, [source.shape, target.shape])
+    attributes, used = read_attributes(permute, fields, known, parser.called)
+    for k, size in enumerate(sizes):
+        first, there = (x[k * rank : (k + 1) * rank] for x in starts)
+        part = _emitted(frame, ops["dynamic-slice"], [source, *first], dynamic_slice_sizes=size)
+        part = _emitted(frame, permute, [part], **attributes._asdict())
+        target = _emitted(frame, update, [target, part, *there])
+    rest = {name: text for name, text in fields.items() if name not in used}
+    if line.opcode == "collective-permute":
+        frame.instructions.remove(target)
+        if target.shape != line.shape:
+            raise ValueError(f"the operands give {target.shape}, but the shape here is {line.shape}")
+        return frame.add(parser.finished(line, update, target.operands, target.attributes, rest))
+    state = line.shape.elements[2:] if isinstance(line.shape, TupleShape) else ()
+    zeros = [Literal(np.zeros(s.dimensions, s.dtype)) for s in state if isinstance(s, Shape)]
+    context = [source, target, *(_emitted(frame, movement.constant, [], literal=x) for x in zeros)]
+    if TupleShape(tuple(x.shape for x in context)) != line.shape:
+        raise ValueError(f"the operands give {TupleShape(tuple(x.shape for x in context))}, not {line.shape}")
+    return frame.add(parser.finished(line, calls.tuple_, context, calls.tuple_.attributes(), rest))
+
+
+# --- transfers: in the graph they take and give arrays and tokens -----------------------------------------------------
+
+
+def _infeed(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    op, fields, operands = channels.infeed, line.texts(), parser.operands(frame, line)
+    if not isinstance(line.shape, TupleShape) or len(line.shape.elements) != 2:
+        raise ValueError(f"the shape must be the tuple of data and a token, but is {line.shape}")
+    attributes, used = read_attributes(op, fields, Context(line.shape, [x.shape for x in operands]), parser.called)
+    flat = _flat_line(line)._replace(name=line.name)
+    inferred = op.shape(*(x.shape for x in operands), **attributes._asdict())
+    if inferred != flat.shape:
+        raise ValueError(f"the operands give {inferred}, but the shape here is {line.shape}")
+    rest = {name: text for name, text in fields.items() if name not in used}
+    is_flat = isinstance(line.shape.elements[0], Shape)
+    made = frame.add(parser.finished(line if is_flat else flat, op, operands, attributes, rest))
+    if is_flat:
+        return made
+    *data, token = [
+        frame.add(Instruction(calls.get_tuple_element, (made,), calls.GetTupleElement(k), shape))
+        for k, shape in enumerate(inferred.elements)  # pyright: ignore[reportAttributeAccessIssue]
+    ]
+    return _regrouped(frame, [_regrouped(frame, data), token])
+
+
+def _regrouped(frame: _Frame, elements: list[Instruction]) -> Instruction:
+    """A tuple that is there only as long as something but its elements is needed."""
+    shape = TupleShape(tuple(x.shape for x in elements))
+    made = frame.add(Instruction(calls.tuple_, elements, calls.tuple_.attributes(), shape))
+    frame.absorbed.append(made)
+    frame.regrouped.add(made)
+    return made
+
+
+def _get_tuple_element(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    (whole,) = _only(parser.operands(frame, line), 1)
+    if whole not in frame.regrouped:
+        return frame.add(parser.made(line, calls.get_tuple_element, [whole], line.texts()))
+    made = parser.made(line, calls.get_tuple_element, [whole], line.texts())
+    element = whole.operands[made.attributes.index]
+    if not element.name and element not in frame.regrouped:
+        element.name, element.source, element.annotations = line.name, made.source, made.annotations
+    return element
+
+
+def _outfeed(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    data, token = _only(parser.operands(frame, line), 2)
+    if isinstance(data.shape, TupleShape) and not all(isinstance(x, Shape) for x in data.shape.elements):
+        raise _OperandError(f"nested tuples are not supported, but the operand is {data.shape}")
+    fields = line.texts()
+    said = read_shape(Lexer(fields["outfeed_shape"])) if "outfeed_shape" in fields else data.shape
+    if said != data.shape:
+        raise ValueError(f"outfeed_shape must be that of the operand, {data.shape}, but is {said}")
+    return frame.add(parser.made(line, channels.outfeed, [*_arrays(frame, data), token], fields))
+
+
+def _recv_done(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    (context,) = _only(parser.operands(frame, line), 1)
+    fields = line.texts()
+    if context.op is channels.recv:
+        given = context.attributes
+        attributes = channels.Channel(given.channel_id, given.is_host_transfer, given.source_target_pairs)
+        fields = {name: text for name, text in fields.items() if name not in ("channel_id", "is_host_transfer")}
+        return frame.add(parser.finished(line, channels.recv_done, _arrays(frame, context), attributes, fields))
+    return frame.add(parser.made(line, channels.recv_done, _arrays(frame, context), fields))
+
+
+def _emitted(frame: _Frame, op: Op, operands: Sequence[Instruction], **attributes: Any) -> Instruction:
+    shape = op.shape(*(x.shape for x in operands), **attributes)
+    return frame.add(Instruction(op, operands, op.attributes(**attributes), shape))
 
 
 # --- loops, branches and barriers: in the graph they take arrays, in HLO one tuple ------------------------------------
@@ -535,9 +649,13 @@ _SPECIAL = {
     "async-done": _async_next,
     "async-update": _async_next,
     "conditional": _conditional,
+    "get-tuple-element": _get_tuple_element,
+    "infeed": _infeed,
     "constant": _constant,
     "opt-barrier": _opt_barrier,
+    "outfeed": _outfeed,
     "parameter": _parameter,
+    "recv-done": _recv_done,
     "while": _while,
 }
 

@@ -16,7 +16,37 @@ each is a method of builders: `Add(x, y)`, `Add(builder, x, y)` and `builder.Add
 from tinyxla.ops.accuracy import ResultAccuracy as ResultAccuracy
 from tinyxla.shapes import Layout as Layout, PaddingValue as PaddingValue, Shape as Shape, TupleShape as TupleShape
 from tinyxla.xla.builder import XlaBuilder as XlaBuilder, XlaOp as XlaOp
-from tinyxla.xla.computation import ProgramShape as ProgramShape, XlaComputation as XlaComputation
+from tinyxla.xla.client import (
+    CreateChannelHandle as CreateChannelHandle,
+    CreateDeviceToHostChannelHandle as CreateDeviceToHostChannelHandle,
+    CreateHostToDeviceChannelHandle as CreateHostToDeviceChannelHandle,
+    InfeedSource as InfeedSource,
+    clear_transfers as clear_transfers,
+    infeed_source as infeed_source,
+    transfer_from_channel as transfer_from_channel,
+    transfer_from_outfeed as transfer_from_outfeed,
+    transfer_to_channel as transfer_to_channel,
+    transfer_to_infeed as transfer_to_infeed,
+)
+from tinyxla.xla.collectives import (
+    AllGather as AllGather,
+    AllReduce as AllReduce,
+    AllToAll as AllToAll,
+    AllToAllTuple as AllToAllTuple,
+    CollectiveBroadcast as CollectiveBroadcast,
+    CollectivePermute as CollectivePermute,
+    CrossReplicaSum as CrossReplicaSum,
+    PartitionID as PartitionID,
+    PartitionId as PartitionId,
+    RaggedAllToAll as RaggedAllToAll,
+    ReduceScatter as ReduceScatter,
+    ReplicaId as ReplicaId,
+)
+from tinyxla.xla.computation import (
+    ProgramShape as ProgramShape,
+    XlaComputation as XlaComputation,
+    execute_parallel as execute_parallel,
+)
 from tinyxla.xla.contraction import (
     Conv as Conv,
     ConvGeneral as ConvGeneral,
@@ -40,6 +70,8 @@ from tinyxla.xla.control_flow import (
     While as While,
 )
 from tinyxla.xla.dimension_numbers import (
+    ChannelHandle as ChannelHandle,
+    ChannelType as ChannelType,
     ComparisonDirection as ComparisonDirection,
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
     DotDimensionNumbers as DotDimensionNumbers,
@@ -51,6 +83,7 @@ from tinyxla.xla.dimension_numbers import (
     PrecisionConfig as PrecisionConfig,
     RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
     RandomAlgorithm as RandomAlgorithm,
+    ReplicaGroup as ReplicaGroup,
     ScatterDimensionNumbers as ScatterDimensionNumbers,
     TriangularSolveOptions as TriangularSolveOptions,
     make_padding_config as make_padding_config,
@@ -178,6 +211,22 @@ from tinyxla.xla.reductions import (
     TopK as TopK,
 )
 from tinyxla.xla.shapes import PrimitiveType as PrimitiveType, ShapeUtil as ShapeUtil
+from tinyxla.xla.transfers import (
+    Infeed as Infeed,
+    InfeedWithToken as InfeedWithToken,
+    Outfeed as Outfeed,
+    OutfeedWithToken as OutfeedWithToken,
+    Recv as Recv,
+    RecvDone as RecvDone,
+    RecvFromHost as RecvFromHost,
+    RecvWithToken as RecvWithToken,
+    RecvWithTokens as RecvWithTokens,
+    Send as Send,
+    SendDone as SendDone,
+    SendToHost as SendToHost,
+    SendWithToken as SendWithToken,
+    SendWithTokens as SendWithTokens,
+)
 
 Computation, ComputationBuilder, ComputationDataHandle = XlaComputation, XlaBuilder, XlaOp  # on the oldest page
 

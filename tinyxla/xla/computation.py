@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from tinyxla.compiler.passes import inline_calls
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.tuples import leaves, regrouped
+from tinyxla.replicas import Program, execute_parallel as run_parallel, execute_replicated, mesh_of
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.core import state
@@ -76,23 +77,66 @@ class XlaComputation:
             ArgumentError: another number or structure of arguments.
             ShapeError, DTypeError: an argument of another shape or element type; nothing is converted.
         """
-        shapes = self._program_shape.parameter_shapes
-        if len(args) != len(shapes):
-            raise ArgumentError(
-                f"{self.name} takes {len(shapes)} arguments {self._program_shape}, but got {len(args)}."
-            )
-        names = self._program_shape.parameter_names
-        given = [
-            x
-            for arg, shape, name in zip(args, shapes, names, strict=True)
-            for x in _arguments(arg, shape, f"{self.name}: argument {name}")
-        ]
+        given = self._flat_arguments(self.name, args)
         concrete = [x for x in given if isinstance(x, ConcreteArray)]
         if state.staging is None and len(concrete) == len(given):
             results = map(wrap, self._executable(backend)([x.dense() for x in concrete]))
         else:
             results = iter(leaves(call(*given, to_apply=self.computation)))
         return regrouped(self._program_shape.result_shape, results)
+
+    def execute_replicated(
+        self,
+        arguments: Sequence[Sequence[Any]],
+        replica_count: int | None = None,
+        partition_count: int = 1,
+        backend: str | None = None,
+    ) -> list[Any]:
+        """Run the computation on several replicas, which its collective operations connect.
+
+        Args:
+            arguments: for each device the list of its arguments; device `replica * partition_count + partition`. An
+                object that all devices are given is not copied.
+            replica_count: how many replicas there are; by default as many as there are arguments for.
+            partition_count: how many partitions each replica has.
+            backend: as for a call.
+
+        Returns:
+            The result of each device, in order.
+
+        Raises:
+            ArgumentError: another number of devices or arguments.
+            ShapeError, DTypeError: an argument of another shape or element type.
+            AttributeValueError: groups that do not fit the number of replicas.
+            DeadlockError: replicas wait for one another, or for one that has ended.
+
+        Source: sections "AllReduce", "ReplicaId" and "Send" of the XLA documents.
+
+        >>> import numpy as np
+        >>> from tinyxla import xla
+        >>> builder = xla.XlaBuilder("total")
+        >>> x = xla.Parameter(builder, 0, xla.ShapeUtil.MakeShape(xla.F32, (2,)), "x")
+        >>> total = xla.CrossReplicaSum(x)
+        >>> builder.Build().execute_replicated([[np.float32([1.0, 2.5])], [np.float32([3.0, 5.25])]])
+        [Array([4.  , 7.75], dtype=float32), Array([4.  , 7.75], dtype=float32)]
+        """
+        what = f"execute_replicated: {self.name}"
+        mesh = mesh_of(what, arguments, replica_count, partition_count)
+        given = [self._flat_arguments(f"{what}: device {k}", args) for k, args in enumerate(_shared(arguments))]
+        results = execute_replicated(self.name, self.computation, given, mesh, backend)
+        return [regrouped(self._program_shape.result_shape, iter(several)) for several in results]
+
+    def _flat_arguments(self, what: str, args: Sequence[Any]) -> list[Array]:
+        """The arrays of arguments for the parameters."""
+        shapes, names = self._program_shape.parameter_shapes, self._program_shape.parameter_names
+        if not isinstance(args, (tuple, list)) or len(args) != len(shapes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            found = str(len(args)) if isinstance(args, (tuple, list)) else reprlib.repr(args)  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"{what} takes {len(shapes)} arguments {self._program_shape}, but got {found}.")
+        return [
+            x
+            for arg, shape, name in zip(args, shapes, names, strict=True)
+            for x in _arguments(arg, shape, f"{what}: argument {name}")
+        ]
 
     def _executable(self, backend: str | None) -> Executable:
         if backend not in self._executables:
@@ -104,6 +148,48 @@ class XlaComputation:
                 lambda changed: compile_module(Module(self.name, changed), backend),
             )
         return self._executables[backend]
+
+
+def execute_parallel(
+    computations: Sequence[tuple[XlaComputation, Sequence[Any]]], backend: str | None = None
+) -> list[Any]:
+    """Run several computations at once, each in a thread: they talk by Send and Recv over channels.
+
+    Args:
+        computations: pairs of a computation and the list of its arguments; the k-th is replica k.
+        backend: as for a call.
+
+    Returns:
+        Their results, in order.
+
+    Raises:
+        DeadlockError: computations wait for one another, or for one that has ended.
+        ChannelError: a channel with two senders or two receivers.
+
+    Source: sections "Send" and "Recv" of the XLA documents.
+    """
+    given = [c._flat_arguments(f"execute_parallel: {c.name}", args) for c, args in computations]  # pyright: ignore[reportPrivateUsage]
+    results = run_parallel([Program(c.name, c.computation) for c, _ in computations], given, backend)
+    return [
+        regrouped(c.GetProgramShape().result_shape, iter(several))
+        for (c, _), several in zip(computations, results, strict=True)
+    ]
+
+
+def _shared(arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The arguments of all devices; what is one object (or number) for all of them becomes one array for all."""
+    known: dict[Any, Any] = {}
+
+    def as_one(x: Any) -> Any:
+        if isinstance(x, (tuple, list)):
+            return tuple(map(as_one, x))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if isinstance(x, np.generic):
+            return known.setdefault((type(x), x), wrap(np.asarray(x)))
+        if isinstance(x, np.ndarray):
+            return known.setdefault(id(x), wrap(np.array(x)))
+        return x
+
+    return [list(map(as_one, given)) if isinstance(given, (tuple, list)) else given for given in arguments]  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 def _arguments(given: Any, shape: AnyShape, what: str) -> Iterator[Array]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import Any
+from enum import Enum, IntEnum, StrEnum
+from typing import Any, NamedTuple
 
 Ints = list[int]
 
@@ -78,6 +78,28 @@ class ScatterDimensionNumbers(_Message):
     index_vector_dim: int = 0
     input_batching_dims: Ints = field(default_factory=list[int])
     scatter_indices_batching_dims: Ints = field(default_factory=list[int])
+
+
+@dataclass
+class ReplicaGroup(_Message):
+    """Replicas that take part in a collective operation together, in the order in which they count."""
+
+    replica_ids: Ints = field(default_factory=list[int])
+
+
+class ChannelType(IntEnum):
+    """Which two ends a channel has."""
+
+    DEVICE_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    HOST_TO_DEVICE = 3
+
+
+class ChannelHandle(NamedTuple):
+    """A channel: its number, which both ends give, and its type."""
+
+    handle: int
+    type: ChannelType = ChannelType.DEVICE_TO_DEVICE
 
 
 @dataclass

@@ -13,21 +13,27 @@ import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyxla.errors import ArgumentError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.ops import Value
 from tinyxla.ops.accuracy import ResultAccuracy
 from tinyxla.shapes import Layout, Shape, TupleShape
 from tinyxla.xla.builder import BuilderFunction, Tree, XlaBuilder, XlaOp, functions
 from tinyxla.xla.computation import XlaComputation
 from tinyxla.xla.dimension_numbers import (
+    ChannelHandle,
+    ChannelType,
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
     GatherDimensionNumbers,
     PrecisionConfig,
     RaggedDotDimensionNumbers,
+    ReplicaGroup,
     ScatterDimensionNumbers,
 )
 
+Channel = int  # the number of a channel, given as such or as a `ChannelHandle`
+Groups = tuple[tuple[int, ...], ...]  # given as a list of lists of integers, or of `ReplicaGroup`s
+Pairs = tuple[tuple[int, int], ...]
 Values = Sequence[Value]  # of several operands, given as a list of `XlaOp`s (or as one, for a list of one)
 
 
@@ -87,6 +93,40 @@ def integers(what: str, given: Any) -> tuple[int, ...]:
         raise ArgumentError(f"{what} must be a list of integers, but is {reprlib.repr(given)}.") from None
 
 
+def _groups(builder: XlaBuilder, what: str, given: Any) -> Groups:
+    return tuple(
+        integers(f"{what}[{k}]", x.replica_ids if isinstance(x, ReplicaGroup) else x)
+        for k, x in enumerate(_sequence(what, given, "lists of integers or ReplicaGroups"))
+    )
+
+
+def _pairs(builder: XlaBuilder, what: str, given: Any) -> Pairs:
+    found = [integers(f"{what}[{k}]", x) for k, x in enumerate(_sequence(what, given, "pairs (source, target)"))]
+    for k, pair in enumerate(found):
+        if len(pair) != 2:
+            raise ArgumentError(f"{what}[{k}] must be a pair (source, target), but is {reprlib.repr(pair)}.")
+    return tuple((source, target) for source, target in found)
+
+
+def _sequence(what: str, given: Any, elements: str) -> list[Any]:
+    if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
+        raise ArgumentError(f"{what} must be a list of {elements}, but is {reprlib.repr(given)}.")
+    return list(given)
+
+
+def channel_number(what: str, given: Any, *types: ChannelType) -> Channel:
+    """The number of a channel, which must be of one of these types where its handle says one."""
+    if isinstance(given, ChannelHandle):
+        if given.type not in types:
+            wanted = " or ".join(kind.name for kind in types)
+            raise ArgumentError(f"{what} must be a channel of type {wanted}, but is {given!r}.")
+        given = given.handle
+    number = integers(what, (given,))[0]
+    if number < 0:
+        raise AttributeValueError(f"{what} must be the number of a channel, 0 or more, but is {number}.")
+    return number
+
+
 def checked_instance(what: str, given: Any, *kinds: type[Any]) -> Any:
     """The argument, which must be of one of these classes."""
     if not isinstance(given, kinds):
@@ -120,6 +160,9 @@ _CHECKS: dict[str, Callable[[XlaBuilder, str, Any], Any]] = {
     "Tree": _operand,
     "list[Tree]": checked_trees,
     "int": _checked_int,
+    "Channel": lambda builder, what, given: channel_number(what, given, ChannelType.DEVICE_TO_DEVICE),
+    "Groups": _groups,
+    "Pairs": _pairs,
     "AnyShape": _instance_check(Shape, TupleShape),
     "Sequence[int]": lambda builder, what, given: integers(what, given),
     **{kind.__name__: _instance_check(kind) for kind in _CLASSES},

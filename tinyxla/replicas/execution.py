@@ -1,0 +1,234 @@
+"""Running a program on several replicas: as lanes of one compiled program, or each in a thread.
+
+Lanes are the faster way: values that differ among replicas have one more dimension, and collective operations are
+ordinary ones along it. All replicas must do the same then; programs with Send and Recv, and those where a loop or
+branch with a collective operation depends on what differs among replicas, run as threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxla.backends import Executable, compile_module
+from tinyxla.compiler.passes import inline_calls
+from tinyxla.errors import ArgumentError, DeadlockError, TracerError
+from tinyxla.hlo import Computation, Module
+from tinyxla.ops import movement
+from tinyxla.ops.replica_groups import REPLICAS, Mesh
+from tinyxla.rendezvous import Rendezvous, running
+from tinyxla.replicas.divergence import analyse
+from tinyxla.replicas.meetings import in_thread
+from tinyxla.replicas.resolution import CHANNELS, resolved
+from tinyxla.shapes import AnyShape, Shape
+from tinyxla.threads import Task
+from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.core import state, trace
+from tinyxla.transforms.batch import batch
+from tinyxla.transforms.computations import run
+
+Axes = tuple[int | None, ...]
+
+
+class Program(NamedTuple):
+    """A computation of arrays, and what it was made of."""
+
+    name: str
+    computation: Computation
+
+
+def execute_replicated(
+    name: str, computation: Computation, arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
+) -> list[list[Array]]:
+    """The results of a computation on each device of a mesh.
+
+    Args:
+        name: of the program.
+        computation: of arrays.
+        arguments: for each device the arrays, which must have the shapes of the parameters.
+        mesh: how many replicas and partitions there are.
+        backend: of each.
+    """
+    whole = resolved(computation, mesh)
+    uniform = tuple(all(x is first for x in several) for first, *several in zip(*arguments, strict=True))
+    if _run_as_lanes(whole, uniform):
+        return _as_lanes(name, whole, arguments, uniform, backend)
+    programs = [Program(name, whole)] * mesh.device_count
+    return _as_threads(f"execute_replicated: {name}", programs, arguments, mesh, backend)
+
+
+def execute_parallel(
+    programs: Sequence[Program], arguments: Sequence[Sequence[Array]], backend: str | None
+) -> list[list[Array]]:
+    """The results of several computations that run at once and talk over channels; number k is replica k."""
+    mesh = Mesh(len(programs), 1)
+    whole = [Program(p.name, resolved(p.computation, mesh)) for p in programs]
+    return _as_threads("execute_parallel", whole, arguments, mesh, backend)
+
+
+@lru_cache(256)
+def _run_as_lanes(computation: Computation, uniform: tuple[bool, ...]) -> bool:
+    if computation.all_opcodes & CHANNELS:
+        return False
+    return not analyse(computation, [not x for x in uniform]).diverges
+
+
+# --- lanes ------------------------------------------------------------------------------------------------------------
+
+
+def _as_lanes(
+    name: str,
+    computation: Computation,
+    arguments: Sequence[Sequence[Array]],
+    uniform: tuple[bool, ...],
+    backend: str | None,
+) -> list[list[Array]]:
+    count = len(arguments)
+    per_argument = list(zip(*arguments, strict=True)) if uniform else []
+    if state.staging is None and all(isinstance(x, ConcreteArray) for several in per_argument for x in several):
+        axes, executable = _lanes_program(name, computation, count, uniform, backend)
+        inputs = [
+            several[0].dense() if same else _stacked([x.dense() for x in several])
+            for several, same in zip(per_argument, uniform, strict=True)
+        ]
+        values: list[Any] = executable(inputs)
+    else:
+        inputs = [
+            several[0]
+            if same
+            else movement.concatenate(*(movement.reshape_to(x, (1, *x.shape)) for x in several), dimension=0)
+            for several, same in zip(per_argument, uniform, strict=True)
+        ]
+        values, axes = _mapped(computation, count, uniform, inputs)
+    return [[_of_lane(value, axis, lane) for value, axis in zip(values, axes, strict=True)] for lane in range(count)]
+
+
+def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """The arrays as rows of one; without a copy if they are that already, as the results of another execution are."""
+    first = lanes[0]
+    whole = first.base
+    if isinstance(whole, np.ndarray) and whole.flags.c_contiguous and first.nbytes:
+        start = first.ctypes.data
+        in_order = all(
+            x.base is whole and x.shape == first.shape and x.ctypes.data == start + k * first.nbytes
+            for k, x in enumerate(lanes)
+        )
+        if in_order:
+            shape = (len(lanes), *first.shape)
+            return np.ndarray(shape, first.dtype, whole, start - whole.ctypes.data)  # pyright: ignore[reportArgumentType]
+    return np.stack(lanes)
+
+
+def _of_lane(value: Any, axis: int | None, lane: int) -> Array:
+    if isinstance(value, np.ndarray):
+        return wrap(value if axis is None else value[lane])
+    if axis is None:
+        return value
+    return movement.reshape_to(movement.slice_axis(value, 0, lane, lane + 1), value.shape[1:])
+
+
+def _mapped(
+    computation: Computation, count: int, uniform: tuple[bool, ...], inputs: Sequence[Any]
+) -> tuple[list[Any], Axes]:
+    """The results for all replicas, those that differ with the replicas in front."""
+    pairs = batch(lambda *x: run(computation, x), count, inputs, [None if same else 0 for same in uniform], REPLICAS)
+    aligned = [(x if axis is None else movement.move_axis(x, axis, 0), axis) for x, axis in pairs]
+    return [x for x, _ in aligned], tuple(None if axis is None else 0 for _, axis in aligned)
+
+
+@lru_cache(256)
+def _lanes_program(
+    name: str, computation: Computation, count: int, uniform: tuple[bool, ...], backend: str | None
+) -> tuple[Axes, Executable]:
+    found: list[Axes] = []
+
+    def function(*inputs: Any) -> list[Any]:
+        values, axes = _mapped(computation, count, uniform, inputs)
+        found.append(axes)
+        return values
+
+    shapes: list[AnyShape] = []
+    for parameter, same in zip(computation.parameters, uniform, strict=True):
+        shape = parameter.array_shape
+        shapes.append(shape if same else Shape(shape.element_type, (count, *shape.dimensions)))
+    made, _, _ = trace(function, shapes, name)
+    return found[0], _compiled(Program(name, made), backend)
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+def _as_threads(
+    name: str, programs: Sequence[Program], arguments: Sequence[Sequence[Array]], mesh: Mesh, backend: str | None
+) -> list[list[Array]]:
+    if state.staging is not None or not all(isinstance(x, ConcreteArray) for given in arguments for x in given):
+        raise TracerError(
+            f"{name}: replicas that send to one another, or part at a loop or branch, run at once, so their arguments "
+            "must be arrays, not traced values; call it outside of jit, grad and vmap."
+        )
+    executables = [_compiled(Program(p.name, in_thread(p.computation)), backend) for p in programs]
+    inputs = [[x.dense() for x in given] for given in arguments]  # pyright: ignore[reportAttributeAccessIssue]
+    meeting = Rendezvous(name, len(programs), _described(mesh))
+    found: list[Any] = [None] * len(programs)
+
+    def device(number: int) -> Callable[[], None]:
+        def body() -> None:
+            with running(meeting, number):
+                found[number] = executables[number](inputs[number])
+
+        return body
+
+    tasks = [Task(device(number)) for number in range(len(programs))]
+    try:
+        for number, task in enumerate(tasks):
+            if not task.start():
+                meeting.abandon(f"{name}: there is no thread to be had for replica {number}.")
+                meeting.end(number)
+        for task in tasks:
+            task.wait()
+    except BaseException:
+        meeting.abandon(f"{name} was interrupted.")
+        raise
+    _raise_first(tasks)
+    return [[wrap(x) for x in results] for results in found]
+
+
+def _described(mesh: Mesh) -> Callable[[int], str]:
+    def words(device: int) -> str:
+        replica, partition = divmod(device, mesh.partition_count)
+        return f"replica {replica}" + (f", partition {partition}" if mesh.partition_count > 1 else "")
+
+    return words
+
+
+def _raise_first(tasks: Sequence[Task]) -> None:
+    """Raise what ended a replica; that others have waited for it in vain follows from it."""
+    failed = [task for task in tasks if task.error is not None]
+    for task in sorted(failed, key=lambda task: isinstance(task.error, DeadlockError)):
+        task.raise_error()
+
+
+@lru_cache(256)
+def _compiled(program: Program, backend: str | None) -> Executable:
+    pure = backend == "interpreter"  # calls are compiled wherever they are evaluated, so there must be none
+    computation = inline_calls(program.computation) if pure else program.computation
+    return compile_module(Module(program.name, computation), backend)
+
+
+def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, partition_count: int) -> Mesh:
+    """The mesh for arguments of all devices."""
+    if partition_count < 1 or (replica_count is not None and replica_count < 1):
+        raise ArgumentError(
+            f"{what}: replica_count and partition_count must be at least 1, but are {replica_count} and "
+            f"{partition_count}."
+        )
+    replicas = max(len(arguments) // partition_count, 1) if replica_count is None else replica_count
+    if len(arguments) != replicas * partition_count:
+        raise ArgumentError(
+            f"{what}: arguments must have one tuple for each of the {replicas} x {partition_count} devices, but has "
+            f"{len(arguments)}."
+        )
+    return Mesh(replicas, partition_count)

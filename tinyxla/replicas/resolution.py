@@ -1,0 +1,52 @@
+"""Collective operations whose groups are numbers of devices: `replica_groups`, `channel_id` and `use_global_device_ids`
+resolved for a number of replicas and partitions. Source: `tinyxla.ops.replica_groups`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops.replica_groups import REPLICAS, Mesh, device_groups, device_pairs, group_mode
+from tinyxla.transforms.batch import map_computations
+
+COLLECTIVES = frozenset(
+    """all-gather all-reduce all-to-all collective-broadcast collective-permute partition-id ragged-all-to-all
+    reduce-scatter replica-id""".split()
+)
+CHANNELS = frozenset("send recv recv-done".split())
+PARTICIPATING = (
+    COLLECTIVES | CHANNELS | {"infeed", "outfeed"}
+)  # what a replica does that others or the host take part in
+
+
+@lru_cache(256)
+def resolved(computation: Computation, mesh: Mesh) -> Computation:
+    """The computation with all its collective operations between devices."""
+    if not computation.all_opcodes & PARTICIPATING:
+        return computation
+    made, _ = computation.copy()
+    for x in made.instructions:
+        given: dict[str, Any] = x.attributes._asdict()
+        changed = map_computations(given, lambda inner: resolved(inner, mesh))
+        if given.get("axis_name") is REPLICAS:
+            changed |= _between_devices(x, given, mesh)
+        x.attributes = x.attributes._replace(**changed)
+    return made
+
+
+def _between_devices(x: Instruction, given: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
+    name = x.op.name
+    if "partition_count" in given:
+        return {"partition_count": mesh.partition_count}
+    if name not in COLLECTIVES:
+        return {}
+    mode = group_mode(name, given["channel_id"], given.get("use_global_device_ids"))
+    if "source_target_pairs" in given:
+        changed: dict[str, Any] = {"source_target_pairs": device_pairs(name, given["source_target_pairs"], mode, mesh)}
+    else:
+        covering = name != "collective-broadcast"
+        changed = {"replica_groups": device_groups(name, given["replica_groups"], mode, mesh, covering=covering)}
+    if "use_global_device_ids" in given:
+        changed["use_global_device_ids"] = False
+    return {**changed, "channel_id": None}
