@@ -79,20 +79,20 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     widths = _counts("a width", pad_width, x.ndim)
     if callable(mode) and not isinstance(mode, type):
         return _pad_function(x, widths, mode, options)
-    mode = choice_of("pad", "mode", mode, _OPTIONS)
-    if unknown := options.keys() - {_OPTIONS[mode]}:
-        takes = f"takes only {_OPTIONS[mode]}" if _OPTIONS[mode] else "takes no options"
-        raise ArgumentError(f"pad: mode {mode!r} {takes}, but got {', '.join(sorted(unknown))}.")
-    if mode in ("constant", "empty"):
+    chosen: str = choice_of("pad", "mode", mode, _OPTIONS)
+    if unknown := options.keys() - {_OPTIONS[chosen]}:
+        takes = f"takes only {_OPTIONS[chosen]}" if _OPTIONS[chosen] else "takes no options"
+        raise ArgumentError(f"pad: mode {chosen!r} {takes}, but got {', '.join(sorted(unknown))}.")
+    if chosen in ("constant", "empty"):
         return _pad_constant(x, widths, options.get("constant_values", 0))
     for d, (before, after) in enumerate(widths):
         if (before or after) and x.shape[d] == 0:
-            raise ShapeError(f"pad: axis {d} of shape {x.shape} is empty, so mode {mode!r} has nothing to repeat.")
-    if mode in _PAD_INDEX:
+            raise ShapeError(f"pad: axis {d} of shape {x.shape} is empty, so mode {chosen!r} has nothing to repeat.")
+    if chosen in _PAD_INDEX:
         reflect_type = choice_of("pad", "reflect_type", options.get("reflect_type", "even"), ("even", "odd"))
-        return _pad_index(x, widths, mode, reflect_type)
-    if mode in _PAD_VALUE:
-        return _pad_statistic(x, widths, _PAD_VALUE[mode], options.get("stat_length"))
+        return _pad_index(x, widths, chosen, reflect_type)
+    if chosen in _PAD_VALUE:
+        return _pad_statistic(x, widths, _PAD_VALUE[chosen], options.get("stat_length"))
     return _pad_ramp(x, widths, _values(options.get("end_values", 0), x.ndim))
 
 

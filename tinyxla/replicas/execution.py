@@ -127,7 +127,8 @@ def _of_lane(value: Any, axis: int | None, lane: int) -> Array:
         return wrap(value if axis is None else value[lane])
     if axis is None:
         return value
-    return movement.reshape_to(movement.slice_axis(value, 0, lane, lane + 1), value.shape[1:])
+    row: Any = movement.reshape_to(movement.slice_axis(value, 0, lane, lane + 1), value.shape[1:])
+    return row
 
 
 def _mapped(

@@ -46,7 +46,7 @@ class Meeting:
             return self.op.evaluate(*operands, line=self.line, **self.attributes)
         if name in _NUMBERS:
             count = self.attributes["partition_count"]
-            return (np.uint32(device // count if name == "replica-id" else device % count).reshape(()),)
+            return (np.array(device // count if name == "replica-id" else device % count, np.uint32),)
         members = self._members(device, meeting.count)
         if device not in members:  # of a broadcast
             return tuple(np.zeros(s.dimensions, s.dtype) for s in shapes)

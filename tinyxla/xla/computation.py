@@ -176,7 +176,7 @@ def execute_parallel(
     ]
 
 
-def _shared(arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _shared(arguments: Sequence[Any]) -> list[Any]:
     """The arguments of all devices; what is one object (or number) for all of them becomes one array for all."""
     known: dict[Any, Any] = {}
 
@@ -189,7 +189,7 @@ def _shared(arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
             return known.setdefault(id(x), wrap(np.array(x)))
         return x
 
-    return [list(map(as_one, given)) if isinstance(given, (tuple, list)) else given for given in arguments]  # pyright: ignore[reportUnnecessaryIsInstance]
+    return [list(map(as_one, x)) if isinstance(x, (tuple, list)) else x for x in arguments]  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 def _arguments(given: Any, shape: AnyShape, what: str) -> Iterator[Array]:
