@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 
 import hypothesis
@@ -53,6 +54,20 @@ def generator(seed: int) -> np.random.Generator:
 def _fixed_seeds(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state
+
+
+@pytest.hookimpl(tryfirst=True)  # before the option -m is applied
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `sample(every=k)` each k-th set of parameters, from the first on, is in the default run; the
+    others are marked `thorough`."""
+    collected = Counter[str]()
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        if sample is not None:
+            function = item.nodeid.partition("[")[0]
+            if collected[function] % sample.kwargs["every"]:
+                item.add_marker("thorough")
+            collected[function] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -50,6 +50,7 @@ def test_gaussian_process_likelihood_from_zeros_reaches_the_minimum_and_not_a_pl
     assert int(found.status) in ((0,) if found.success else (3,))
 
 
+@pytest.mark.thorough
 def test_gaussian_process_likelihood_is_at_least_as_low_as_that_of_jax() -> None:
     jax = pytest.importorskip("jax")
     from jax.scipy.optimize import minimize as jax_minimize

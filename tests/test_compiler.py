@@ -70,6 +70,7 @@ def test_each_pass_keeps_values_by_itself(number: int, seed: int) -> None:
     case.check(calls.evaluate(computation, case.operands), name)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_compiled_is_interpreted(seed: int) -> None:
     """Twice, since the second call finds used memory; with the same bits, on one thread and on two."""

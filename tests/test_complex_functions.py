@@ -69,6 +69,7 @@ def test_inverse_functions_everywhere(name: str, dtype: Any) -> None:
     assert_as_numpy(name, z, np.ones(z.shape, bool))
 
 
+@pytest.mark.sample(every=4)
 @TYPES
 @pytest.mark.parametrize("name", OTHER)
 def test_functions_everywhere(name: str, dtype: Any) -> None:
@@ -97,6 +98,7 @@ SLOPES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @TYPES
 @pytest.mark.parametrize("name", INVERSE)
 def test_inverse_functions_are_accurate(name: str, dtype: Any) -> None:

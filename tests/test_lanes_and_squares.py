@@ -33,6 +33,7 @@ def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
     return values.astype(dtype)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint64])
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_place_of_the_extremum(name: str, dtype: Any) -> None:
@@ -158,6 +159,7 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("rows", [960, 961, 1023])
 @pytest.mark.parametrize("width", [9, 10, 16, 31, 63])
 @pytest.mark.parametrize("name", ROWS)

@@ -87,6 +87,7 @@ REAL_ONLY = ("arctan2", "hypot", "logaddexp", "logaddexp2", "copysign", "heavisi
 NEVER_WEAK = ("hypot", "heaviside", "logaddexp2")
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("function", BINARY)
 def test_types_with_scalars(function: str) -> None:
     for name, scalar, turned in itertools.product(NARROW, SCALARS, (False, True)):

@@ -47,6 +47,7 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "arguments"), CASES)
 def test_numbers_are_those_of_jax(name: str, arguments: tuple[Any, ...]) -> None:
     found = np.asarray(getattr(random, name)(KEY, *arguments))
@@ -55,6 +56,7 @@ def test_numbers_are_those_of_jax(name: str, arguments: tuple[Any, ...]) -> None
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
 
+@pytest.mark.thorough
 def test_multinomial_numbers_are_those_of_jax() -> None:
     chances = np.array([[0.2, 0.3, 0.5, 0], [1, 0, 0, 0]], np.float32)
     for n, p in ((np.array([100, 7]), chances), (30.0, chances[0]), (30, chances[0])):

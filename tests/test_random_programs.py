@@ -63,6 +63,7 @@ EVERY: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_bits_are_the_same_by_every_way(name: str) -> None:
     def draw(key: Any) -> Any:
