@@ -131,6 +131,7 @@ def test_compiled_in_groups_of_few_features(
         op_checks.check_compiled(tinyxla.jit, convolution, sample)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     "window", [(3, 1, 1, 1), (4, 2, 1, 2), (3, 3, 2, 0), (3, 1, 2, 2, 2), (5, 1, 9, 3), (2, 1, -1, -2)]
 )

@@ -290,6 +290,7 @@ def together(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> di
     return program({name: arrays for name, (_, arrays) in calls.items()})
 
 
+@pytest.mark.sample(every=3)
 @by_name(CASES)
 def test_values(case: Case) -> None:
     expected = of_jax()[case.name]
@@ -319,6 +320,7 @@ def mapped_by_jax() -> dict[str, Any]:
     )
 
 
+@pytest.mark.sample(every=5)
 @by_name(BATCHED)
 def test_batches(case: Case) -> None:
     for which, (axes, arrays) in mappings(case).items():
@@ -366,6 +368,7 @@ def gradients_of_jax() -> dict[str, Any]:
     )
 
 
+@pytest.mark.sample(every=4)
 @by_name(DIFFERENTIABLE)
 def test_gradients(case: Case) -> None:
     if not floats(case):

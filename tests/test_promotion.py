@@ -110,6 +110,7 @@ count_nonzero positive invert sinc arcsin expm1 zeros_like ones_like diff isfini
 WEAK_IF_SCALAR = ("deg2rad", "sinc")  # JAX's results of weak arrays are weak without dimensions only
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("function", UNARY)
 def test_types_of_functions_of_one_array(function: str) -> None:
     for name, weak in [*((n, False) for n in NARROW[:-1]), ("int32", True), ("float32", True), ("complex64", True)]:
