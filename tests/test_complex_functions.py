@@ -62,6 +62,7 @@ def assert_as_numpy(name: str, z: Values, signs: Values) -> None:
             np.testing.assert_array_equal(np.signbit(found)[settled], np.signbit(wanted)[settled])
 
 
+@pytest.mark.sample(every=3)
 @TYPES
 @pytest.mark.parametrize("name", INVERSE)
 def test_inverse_functions_everywhere(name: str, dtype: Any) -> None:

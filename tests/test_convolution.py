@@ -83,6 +83,7 @@ def is_within(sample: Sample) -> bool:
 TYPES = (np.float32, np.float64, np.complex64, np.int32, np.int8, np.uint16, np.float16, element_type("bf16").dtype)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("part", range(4))
 def test_against_jax(generator: np.random.Generator, part: int) -> None:
     oracle = jax_oracle.oracle("convolution")
@@ -341,6 +342,7 @@ def test_function(name: str) -> None:
     _same(call(lax, *map(tinyxla.numpy.asarray, arrays)), expected)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name", ["labels", "feature groups", "batch groups", "with general padding", "transpose", "tiles"]
 )
@@ -567,6 +569,7 @@ def test_depthwise(channels: int) -> None:
             np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "sizes", [(16, 8, 8, 12), (9, 3, 4, 10), (7, 2, 2, 5), (33, 4, 8, 6), (5, 3, 6, 4), (3, 2, 4, 23), (2, 3, 5, 19)]
 )
@@ -586,6 +589,7 @@ def test_groups_of_few_features(sizes: tuple[int, ...], monkeypatch: pytest.Monk
         np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     "window", [((3, 1, 1, 1), (3, 1, 1, 1)), ((4, 2, 0, 3), (3, 1, -1, 1)), ((2, 3, 1, 1), (5, 2, 2, 1))]
 )
@@ -613,6 +617,7 @@ def test_gradient_by_a_kernel_of_few_features(
     np.testing.assert_allclose(found.numpy(), expected, 1e-4, 1e-4 * float(np.abs(expected).max()))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("layout", ["b01f_01io->b01f", "bf01_oi01->bf01"])
 @pytest.mark.parametrize("features", [7, 16])
 @pytest.mark.parametrize("taps", [2, 3, 9])
@@ -676,6 +681,7 @@ def _bf16_case(random: np.random.Generator) -> tuple[list[NumPyArray], dict[str,
     }
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("has_dots", [True, False])
 def test_bf16_is_summed_in_f32_and_rounded_once(monkeypatch: pytest.MonkeyPatch, has_dots: bool, seed: int) -> None:

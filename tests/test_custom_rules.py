@@ -223,6 +223,7 @@ def expected(name: str) -> dict[str, list[Any]]:
     return jax.jit(program)(V, A)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "use"), CHECKED)
 def test_as_in_jax(name: str, use: str) -> None:
     ours = jax.tree.leaves({**USES, **FORWARD_USES}[use](tx, FUNCTIONS[name](tx), V, A))

@@ -90,6 +90,7 @@ def test_rows_are_put_together_with_what_is_known_of_them(
         np.testing.assert_array_equal(found, expected, strict=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("channels", [1, 3, 4, 16])
 @pytest.mark.parametrize("times", [2, 3, 7])
 def test_short_loops_in_short_loops(channels: int, times: int, generator: np.random.Generator) -> None:
@@ -105,6 +106,7 @@ def test_short_loops_in_short_loops(channels: int, times: int, generator: np.ran
         np.testing.assert_array_equal(found, expected, strict=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("width", range(1, 10))
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
 def test_short_windows_from_anywhere(width: int, kind: Any, generator: np.random.Generator) -> None:

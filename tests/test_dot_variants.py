@@ -127,6 +127,7 @@ def _random_ragged(random: np.random.Generator, mode: str, dtype: Any) -> Sample
     return Sample((x, y, group_sizes), dims._asdict())
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("mode", ["free", "contracting", "batch"])
 def test_ragged_dot(generator: np.random.Generator, mode: str) -> None:
     for dtype in (np.float32, np.int16, ml_dtypes.bfloat16):

@@ -151,6 +151,7 @@ DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("program", [straight, scan, loop, cond, nested, checkpointed], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("derivative", DERIVATIVES)
 @pytest.mark.parametrize("where", ["outside", "compiled of compiled"])
@@ -197,6 +198,7 @@ def summed(function: Any) -> Any:
     return lambda x: function(x).sum()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("order", [*itertools.permutations(["jit", "vmap", "grad"]), ("vmap",), ("jit", "vmap", "jvp")])
 def test_once_for_each_example(program: Any, order: tuple[str, ...]) -> None:
@@ -388,6 +390,7 @@ def without_jit() -> Iterator[None]:
         tx.config.update("disable_jit", False)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(20))
 def test_order_of_random_programs(seed: int) -> None:
     """Loops, branches, kernels, updates in place and calls that need each other's results or not: the order is that of

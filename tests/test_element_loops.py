@@ -125,6 +125,7 @@ class Bodies:
         return function, arguments
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("space", SPACES)
 def test_random_bodies(type: str, space: tuple[int, ...]) -> None:

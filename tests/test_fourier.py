@@ -93,6 +93,7 @@ def squared(gradient: Callable[..., Any], x: Any) -> Any:
     return (gradient(x).real ** 2).sum()
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 def test_values_and_gradients_are_those_of_jax(kind: str, generator: np.random.Generator) -> None:
     """Through a nonlinear function, so that the second derivative is not zero; batched, compiled."""
@@ -281,6 +282,7 @@ def test_rows_with_a_large_prime_are_transformed_in_one_step(
         assert np.isnan(beside[0]).all()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("shape", COMPILED)
 def test_compiled_lengths(shape: tuple[int, ...], double: bool, generator: np.random.Generator) -> None:

@@ -214,6 +214,7 @@ def near(actual: Any, expected: Any, what: str) -> None:
     np.testing.assert_allclose(x, y, bound if scale else 0, bound * scale, err_msg=what)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_modules_of_jax(name: str) -> None:
     function, *operands = PROGRAMS[name]

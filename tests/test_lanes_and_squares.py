@@ -66,6 +66,7 @@ def test_the_place_beside_other_reductions() -> None:
             np.testing.assert_allclose(found, expected, 1e-12)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "argmax"])
 def test_many_short_rows_are_joined_once(name: str, dtype: Any) -> None:
@@ -225,6 +226,7 @@ def test_short_rows_of_complex_numbers(dtype: Any) -> None:
         assert not any("gather" in kernel.assembly for kernel in compiled.kernels)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64, np.complex128, np.bool_])
 def test_turned_arrays(dtype: Any) -> None:
     for shape in ((257, 129), (1030, 12), (4, 160, 64), (40, 1000, 3)):

@@ -76,6 +76,7 @@ def same_with_gradients(
 # --- cholesky ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 4, 4)])
 def test_cholesky(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
@@ -121,6 +122,7 @@ def test_what_is_not_positive_definite_is_nan_alone() -> None:
 # --- triangular-solve -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 @pytest.mark.parametrize("left_side", [True, False])
 @pytest.mark.parametrize("lower", [True, False])

@@ -266,6 +266,7 @@ def program(random: Random) -> tuple[Stage, Any, list[Any]]:
     return function, operand, [np.asarray(x) for x in results[1:]]
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("number", range(5))
 def test_random_programs(guard: Guard, number: int) -> None:
     for k in range(10):

@@ -33,6 +33,7 @@ def close(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
 # --- activations ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name: str) -> None:
     ours, theirs = getattr(nn, name), getattr(jax.nn, name)
@@ -45,6 +46,7 @@ def test_activations(name: str) -> None:
     assert np.isnan(float(ours(np.float32(np.nan))))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", [*ACTIVATIONS, "sparse_plus", "sparse_sigmoid", "log1mexp"])
 def test_slopes_at_nan_and_zeros(name: str) -> None:
     ours, theirs, x = getattr(nn, name), getattr(jax.nn, name), np.array([np.nan, 0.0, -0.0], np.float32)
@@ -58,6 +60,7 @@ def test_slopes_at_nan_and_zeros(name: str) -> None:
         np.testing.assert_allclose(found, slopes, 1e-6)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivatives(name: str) -> None:
     inner = POINTS[1:-1]
@@ -72,6 +75,7 @@ def test_activations_of_integers(name: str) -> None:
     close(getattr(nn, name)(x), getattr(jax.nn, name)(x))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_narrow_types(name: str, dtype: str) -> None:

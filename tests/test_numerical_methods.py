@@ -32,6 +32,7 @@ def close(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
 def test_iterative_solvers(name: str) -> None:
     mine = getattr(sparse.linalg, name)

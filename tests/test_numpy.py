@@ -1040,6 +1040,7 @@ def test_values_for_python() -> None:
     assert second(0.0) == 0.25
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("size", [3, 9])
 @pytest.mark.parametrize("options", [{}, {"fill_value": 1, "equal_nan": False}], ids=repr)
 def test_unique_of_a_given_size_takes_unknown_values(size: int, options: dict[str, Any]) -> None:
@@ -1055,6 +1056,7 @@ def test_unique_of_a_given_size_takes_unknown_values(size: int, options: dict[st
                 np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("counts", [2, [1, 2, 0], [0, 3, 1]], ids=repr)
 @pytest.mark.parametrize("length", [3, 8])
 def test_repeat_to_a_length_takes_unknown_counts(counts: Any, length: int) -> None:

@@ -465,6 +465,7 @@ def check(f: Program, x: Any = X, others: Any = OTHER, by_value: bool = False) -
             same(tx.tree.map(lambda v, k=k: v[k], batched), f(one))
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     ("name", "number"), [(name, k) for name, programs in FUNCTIONS.items() for k in range(len(programs))]
 )
@@ -537,6 +538,7 @@ def test_unary_ufuncs(name: str) -> None:
         check(function)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_ufuncs(name: str) -> None:
     function = getattr(np, name)

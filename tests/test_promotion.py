@@ -58,6 +58,7 @@ def kind_of(module: Any, function: str, *operands: Any) -> Any:
     return result.dtype.name, bool(result.weak_type) and result.dtype != bool  # weak booleans are like others
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "maximum", "equal"])
 def test_types_of_arrays(function: str) -> None:
     for x, y in itertools.product(OPERANDS, repeat=2):

@@ -171,6 +171,7 @@ def test_wide_numbers_on_request() -> None:
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_randint(dtype: str) -> None:
     info = np.iinfo(dtype)
@@ -255,6 +256,7 @@ def test_moments() -> None:
     assert truncated.max() < 1.5
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     "draw",
     [

@@ -31,6 +31,7 @@ DRAWN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_numbers_are_those_of_jax(name: str) -> None:
     draw = DRAWN[name]

@@ -14,6 +14,7 @@ from tinyxla import errors
 NAMES = ("segment_sum", "segment_prod", "segment_max", "segment_min")
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("name", NAMES)
 def test_segments(name: str, dtype: Any) -> None:
@@ -60,6 +61,7 @@ def test_segments_refuse() -> None:
         tx.jit(tx.ops.segment_sum)(np.ones(3), np.arange(3))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint32])
 @pytest.mark.parametrize("width", [(), (3,)])
 def test_many_updates_of_few_places(width: tuple[int, ...], dtype: Any) -> None:

@@ -27,6 +27,7 @@ def values(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     return found
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("length", [2, 3, 9, 16, LONGEST])
 def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: np.random.Generator) -> None:
@@ -39,6 +40,7 @@ def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: 
     np.testing.assert_array_equal(tx.jit(tx.numpy.argsort)(x), order)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [

@@ -52,6 +52,7 @@ def test_lu(generator: np.random.Generator, dtype: str) -> None:
             _check(lax.linalg.lu, x, dtype=dtype)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_qr(generator: np.random.Generator, dtype: str) -> None:
     """Of what is large, small, zero, triangular already, and not a number."""

@@ -432,6 +432,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_programs_agree_with_jax_and_are_one_loop_each_way(program: Callable[[Any], Any]) -> None:
     x = PROGRAMS[program]
@@ -444,6 +445,7 @@ def test_programs_agree_with_jax_and_are_one_loop_each_way(program: Callable[[An
     assert program is ring or text.count("small_while") == 2, text
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", [*FLOATS, "c64", "c128"])
 @pytest.mark.parametrize("sizes", [(4,), (9,), (4, 4)])
 def test_costly_operations_on_several_elements(type: str, sizes: tuple[int, ...]) -> None:

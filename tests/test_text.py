@@ -106,6 +106,7 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_xla_computes_the_same(name: str) -> None:
     refused = REFUSED.get(name, lambda sample: False)

@@ -89,6 +89,7 @@ TURNED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "complex128", "bfloat16"])
 @pytest.mark.parametrize(
     "sizes", [(100, 200), (1, 9000), (97, 129), (33, 1001), (48, 300), (513, 17), (1030, 97), (2000, 5)], ids=str

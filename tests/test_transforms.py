@@ -235,6 +235,7 @@ def assert_like_jax(names: Names, which: str) -> None:
         np.testing.assert_allclose(x, y, 1e-11, 1e-11)
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("which", FUNCTIONS)
 @pytest.mark.parametrize("names", PAIRS, ids="-".join)
 def test_nested_pairs(names: Names, which: str) -> None:
@@ -246,6 +247,7 @@ def test_nested_triples(names: Names) -> None:
     assert_like_jax(names, "arithmetic")
 
 
+@pytest.mark.sample(every=7)
 @pytest.mark.parametrize("names", CAPTURING, ids="-".join)
 def test_nested_triples_with_captured_values(names: Names) -> None:
     assert_like_jax(names, "closing")

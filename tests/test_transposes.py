@@ -63,6 +63,7 @@ def test_one_transpose_is_left_where_the_result_is_transposed() -> None:
 SHORT = [(20, 60, 3, 5), (2, 16, 2, 22), (40, 3, 90), (30, 20, 16), (3, 2, 7, 22)]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("sizes", SHORT, ids=str)
 def test_short_loops_in_all_orders(sizes: tuple[int, ...]) -> None:
     """The last loop is one around few elements, or written out, or part of a square."""
