@@ -142,6 +142,7 @@ def test_the_highest_accuracy_is_nearly_correct_rounding(op: str, type: str, com
     assert largest(op, type, HIGHEST, compiled) <= bound
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("op", "type"), TAKEN)
 def test_a_tolerance_is_met(op: str, type: str, compiled: bool) -> None:

@@ -375,6 +375,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("form", FORMS)
 def test_random_attributes(form: str, generator: Random) -> None:
     for type in generator.permutation(TYPES)[:4]:

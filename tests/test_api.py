@@ -383,6 +383,7 @@ def test_jacobians(mode: str, function_of: Callable[[Any], Any], argnums: Any, x
     both(lambda lib, np_: getattr(lib, mode)(function_of(np_), argnums)(x, x[:3]))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("mode", ["jacfwd", "jacrev", "hessian"])
 def test_jacobians_of_pytrees(mode: str, trees: tuple[Any, Any]) -> None:
     def scalar(np_: Any) -> Callable[..., Any]:

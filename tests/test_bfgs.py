@@ -104,6 +104,7 @@ CONVERGENT: dict[str, tuple[Function, list[float], list[float]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", CONVERGENT)
 def test_minimum_is_found(name: str) -> None:
     function, start, expected = CONVERGENT[name]

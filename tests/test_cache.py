@@ -488,6 +488,7 @@ def test_the_command_runs_as_a_module(folder: Path) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.thorough
 def test_the_reader_of_the_command_has_enough(folder: Path) -> None:
     for number in range(2000):  # more than a pipe holds
         cache.write(f"{number:064}", b"code")

@@ -93,6 +93,7 @@ def test_compiled_as_a_whole(function: str) -> None:
     assert not wrong
 
 
+@pytest.mark.thorough
 def test_expected_values_are_those_of_this_jax() -> None:
     with jax.enable_x64(True):
         for case in CASES[7::211]:

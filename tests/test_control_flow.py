@@ -463,6 +463,7 @@ def test_nothing_merges_across_a_barrier() -> None:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("case", [running_products, nested, chosen_by_value, several_branches, barred, composed])
 def test_xla_runs_the_text(case: Function) -> None:
     for f in (lambda x: case(tx, x), tx.grad(lambda x: case(tx, x))):

@@ -55,6 +55,7 @@ WIDENING = [
 ]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("given", "wanted"), WIDENING)
 def test_the_type_that_is_summed_in(generator: np.random.Generator, given: str, wanted: str | None) -> None:
     operands = _arrays(generator, element_type(given).dtype, (3, 4), (4, 2))

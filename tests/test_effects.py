@@ -167,6 +167,7 @@ def test_derivatives_pass_effects_by(program: Any, derivative: str, where: str) 
     assert run(tx, program, transform) == plainly(program)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("compiled", COMPILED)
 def test_jax_calls_the_same(program: Any, compiled: str) -> None:
@@ -522,6 +523,7 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 NO_LINES = ("grad", "jvp", "vmap")  # outside jit each operation runs at once, and nobody notes where it stood
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("store", STORES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_tracer_that_is_stored(store: Any, place: str) -> None:

@@ -130,6 +130,7 @@ def test_cholesky_of_what_is_not_definite(generator: np.random.Generator, shape:
         assert np.isfinite(found[..., : size - 1, :]).all()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("size", "sides"), [(1, 5), (9, 1), (15, 7), (16, 16), (17, 9), (33, 65), (130, 200), (300, 70)]

@@ -61,6 +61,7 @@ def test_singular_matrices_have_factors() -> None:
             close(x, y)
 
 
+@pytest.mark.sample(every=3)
 @mixed
 def test_qr(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
     a = regular(generator, shape, dtype)

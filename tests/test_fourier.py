@@ -186,6 +186,7 @@ LANES = [(3, 1), (9, 2), (5, 3), (7, 4), (130, 6), (67, 8), (150, 15), (70, 26),
 ROWS = [*LANES, (9, 128), (50, 640), (11, 144), (3, 1200)]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("shape", ROWS)
 def test_compiled_rows_of_real_signals(shape: tuple[int, int], double: bool, generator: np.random.Generator) -> None:

@@ -198,6 +198,7 @@ PLANS: dict[str, tuple[Function, tuple[Any, ...], list[str], int]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PLANS)
 def test_kernels_and_bytes(name: str) -> None:
     function, args, kernels, moved = PLANS[name]

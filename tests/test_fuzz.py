@@ -35,10 +35,10 @@ def _open(found: list[Difference]) -> list[str]:
     return [f"{d.reproducer}\n{d.kind} {d.way}: {d.detail}" for d in unknown]
 
 
-_PARTS = 8
+_PARTS = 16  # of those with odd numbers in 64 bits
 
 
-@pytest.mark.sample(every=5)
+@pytest.mark.sample(every=9)
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_public_functions_agree_with_the_oracle_eager_and_compiled(part: int) -> None:
     names = sorted(catalogue.catalogue())[part::_PARTS]
@@ -55,6 +55,7 @@ def test_planted_defect_is_found_in_the_fixed_part(monkeypatch: pytest.MonkeyPat
     assert found == {("numpy.cos", "value"), ("lax.cos", "shape")}
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("number", range(2))
 def test_compositions_agree_with_the_oracle_under_transformations(number: int) -> None:
     program, outcome = runs.run_case(SEED, number * 12, [])

@@ -60,6 +60,7 @@ def check_round_trip(op: Op, sample: Sample) -> None:
         op_checks.assert_equal(results, op_checks.evaluated(op, sample), op.name)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", sorted(ops.keys() - {"parameter", "callback"}))
 def test_every_op_is_read_back(name: str) -> None:
     for sample in samples_of(name):

@@ -364,6 +364,7 @@ def test_what_is_called_again_stays_a_function() -> None:
 # --- what whole vectors leave of a row --------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("length", [513, 700, 4095])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int32, np.int8, bool, np.complex64])
 def test_rows_with_a_rest(length: int, dtype: Any) -> None:

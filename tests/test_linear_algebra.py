@@ -284,6 +284,7 @@ def test_cholesky_by_blocks(dtype: Any, upper: bool) -> None:
         np.testing.assert_array_equal(np.isnan(function(failing)), inside == 1)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("shape", [(149, 149), (130, 200), (200, 130)])
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 def test_lu_by_blocks(shape: tuple[int, int], dtype: Any) -> None:

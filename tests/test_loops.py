@@ -264,6 +264,7 @@ def test_binary_operation(op: str, type: str) -> None:
         assert_close(actual, expected, ulps)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("op", INTEGER_BINARY)
 @pytest.mark.parametrize("type", INTEGERS)
 def test_integer_operation_without_traps(op: str, type: str) -> None:
@@ -276,6 +277,7 @@ def test_integer_operation_without_traps(op: str, type: str) -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", EVERY)
 @pytest.mark.parametrize("direction", ["EQ", "NE", "GE", "GT", "LE", "LT"])
 def test_compare(type: str, direction: str) -> None:

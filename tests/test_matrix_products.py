@@ -99,6 +99,7 @@ def test_few_rows(generator: np.random.Generator, name: str, rows: int) -> None:
         _check(jnp.matmul, operands, FLOATS.get(name, 0))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("equation", ["k,kn->n", "kn,k->n", "bk,bkn->bn", "k,knm->nm", "nk,k->n"])
 def test_vectors_of_integers_weigh_rows(generator: np.random.Generator, name: str, equation: str) -> None:

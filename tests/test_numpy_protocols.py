@@ -523,6 +523,7 @@ def test_every_ufunc_of_numpy_is_accounted_for() -> None:
     assert names == {*UNARY, *INSIDE_ONE, *BINARY, *MATRICES, *INTEGERS, *OTHERS}
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", [*UNARY, *INSIDE_ONE])
 def test_unary_ufuncs(name: str) -> None:
     function = getattr(np, name)

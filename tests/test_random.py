@@ -120,6 +120,7 @@ def test_keys_under_transformations() -> None:
 # --- exact distributions ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_bits(dtype: str) -> None:
     expected = by_jax(lambda r, k, shape: r.bits(k, shape, dtype), SHAPES)
@@ -129,6 +130,7 @@ def test_bits(dtype: str) -> None:
             assert_same(random.bits(ours, shape, dtype), wanted, (seed, shape))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_uniform(dtype: str) -> None:
     ours, theirs = keys(42)

@@ -187,6 +187,7 @@ class Bodies:
         return [np.asarray(self.random.integers(3), np.int32), *(numbers(*s.dimensions) for s in self.shapes[1:])]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_bodies_agree_with_the_interpreter(seed: int) -> None:
     type = "f32" if seed < 24 else NUMBERS[seed % len(NUMBERS)]

@@ -80,6 +80,7 @@ def test_lines_whose_digits_are_equal(generator: np.random.Generator) -> None:
         check(sorting.sort, (x,), dimensions=(x.ndim - 1,), to_apply=sorting.order_computation((x.dtype,)))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("kind", "pred s4 f8e4m3fn s8 bf16 f32 u32 s64 c64".split())
 def test_arrays_of_every_type_go_along(kind: str, generator: np.random.Generator) -> None:
     for size in (300, 40_000):

@@ -29,6 +29,7 @@ def same(ours: Any, theirs: Any, **tolerance: float) -> None:
         np.testing.assert_allclose(x, y, **{"rtol": 2e-4, "atol": 2e-4, **tolerance})
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", ONE)
 def test_functions_of_one_argument(name: str) -> None:
     ours, theirs = getattr(lax, name), getattr(jax.lax, name)

@@ -242,6 +242,7 @@ def test_nested_pairs(names: Names, which: str) -> None:
     assert_like_jax(names, which)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("names", TRIPLES, ids="-".join)
 def test_nested_triples(names: Names) -> None:
     assert_like_jax(names, "arithmetic")

@@ -112,6 +112,7 @@ LOOPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("sizes", [(2, 3, 5), (2, 1, 4), (2, 4, 1), (3, 40, 30)])
 def test_loops_over_transposed_arrays(name: str, sizes: tuple[int, ...], generator: np.random.Generator) -> None:
