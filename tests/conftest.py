@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 
 import hypothesis
@@ -58,16 +58,20 @@ def _fixed_seeds(seed: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `sample(every=k)` each k-th set of parameters, from the first on, is in the default run; the
-    others are marked `thorough`."""
-    collected = Counter[str]()
+    """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run; the others
+    are marked `thorough`. It is chosen by a hash of its name, since strides miss values of nested parameters."""
+    sampled = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
-        sample = item.get_closest_marker("sample")
-        if sample is not None:
-            function = item.nodeid.partition("[")[0]
-            if collected[function] % sample.kwargs["every"]:
-                item.add_marker("thorough")
-            collected[function] += 1
+        mark = item.get_closest_marker("sample")
+        if mark is not None:
+            sampled[item.nodeid.partition("[")[0], mark.kwargs["every"]].append(item)
+    for (_, every), parameters in sampled.items():
+        for first in range(0, len(parameters), every):
+            block = parameters[first : first + every]
+            chosen = min(block, key=lambda item: zlib.crc32(item.nodeid.encode()))
+            for item in block:
+                if item is not chosen:
+                    item.add_marker("thorough")
 
 
 def pytest_collection_finish() -> None:

@@ -281,6 +281,14 @@ def by_name(cases: list[Case]) -> Any:
 PARTS = 4  # of the cases: as JAX compiles a part at once, the sample of the default run needs one of them
 
 
+def by_name_in_parts(cases: list[Case]) -> Any:
+    """The first part is in the default run."""
+    marks = [pytest.mark.thorough if k % PARTS else () for k in range(len(cases))]
+    return pytest.mark.parametrize(
+        "case", [pytest.param(c, id=c.name, marks=m) for c, m in zip(cases, marks, strict=True)]
+    )
+
+
 def part_of(case: Case, cases: list[Case]) -> int:
     return next(k for k, c in enumerate(cases) if c is case) % PARTS
 
@@ -297,8 +305,7 @@ def together(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> di
     return program({name: arrays for name, (_, arrays) in calls.items()})
 
 
-@pytest.mark.sample(every=PARTS)
-@by_name(CASES)
+@by_name_in_parts(CASES)
 def test_values(case: Case) -> None:
     expected = of_jax(part_of(case, CASES))[case.name]
     close(case.call(lax, *case.arrays), expected)
@@ -327,8 +334,7 @@ def mapped_by_jax(part: int) -> dict[str, Any]:
     )
 
 
-@pytest.mark.sample(every=PARTS)
-@by_name(BATCHED)
+@by_name_in_parts(BATCHED)
 def test_batches(case: Case) -> None:
     expected = mapped_by_jax(part_of(case, BATCHED))
     for which, (axes, arrays) in mappings(case).items():
@@ -377,8 +383,7 @@ def gradients_of_jax(part: int) -> dict[str, Any]:
     )
 
 
-@pytest.mark.sample(every=PARTS)
-@by_name(DIFFERENTIABLE)
+@by_name_in_parts(DIFFERENTIABLE)
 def test_gradients(case: Case) -> None:
     if not floats(case):
         pytest.skip("there are no floating-point results")
