@@ -61,7 +61,7 @@ class Sixteenths:
         return self.generator.integers(low, high, [n // 16 for n in shape], dtype)
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # that is the result, in NumPy too
 def test_all_libraries_compute_the_same(

@@ -256,6 +256,7 @@ assert scipy.linalg.cython_lapack.__pyx_capi__ and scipy.linalg.cython_blas.__py
     )
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["alone", "two"])
 def test_large_matrices(batch: tuple[int, ...]) -> None:
     """Those that the threads of the BLAS share, and those that each have one."""

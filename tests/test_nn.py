@@ -116,6 +116,7 @@ VECTORS = np.array([[1.0, 2.0, -np.inf, 0.5], [1000.0, -1000.0, 999.0, 0.0]], np
 MASK = np.array([[True, False, True, True], [True, True, False, True]])
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax(name: str) -> None:
     ours, theirs = getattr(nn, name), getattr(jax.nn, name)
@@ -136,6 +137,7 @@ def test_softmax(name: str) -> None:
     close(tinyxla.jit(tinyxla.grad(total(ours, tinyxla.numpy)))(VECTORS), gradient, 1e-5)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("logsumexp", [nn.logsumexp, special.logsumexp])
 def test_logsumexp(logsumexp: Callable[..., Any]) -> None:
     theirs = jax.nn.logsumexp

@@ -47,7 +47,7 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.sample(every=6)
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize(("name", "arguments"), CASES)
 def test_numbers_are_those_of_jax(name: str, arguments: tuple[Any, ...]) -> None:
     found = np.asarray(getattr(random, name)(KEY, *arguments))
