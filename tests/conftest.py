@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 
 import hypothesis
@@ -53,6 +54,24 @@ def generator(seed: int) -> np.random.Generator:
 def _fixed_seeds(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for what draws from NumPy's own state
+
+
+@pytest.hookimpl(tryfirst=True)  # before the option -m is applied
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run; the others
+    are marked `thorough`. It is chosen by a hash of its name, since strides miss values of nested parameters."""
+    sampled = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    for item in items:
+        mark = item.get_closest_marker("sample")
+        if mark is not None:
+            sampled[item.nodeid.partition("[")[0], mark.kwargs["every"]].append(item)
+    for (_, every), parameters in sampled.items():
+        for first in range(0, len(parameters), every):
+            block = parameters[first : first + every]
+            chosen = min(block, key=lambda item: zlib.crc32(item.nodeid.encode()))
+            for item in block:
+                if item is not chosen:
+                    item.add_marker("thorough")
 
 
 def pytest_collection_finish() -> None:

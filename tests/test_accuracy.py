@@ -85,6 +85,7 @@ def test_the_document_keeps_what_result_accuracy_promises() -> None:
     assert broken == []
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.skipif(not LONG_DOUBLE_IS_LONGER, reason="NumPy has no number wider than float64 here.")
 @pytest.mark.parametrize("contestant", OURS)
 @pytest.mark.parametrize(
@@ -132,6 +133,7 @@ def largest(op: str, type: str, wanted: ResultAccuracy | None, compiled: bool) -
 TAKEN = [(op, type) for op in PROMISED for type in ("f32", "c64") if type == "f32" or op not in ("cbrt", "erf")]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("op", "type"), TAKEN)
 def test_the_highest_accuracy_is_nearly_correct_rounding(op: str, type: str, compiled: bool) -> None:
@@ -140,6 +142,7 @@ def test_the_highest_accuracy_is_nearly_correct_rounding(op: str, type: str, com
     assert largest(op, type, HIGHEST, compiled) <= bound
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("op", "type"), TAKEN)
 def test_a_tolerance_is_met(op: str, type: str, compiled: bool) -> None:

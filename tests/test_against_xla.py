@@ -136,6 +136,7 @@ def of_all_pairs(name: str, values: Array) -> list[Array]:
     return [np.repeat(values, len(values)), np.tile(values, len(values))]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", ["pred", *INTEGERS, *FLOATS, *COMPLEX])
 def test_unary(type: str) -> None:
     kind = element_types[type]
@@ -145,6 +146,7 @@ def test_unary(type: str) -> None:
     check({name: (ops[name], [special_values(kind)]) for name in names})
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", ["pred", *INTEGERS, *FLOATS, *COMPLEX])
 def test_binary(type: str) -> None:
     kind = element_types[type]
@@ -171,6 +173,7 @@ def test_clamp(type: str) -> None:
     check({"clamp": (elementwise.clamp, [low, x, high])})
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", ["pred", *INTEGERS, *FLOATS, *COMPLEX])
 def test_convert(type: str) -> None:
     """To every type; but XLA ends the process over complex numbers that are to become narrow ones."""
@@ -372,6 +375,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("form", FORMS)
 def test_random_attributes(form: str, generator: Random) -> None:
     for type in generator.permutation(TYPES)[:4]:

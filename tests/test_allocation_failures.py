@@ -68,6 +68,7 @@ def run(program: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @posix
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says there how much is used")
 def test_memory_that_the_pool_keeps_is_given_back_to_what_needs_it() -> None:

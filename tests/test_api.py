@@ -375,6 +375,7 @@ JACOBIANS: dict[str, Callable[[Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("argnums", [0, 1, (0, 1), (1,), -1], ids=str)
 @pytest.mark.parametrize("function_of", JACOBIANS.values(), ids=JACOBIANS)
 @pytest.mark.parametrize("mode", ["jacfwd", "jacrev"])
@@ -382,6 +383,7 @@ def test_jacobians(mode: str, function_of: Callable[[Any], Any], argnums: Any, x
     both(lambda lib, np_: getattr(lib, mode)(function_of(np_), argnums)(x, x[:3]))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("mode", ["jacfwd", "jacrev", "hessian"])
 def test_jacobians_of_pytrees(mode: str, trees: tuple[Any, Any]) -> None:
     def scalar(np_: Any) -> Callable[..., Any]:
@@ -423,6 +425,7 @@ SMOOTH: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("function", SMOOTH.values(), ids=SMOOTH)
 def test_derivatives_up_to_the_third(function: Callable[[Any, Any], Any]) -> None:
     def run(lib: Any, np_: Any) -> Any:
@@ -575,6 +578,7 @@ STEPS: dict[str, Callable[[Any, Any, Callable[[Any], Any]], Callable[[Any], Any]
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("names", list(itertools.product(STEPS, repeat=3)), ids="-".join)
 def test_transformations_in_any_order(names: tuple[str, ...], generator: np.random.Generator) -> None:
     x = generator.normal(size=(2, 3, 2, 2)).astype(np.float32)

@@ -507,6 +507,7 @@ def rosenbrock(x: Any) -> Any:
 METHODS = ["BFGS", "L-BFGS-B", "CG", "Newton-CG", "SLSQP", "trust-ncg", "trust-exact", "trust-constr"]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(("method", "wide"), [*((m, True) for m in METHODS), ("BFGS", False), ("L-BFGS-B", False)])
 def test_minimizers_of_scipy_take_the_gradient(method: str, wide: bool) -> None:
     tinyxla.config.update("enable_x64", wide)

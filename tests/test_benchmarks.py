@@ -61,6 +61,7 @@ class Sixteenths:
         return self.generator.integers(low, high, [n // 16 for n in shape], dtype)
 
 
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # that is the result, in NumPy too
 def test_all_libraries_compute_the_same(
@@ -255,6 +256,7 @@ def run_benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.thorough
 def test_a_quick_run_writes_tables_and_a_chart(tmp_path: Path) -> None:
     output = tmp_path / "table.md"
     words = ["operations, 1e3", "100 leaves", "sin(a), 1e3"]

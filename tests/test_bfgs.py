@@ -50,6 +50,7 @@ def test_gaussian_process_likelihood_from_zeros_reaches_the_minimum_and_not_a_pl
     assert int(found.status) in ((0,) if found.success else (3,))
 
 
+@pytest.mark.thorough
 def test_gaussian_process_likelihood_is_at_least_as_low_as_that_of_jax() -> None:
     jax = pytest.importorskip("jax")
     from jax.scipy.optimize import minimize as jax_minimize
@@ -103,6 +104,7 @@ CONVERGENT: dict[str, tuple[Function, list[float], list[float]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", CONVERGENT)
 def test_minimum_is_found(name: str) -> None:
     function, start, expected = CONVERGENT[name]

@@ -98,6 +98,7 @@ def test_processes_share_what_they_compile(folder: Path) -> None:
     assert again[:3] == [str(folder), "False", "True"]
 
 
+@pytest.mark.thorough
 def test_processes_may_race_for_the_same_entries(folder: Path) -> None:
     """Whoever comes first: all compute the same, and what is left is whole."""
     racing = [start() for _ in range(4)]
@@ -270,6 +271,7 @@ def test_a_directory_that_the_system_lets_only_be_read(folder: Path, monkeypatch
     assert cache.info().entries == 1
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("home", [None, "/proc/none", "/dev/null"], ids=["missing", "not writable", "a file"])
 def test_without_a_home(home: str | None) -> None:
     """Where HOME is not set the password file may name one, or not."""
@@ -486,6 +488,7 @@ def test_the_command_runs_as_a_module(folder: Path) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.thorough
 def test_the_reader_of_the_command_has_enough(folder: Path) -> None:
     for number in range(2000):  # more than a pipe holds
         cache.write(f"{number:064}", b"code")

@@ -278,6 +278,7 @@ print(float(tx.jit(lambda x: x * 2 + 1)(3.0)))
 """
 
 
+@pytest.mark.thorough
 def test_a_process_survives_entries_that_were_exchanged(folder: Path) -> None:
     programs = [PROGRAM, PROGRAM.replace("x * 2 + 1", "(x * 5 + 1).sum()")]
     run = lambda program: subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: E731

@@ -237,6 +237,7 @@ def test_many_threads() -> None:
 # --- vmap -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("method", ops.VMAP_METHODS)
 @pytest.mark.parametrize("wrap", ["plain", "jit", "jit inside"])
 @pytest.mark.parametrize("twice", [False, True])

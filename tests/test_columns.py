@@ -27,6 +27,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, bool, np.complex64])
 @pytest.mark.parametrize(("shape", "axes"), COLUMNS)
 def test_columns_are_reduced(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any) -> None:
@@ -36,6 +37,7 @@ def test_columns_are_reduced(shape: tuple[int, ...], axes: tuple[int, ...], dtyp
         assert_equal(np.asarray(found), getattr(np, name)(x, axis=axes).astype(found.dtype))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((20, 200, 8), 1), ((9, 131, 5), 1), ((40003, 12), 0), ((3, 50, 16), 1), ((2, 90, 40), 1)]
@@ -49,6 +51,7 @@ def test_the_place_of_the_largest_of_few_columns(shape: tuple[int, ...], axis: i
         assert_equal(np.asarray(one), other)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("shape", "axes"), COLUMNS)
 def test_columns_are_reduced_with_what_is_the_same_in_all_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)

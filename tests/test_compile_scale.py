@@ -253,6 +253,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compilation_of_four_times_the_operations_makes_four_times_the_calls(
     name: str, monkeypatch: pytest.MonkeyPatch

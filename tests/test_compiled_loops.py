@@ -126,6 +126,7 @@ def random_case(seed: int) -> tuple[Computation, tuple[Array, ...]]:
 SEEDS = range(60)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_loops_agree_with_the_interpreter(seed: int) -> None:
     made, arguments = random_case(seed)

@@ -44,6 +44,7 @@ def traced(function: Callable[..., Any], *operands: Array) -> Computation:
 # --- random graphs ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_passes_keep_values(seed: int) -> None:
     case = graphs.random_case(seed)
@@ -60,6 +61,7 @@ def test_passes_keep_values(seed: int) -> None:
     passes.optimize(case.computation, check)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS[:20])
 @pytest.mark.parametrize("number", range(len(passes.PASSES)), ids=[name for name, _ in passes.PASSES])
 def test_each_pass_keeps_values_by_itself(number: int, seed: int) -> None:
@@ -70,6 +72,7 @@ def test_each_pass_keeps_values_by_itself(number: int, seed: int) -> None:
     case.check(calls.evaluate(computation, case.operands), name)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_compiled_is_interpreted(seed: int) -> None:
     """Twice, since the second call finds used memory; with the same bits, on one thread and on two."""

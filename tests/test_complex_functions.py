@@ -62,6 +62,7 @@ def assert_as_numpy(name: str, z: Values, signs: Values) -> None:
             np.testing.assert_array_equal(np.signbit(found)[settled], np.signbit(wanted)[settled])
 
 
+@pytest.mark.sample(every=3)
 @TYPES
 @pytest.mark.parametrize("name", INVERSE)
 def test_inverse_functions_everywhere(name: str, dtype: Any) -> None:
@@ -69,6 +70,7 @@ def test_inverse_functions_everywhere(name: str, dtype: Any) -> None:
     assert_as_numpy(name, z, np.ones(z.shape, bool))
 
 
+@pytest.mark.sample(every=4)
 @TYPES
 @pytest.mark.parametrize("name", OTHER)
 def test_functions_everywhere(name: str, dtype: Any) -> None:
@@ -97,6 +99,7 @@ SLOPES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @TYPES
 @pytest.mark.parametrize("name", INVERSE)
 def test_inverse_functions_are_accurate(name: str, dtype: Any) -> None:

@@ -66,11 +66,13 @@ def by_first(cases: list[Case]) -> Any:
     return pytest.mark.parametrize(("function", "first"), sorted({(f, path[0]) for f, path in cases}))
 
 
+@pytest.mark.sample(every=4)
 @by_first(COMPILED)
 def test_as_in_jax(function: str, first: str) -> None:
     assert not wrong_ones(COMPILED, function, first)
 
 
+@pytest.mark.sample(every=3)
 @by_first(INTERPRETED)
 def test_interpreted_as_in_jax(function: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "_compiled", _interpreted)
@@ -82,6 +84,7 @@ def _interpreted(computation: Computation, *_: Any) -> Executable:
     return compile_module(Module(computation.name, computation), "interpreter")
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("function", compositions.FUNCTIONS)
 def test_compiled_as_a_whole(function: str) -> None:
     """A sample, since most cases have a `jit` somewhere."""
@@ -90,6 +93,7 @@ def test_compiled_as_a_whole(function: str) -> None:
     assert not wrong
 
 
+@pytest.mark.thorough
 def test_expected_values_are_those_of_this_jax() -> None:
     with jax.enable_x64(True):
         for case in CASES[7::211]:

@@ -163,6 +163,7 @@ def of_jax(nestings: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
     return jax.jit(lambda x: {name: function(x) for name, function in nestings.items()})(X)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("case", CASES)
 def test_against_jax(case: Function) -> None:
     names = CASES[case] or NESTINGS
@@ -196,6 +197,7 @@ def loop_in_loop(m: Any, x: Any) -> Any:
     return m.lax.while_loop(lambda c: c[0] < 4, outer, (m.numpy.int32(1), x))[1].sum()
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("case", [root, dynamic, loop_in_loop])
 def test_loops_of_unknown_length_against_jax(case: Function) -> None:
     """JAX differentiates these in forward mode only."""
@@ -461,6 +463,7 @@ def test_nothing_merges_across_a_barrier() -> None:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("case", [running_products, nested, chosen_by_value, several_branches, barred, composed])
 def test_xla_runs_the_text(case: Function) -> None:
     for f in (lambda x: case(tx, x), tx.grad(lambda x: case(tx, x))):

@@ -94,6 +94,7 @@ def described(m: Any, case: Callable[[Any], Any]) -> list[Any]:
     return [*types, str(tree).partition("(")[2].removesuffix(", namespace='tinyxla')").removesuffix(")")]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_as_in_jax(number: int) -> None:
     case = CASES[number]
@@ -107,6 +108,7 @@ def test_as_in_jax(number: int) -> None:
         assert described(tx, case) == expected
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_without_compilation(number: int) -> None:
     case = CASES[number]

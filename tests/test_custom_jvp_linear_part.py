@@ -56,6 +56,7 @@ def tripled(within: Function) -> Function:
     return triple
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN.keys())
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_rule_that_applies_its_function_to_the_tangent_is_transposed(within: Function, name: str) -> None:

@@ -25,6 +25,7 @@ def split(size: int, generator: np.random.Generator) -> tuple[int, ...]:
     return tuple(generator.permutation(found)) or (1,)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(24))
 def test_reshapes_around_a_transpose(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -41,6 +42,7 @@ def test_reshapes_around_a_transpose(seed: int) -> None:
         np.testing.assert_array_equal(found, expected, strict=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 8, 9, 16])
 @pytest.mark.parametrize("length", [1, 3, 16, 70])
 def test_rows_within_a_row(rows: int, length: int, generator: np.random.Generator) -> None:
@@ -90,6 +92,7 @@ def test_rows_are_put_together_with_what_is_known_of_them(
         np.testing.assert_array_equal(found, expected, strict=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("channels", [1, 3, 4, 16])
 @pytest.mark.parametrize("times", [2, 3, 7])
 def test_short_loops_in_short_loops(channels: int, times: int, generator: np.random.Generator) -> None:
@@ -105,6 +108,7 @@ def test_short_loops_in_short_loops(channels: int, times: int, generator: np.ran
         np.testing.assert_array_equal(found, expected, strict=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("width", range(1, 10))
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
 def test_short_windows_from_anywhere(width: int, kind: Any, generator: np.random.Generator) -> None:
@@ -120,6 +124,7 @@ def test_short_windows_from_anywhere(width: int, kind: Any, generator: np.random
         np.testing.assert_array_equal(tx.jit(program)(x, i, j), program(x, i, j), strict=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("width", range(1, 10))
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
 def test_updates_of_short_windows_that_are_neighbours(width: int, kind: Any, generator: np.random.Generator) -> None:

@@ -46,6 +46,7 @@ EDGES: dict[str, tuple[Function, list[float], list[float], list[float]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 @pytest.mark.parametrize("name", EDGES)
 def test_derivatives_at_infinities_and_ends_of_the_domain(name: str, mode: str) -> None:

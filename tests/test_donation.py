@@ -358,6 +358,7 @@ def test_what_needs_no_second_copy(name: str) -> None:
         assert {address(x) for x in tx.tree.leaves(state)} <= places
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_graphs_may_overwrite_all_they_are_given(seed: int) -> None:
     case = graphs.random_case(seed)

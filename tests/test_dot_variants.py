@@ -55,6 +55,7 @@ WIDENING = [
 ]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("given", "wanted"), WIDENING)
 def test_the_type_that_is_summed_in(generator: np.random.Generator, given: str, wanted: str | None) -> None:
     operands = _arrays(generator, element_type(given).dtype, (3, 4), (4, 2))
@@ -127,6 +128,7 @@ def _random_ragged(random: np.random.Generator, mode: str, dtype: Any) -> Sample
     return Sample((x, y, group_sizes), dims._asdict())
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("mode", ["free", "contracting", "batch"])
 def test_ragged_dot(generator: np.random.Generator, mode: str) -> None:
     for dtype in (np.float32, np.int16, ml_dtypes.bfloat16):

@@ -125,6 +125,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("backend", ["numba", "interpreter"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_padding_is_ignored(name: str, backend: str) -> None:

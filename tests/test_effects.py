@@ -151,6 +151,7 @@ DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("program", [straight, scan, loop, cond, nested, checkpointed], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("derivative", DERIVATIVES)
 @pytest.mark.parametrize("where", ["outside", "compiled of compiled"])
@@ -166,6 +167,7 @@ def test_derivatives_pass_effects_by(program: Any, derivative: str, where: str) 
     assert run(tx, program, transform) == plainly(program)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("compiled", COMPILED)
 def test_jax_calls_the_same(program: Any, compiled: str) -> None:
@@ -197,6 +199,7 @@ def summed(function: Any) -> Any:
     return lambda x: function(x).sum()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("order", [*itertools.permutations(["jit", "vmap", "grad"]), ("vmap",), ("jit", "vmap", "jvp")])
 def test_once_for_each_example(program: Any, order: tuple[str, ...]) -> None:
@@ -388,6 +391,7 @@ def without_jit() -> Iterator[None]:
         tx.config.update("disable_jit", False)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(20))
 def test_order_of_random_programs(seed: int) -> None:
     """Loops, branches, kernels, updates in place and calls that need each other's results or not: the order is that of
@@ -519,6 +523,7 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 NO_LINES = ("grad", "jvp", "vmap")  # outside jit each operation runs at once, and nobody notes where it stood
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("store", STORES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_tracer_that_is_stored(store: Any, place: str) -> None:

@@ -125,6 +125,7 @@ class Bodies:
         return function, arguments
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("space", SPACES)
 def test_random_bodies(type: str, space: tuple[int, ...]) -> None:
@@ -150,6 +151,7 @@ def decays(c: Any, x: Any) -> tuple[Any, Any]:
     return c, c * c
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("unroll", [1, 2, 4])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scans_and_their_gradients(unroll: int, reverse: bool) -> None:

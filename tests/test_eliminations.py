@@ -46,6 +46,7 @@ def on_threads(function: Callable[..., Any], *operands: Array) -> list[Array]:
     return found[0]
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_lu(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> None:
@@ -93,6 +94,7 @@ def _definite(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     return (x @ x.swapaxes(-1, -2) + shape[-1] * np.eye(shape[-1])).astype(dtype)
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("size", [1, 2, 7, 31, 32, 33, 64, 100, 127, 128, 161, 300])
 @pytest.mark.parametrize("batch", [(), (3,)], ids=str)
@@ -128,6 +130,7 @@ def test_cholesky_of_what_is_not_definite(generator: np.random.Generator, shape:
         assert np.isfinite(found[..., : size - 1, :]).all()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("size", "sides"), [(1, 5), (9, 1), (15, 7), (16, 16), (17, 9), (33, 65), (130, 200), (300, 70)]

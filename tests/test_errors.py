@@ -711,6 +711,7 @@ def outcome(function: Callable[[], Any]) -> Sequence[np.ndarray[Any, Any]] | typ
         return type(error)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=60)
 @given(data=st.data())
@@ -721,6 +722,7 @@ def test_any_attributes_give_a_result_or_a_typed_error(name: str, data: st.DataO
     outcome(lambda: function(tnp.ones(shape), *given_attributes))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=12)
 @given(data=st.data())

@@ -56,6 +56,7 @@ def trained(make: Any, jit: Callable[..., Any]) -> Any:
     return params(state)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str) -> None:
     arguments = OPTIMIZERS[name]
@@ -172,6 +173,7 @@ def series(x: Any) -> Any:
     )
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     ("make", "shape"),
     [(images, (-1, 8, 9, 3)), (mixed, (-1, 12)), (series, (-1, 10, 3))],

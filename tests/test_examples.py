@@ -44,6 +44,7 @@ def test_digits_learns_and_draws(tmp_path: Path) -> None:
     assert figure.read_bytes().startswith(b"\x89PNG\r\n")
 
 
+@pytest.mark.thorough
 def test_digits_rejects_training_for_no_epoch(tmp_path: Path) -> None:
     require_demo()
     figure = tmp_path / "digits.png"

@@ -18,6 +18,7 @@ from tinyxla.backends.numba.loops import Builder, Kernel, Literal
 LENGTHS = (5, 64, 100, 300, 1003)  # written out, of whole vectors, with a masked end, or with a rest
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("type", ["float32", "float64", "float16", "bfloat16"])
 def test_what_is_left_out_changes_nothing(type: str, length: int) -> None:

@@ -42,6 +42,7 @@ def adjoint(x: Any) -> Any:
 mixed = pytest.mark.parametrize(("shape", "dtype"), [((3, 3), COMPLEX), ((2, 3, 2), REAL), ((2, 4), REAL)])
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(("shape", "dtype"), [((3, 3), REAL), ((2, 3, 2), COMPLEX), ((2, 4), REAL), ((6, 2, 2), REAL)])
 def test_lu(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
     """Few large matrices, and many small ones, which are factored together."""
@@ -60,6 +61,7 @@ def test_singular_matrices_have_factors() -> None:
             close(x, y)
 
 
+@pytest.mark.sample(every=3)
 @mixed
 def test_qr(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
     a = regular(generator, shape, dtype)
@@ -77,6 +79,7 @@ def test_qr(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) 
         same_with_gradients(ours, theirs, a)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("shape", [(128, 64), (91, 91), (2, 333, 41), (33, 250), (8200, 1)])
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 def test_qr_of_large_matrices(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
@@ -114,6 +117,7 @@ def test_eigh(lower: bool, dtype: Any, generator: np.random.Generator) -> None:
     close(unread, np.linalg.eigvalsh(a))
 
 
+@pytest.mark.sample(every=3)
 @mixed
 def test_svd(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
     a = regular(generator, shape, dtype)

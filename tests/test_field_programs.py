@@ -568,6 +568,7 @@ def many_parts_put_together(jax: Any, x: Any, i: Any, j: Any) -> Any:
     return jnp.stack(rolled), jnp.stack(rolled, 1), jnp.concatenate(rolled, 1), jnp.stack(patches, -1), picked
 
 
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", example)
 def test_program(name: str) -> None:
     example.check(name)

@@ -93,6 +93,7 @@ def squared(gradient: Callable[..., Any], x: Any) -> Any:
     return (gradient(x).real ** 2).sum()
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 def test_values_and_gradients_are_those_of_jax(kind: str, generator: np.random.Generator) -> None:
     """Through a nonlinear function, so that the second derivative is not zero; batched, compiled."""
@@ -185,6 +186,7 @@ LANES = [(3, 1), (9, 2), (5, 3), (7, 4), (130, 6), (67, 8), (150, 15), (70, 26),
 ROWS = [*LANES, (9, 128), (50, 640), (11, 144), (3, 1200)]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("shape", ROWS)
 def test_compiled_rows_of_real_signals(shape: tuple[int, int], double: bool, generator: np.random.Generator) -> None:
@@ -281,6 +283,7 @@ def test_rows_with_a_large_prime_are_transformed_in_one_step(
         assert np.isnan(beside[0]).all()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("shape", COMPILED)
 def test_compiled_lengths(shape: tuple[int, ...], double: bool, generator: np.random.Generator) -> None:

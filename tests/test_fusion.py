@@ -268,6 +268,7 @@ def test_kernels_read_as_before(name: str, function: Callable[..., Any], args: t
     assert kernel.source == path.read_text()
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("rounds", [150, 400])
 def test_long_chains_of_operations(rounds: int) -> None:
     """Python calls functions in each other up to a limit, which is less than what a reduction may compute."""

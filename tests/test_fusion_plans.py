@@ -198,6 +198,7 @@ PLANS: dict[str, tuple[Function, tuple[Any, ...], list[str], int]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PLANS)
 def test_kernels_and_bytes(name: str) -> None:
     function, args, kernels, moved = PLANS[name]
@@ -314,6 +315,7 @@ def _inner_kept(x: Any) -> Any:
 SHAPES = [(1, 1), (3, 5), (70, 3), (16, 40), (33, 130), (300, 17), (700, 64), (64, 2000), (2500, 5), (40000, 2)]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("kind", ["float32", "int32"])
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
 def test_values_of_joined_nests(sizes: tuple[int, int], kind: str) -> None:

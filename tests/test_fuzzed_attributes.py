@@ -184,6 +184,7 @@ def fuzzed(name: str, count: int, seed: int = 0) -> Iterator[Sample]:
         yield mutated_sample(samples[random.integers(len(samples))], random)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_refused_or_equal(name: str) -> None:
     for number, sample in enumerate(fuzzed(name, 100)):

@@ -69,6 +69,7 @@ INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("what", INTEGERS)
 def test_integers(what: str) -> None:
     assert_same(INTEGERS[what])
@@ -93,6 +94,7 @@ COMPLEX: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("what", COMPLEX)
 def test_complex(what: str) -> None:
     assert_same(COMPLEX[what])
@@ -200,6 +202,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("what", CALLS)
 def test_calls(what: str) -> None:
     assert_same(CALLS[what])
@@ -226,6 +229,7 @@ NESTED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("what", NESTED)
 def test_nested(what: str) -> None:
     assert_same(NESTED[what])

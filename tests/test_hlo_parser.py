@@ -60,6 +60,7 @@ def check_round_trip(op: Op, sample: Sample) -> None:
         op_checks.assert_equal(results, op_checks.evaluated(op, sample), op.name)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", sorted(ops.keys() - {"parameter", "callback"}))
 def test_every_op_is_read_back(name: str) -> None:
     for sample in samples_of(name):
@@ -214,6 +215,7 @@ def near(actual: Any, expected: Any, what: str) -> None:
     np.testing.assert_allclose(x, y, bound if scale else 0, bound * scale, err_msg=what)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_modules_of_jax(name: str) -> None:
     function, *operands = PROGRAMS[name]

@@ -142,6 +142,7 @@ def for_jax(indices: Array, a: indexing.Gather) -> tuple[Array, indexing.Gather]
     return np.moveaxis(indices, vector_dim, -1), a
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(16))
 def test_gather_and_scatter_do_what_xla_does(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -166,6 +167,7 @@ def test_gather_and_scatter_do_what_xla_does(seed: int) -> None:
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_dynamic_slices_with_any_start(kind: str) -> None:
     random = np.random.default_rng(0)
@@ -209,6 +211,7 @@ def test_rows_read_elsewhere() -> None:
 # --- dynamic-update-slice and scatter ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_dynamic_updates_with_any_start(kind: str) -> None:
     random = np.random.default_rng(0)
@@ -259,6 +262,7 @@ def both_exchanged(first: Any, second: Any) -> Computation:
     return trace(function, shapes, "both_exchanged")[0]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(80))
 def test_scatter_gives_what_evaluate_gives(seed: int) -> None:
     arrays, indices, updates, attributes = some_scatter(seed)
@@ -356,6 +360,7 @@ def comparator(function: Callable[..., Any], *dtypes: Any) -> Computation:
     return Computation(traced.name, traced.parameters, body, traced.outputs[0])
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(24))
 def test_sort_puts_in_the_order_that_evaluate_has(seed: int) -> None:
     """By one to three keys, up and down, with payload; NaN last, and both zeros equal."""
@@ -379,6 +384,7 @@ def test_sort_puts_in_the_order_that_evaluate_has(seed: int) -> None:
         assert_same(x, y, (sizes, axis, dtypes, keys))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("length", [1, 8, 9, 50, 4096, 10_000])
 def test_sort_by_any_comparator(length: int) -> None:
     random = np.random.default_rng(length)
@@ -415,6 +421,7 @@ def test_sort_of_many_keys_as_jax_does() -> None:
 # --- topk -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_topk_finds_what_jax_finds(seed: int) -> None:
     """Ties by place, NaN and zeros by their signs; any axis; compiled and not."""
@@ -558,6 +565,7 @@ def as_bytes(x: Any) -> Array:
     return np.asarray(x.numpy() if hasattr(x, "numpy") else x).view(np.uint8)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("kind", NARROW, ids=str)
 def test_narrow_types_are_moved_in_loops(kind: ElementType) -> None:
     """Bit by bit, by movement of any kind, updates, sorts that carry them, and choice."""
@@ -582,6 +590,7 @@ def test_narrow_types_are_moved_in_loops(kind: ElementType) -> None:
         np.testing.assert_array_equal(as_bytes(found), as_bytes(expected))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("kind", NARROW, ids=str)
 def test_narrow_types_are_converted_in_loops(kind: ElementType) -> None:
     """Each of their values to every type, and every 16-bit float and what is around its middle to them."""

@@ -50,6 +50,7 @@ def interrupts(cache_directory: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sample(every=5)
 @needs_timer
 @pytest.mark.parametrize(
     "options",
@@ -71,6 +72,7 @@ def test_interrupted_traces_and_allocations_leave_no_state(tmp_path: Path) -> No
     assert int(printed.split()[0]) > 500
 
 
+@pytest.mark.sample(every=2)
 @needs_fork
 @needs_timer
 @pytest.mark.parametrize("more", [(), ("--no-threads",)])

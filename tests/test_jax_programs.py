@@ -1622,6 +1622,7 @@ def module_system(jax: Any, x: Any, w: Any, b: Any, ws: Any) -> Any:
     return (tu.tree_leaves(new), v, str(paths), str(tu.tree_map(jnp.shape, tu.tree_leaves(net))))
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", example)
 def test_program(name: str) -> None:
     example.check(name)

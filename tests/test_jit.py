@@ -905,6 +905,7 @@ def nested(jit: Any, grad: Any, vmap: Any, function: Callable[[Any], Any]) -> di
     }
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", list(nested(jax.jit, jax.grad, jax.vmap, smooth(jnp))))
 def test_nesting(name: str, generator: np.random.Generator) -> None:
     x = generator.normal(size=(3, 4)).astype(np.float32)

@@ -33,6 +33,7 @@ def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
     return values.astype(dtype)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint64])
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_place_of_the_extremum(name: str, dtype: Any) -> None:
@@ -65,6 +66,7 @@ def test_the_place_beside_other_reductions() -> None:
             np.testing.assert_allclose(found, expected, 1e-12)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "argmax"])
 def test_many_short_rows_are_joined_once(name: str, dtype: Any) -> None:
@@ -158,6 +160,7 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("rows", [960, 961, 1023])
 @pytest.mark.parametrize("width", [9, 10, 16, 31, 63])
 @pytest.mark.parametrize("name", ROWS)
@@ -223,6 +226,7 @@ def test_short_rows_of_complex_numbers(dtype: Any) -> None:
         assert not any("gather" in kernel.assembly for kernel in compiled.kernels)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64, np.complex128, np.bool_])
 def test_turned_arrays(dtype: Any) -> None:
     for shape in ((257, 129), (1030, 12), (4, 160, 64), (40, 1000, 3)):
@@ -360,6 +364,7 @@ def test_what_is_called_again_stays_a_function() -> None:
 # --- what whole vectors leave of a row --------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("length", [513, 700, 4095])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int32, np.int8, bool, np.complex64])
 def test_rows_with_a_rest(length: int, dtype: Any) -> None:

@@ -278,10 +278,25 @@ def by_name(cases: list[Case]) -> Any:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+PARTS = 4  # of the cases: as JAX compiles a part at once, the sample of the default run needs one of them
+
+
+def by_name_in_parts(cases: list[Case]) -> Any:
+    """The first part is in the default run."""
+    marks = [pytest.mark.thorough if k % PARTS else () for k in range(len(cases))]
+    return pytest.mark.parametrize(
+        "case", [pytest.param(c, id=c.name, marks=m) for c, m in zip(cases, marks, strict=True)]
+    )
+
+
+def part_of(case: Case, cases: list[Case]) -> int:
+    return next(k for k, c in enumerate(cases) if c is case) % PARTS
+
+
 @functools.cache
-def of_jax() -> dict[str, Any]:
-    """What JAX gives for all cases, by their names."""
-    return together({case.name: (functools.partial(case.call, jax.lax), case.arrays) for case in CASES})
+def of_jax(part: int) -> dict[str, Any]:
+    """What JAX gives for a part of the cases, by their names."""
+    return together({c.name: (functools.partial(c.call, jax.lax), c.arrays) for c in CASES[part::PARTS]})
 
 
 def together(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> dict[str, Any]:
@@ -290,9 +305,9 @@ def together(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> di
     return program({name: arrays for name, (_, arrays) in calls.items()})
 
 
-@by_name(CASES)
+@by_name_in_parts(CASES)
 def test_values(case: Case) -> None:
-    expected = of_jax()[case.name]
+    expected = of_jax(part_of(case, CASES))[case.name]
     close(case.call(lax, *case.arrays), expected)
     close(tinyxla.jit(lambda *xs: case.call(lax, *xs))(*case.arrays), expected)
 
@@ -309,21 +324,22 @@ def mappings(case: Case) -> dict[str, tuple[tuple[int | None, ...], tuple[Any, .
 
 
 @functools.cache
-def mapped_by_jax() -> dict[str, Any]:
+def mapped_by_jax(part: int) -> dict[str, Any]:
     return together(
         {
             f"{case.name}, {which}": (jax.vmap(functools.partial(case.call, jax.lax), in_axes=axes), arrays)
-            for case in BATCHED
+            for case in BATCHED[part::PARTS]
             for which, (axes, arrays) in mappings(case).items()
         }
     )
 
 
-@by_name(BATCHED)
+@by_name_in_parts(BATCHED)
 def test_batches(case: Case) -> None:
+    expected = mapped_by_jax(part_of(case, BATCHED))
     for which, (axes, arrays) in mappings(case).items():
         mapped = tinyxla.vmap(functools.partial(case.call, lax), in_axes=axes)
-        close(mapped(*arrays), mapped_by_jax()[f"{case.name}, {which}"])
+        close(mapped(*arrays), expected[f"{case.name}, {which}"])
 
 
 # JAX rounds tangents too, or has no rule.
@@ -352,26 +368,27 @@ def total(case: Case, ns: Any, real: Any, leaves: Any) -> Callable[..., Any]:
 
 
 def floats(case: Case) -> bool:
-    return any(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(of_jax()[case.name]))
+    results = jax.eval_shape(functools.partial(case.call, jax.lax), *case.arrays)
+    return any(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(results))
 
 
 @functools.cache
-def gradients_of_jax() -> dict[str, Any]:
+def gradients_of_jax(part: int) -> dict[str, Any]:
     return together(
         {
             case.name: (jax.grad(total(case, jax.lax, jnp.real, jax.tree.leaves), floating(case)), case.arrays)
-            for case in DIFFERENTIABLE
+            for case in DIFFERENTIABLE[part::PARTS]
             if floats(case)
         }
     )
 
 
-@by_name(DIFFERENTIABLE)
+@by_name_in_parts(DIFFERENTIABLE)
 def test_gradients(case: Case) -> None:
     if not floats(case):
         pytest.skip("there are no floating-point results")
     ours = total(case, lax, tinyxla.numpy.real, tinyxla.tree.leaves)
-    wanted, places = gradients_of_jax()[case.name], floating(case)
+    wanted, places = gradients_of_jax(part_of(case, DIFFERENTIABLE))[case.name], floating(case)
     close(tinyxla.grad(ours, places)(*case.arrays), wanted)
     close(tinyxla.jit(tinyxla.grad(ours, places))(*case.arrays), wanted)
     moving = [case.arrays[k] for k in places]

@@ -76,6 +76,7 @@ def same_with_gradients(
 # --- cholesky ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 4, 4)])
 def test_cholesky(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator) -> None:
@@ -121,6 +122,7 @@ def test_what_is_not_positive_definite_is_nan_alone() -> None:
 # --- triangular-solve -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 @pytest.mark.parametrize("left_side", [True, False])
 @pytest.mark.parametrize("lower", [True, False])
@@ -254,6 +256,7 @@ assert scipy.linalg.cython_lapack.__pyx_capi__ and scipy.linalg.cython_blas.__py
     )
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["alone", "two"])
 def test_large_matrices(batch: tuple[int, ...]) -> None:
     """Those that the threads of the BLAS share, and those that each have one."""
@@ -282,6 +285,7 @@ def test_cholesky_by_blocks(dtype: Any, upper: bool) -> None:
         np.testing.assert_array_equal(np.isnan(function(failing)), inside == 1)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("shape", [(149, 149), (130, 200), (200, 130)])
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 def test_lu_by_blocks(shape: tuple[int, int], dtype: Any) -> None:

@@ -227,6 +227,7 @@ def reference(function: Callable[..., Any], type: str, result: str, *inputs: np.
         return np.asarray(function(*(x.astype(CARRIER.get(type, x.dtype)) for x in inputs))).astype(dtype(result))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("op", "type"), [(op, type) for op, (_, types, _) in UNARY.items() for type in types])
 def test_unary_operation(op: str, type: str) -> None:
     function, _, ulps = UNARY[op]
@@ -253,6 +254,7 @@ def test_scaling_without_an_instruction_for_it(op: str, type: str) -> None:
     assert found[0].tobytes() == found[1].tobytes()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("op", "type"), [(op, type) for op, (_, types, _) in BINARY.items() for type in types])
 def test_binary_operation(op: str, type: str) -> None:
     function, _, ulps = BINARY[op]
@@ -262,6 +264,7 @@ def test_binary_operation(op: str, type: str) -> None:
         assert_close(actual, expected, ulps)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("op", INTEGER_BINARY)
 @pytest.mark.parametrize("type", INTEGERS)
 def test_integer_operation_without_traps(op: str, type: str) -> None:
@@ -274,6 +277,7 @@ def test_integer_operation_without_traps(op: str, type: str) -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", EVERY)
 @pytest.mark.parametrize("direction", ["EQ", "NE", "GE", "GT", "LE", "LT"])
 def test_compare(type: str, direction: str) -> None:
@@ -313,6 +317,7 @@ def converted(x: np.ndarray[Any, Any], source: str, target: str) -> np.ndarray[A
         return x.astype(dtype(target))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("source", EVERY)
 @pytest.mark.parametrize("target", EVERY)
 def test_convert(source: str, target: str) -> None:

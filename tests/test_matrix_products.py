@@ -51,6 +51,7 @@ def _check(function: Any, operands: list[Array], tolerance: float) -> None:
     np.testing.assert_allclose(found.astype(np.float64), expected, 0, tolerance * np.abs(expected).max())
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
 @pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_types_and_strides(generator: np.random.Generator, name: str, left: int, right: int) -> None:
@@ -70,6 +71,7 @@ def test_narrow_floats_are_summed_in_wide_ones(generator: np.random.Generator, n
     _check(_product(1, 0, "float32"), _operands(generator, name, 40, 50, 333, 1, 0), 1e-5)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", ["s4", "s8", "u8", "s16", "s32", "bf16", "f16"])
 @pytest.mark.parametrize("few", [1, 2, 4])
 def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generator, name: str, few: int) -> None:
@@ -81,6 +83,7 @@ def test_few_rows_of_a_large_matrix_of_narrow_types(generator: np.random.Generat
             _check(_product(left, right, preferred), operands, 1e-5 * (name in FLOATS))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", ["f32", "f64", "s32"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 11, 16, 40])
 def test_few_rows(generator: np.random.Generator, name: str, rows: int) -> None:
@@ -96,6 +99,7 @@ def test_few_rows(generator: np.random.Generator, name: str, rows: int) -> None:
         _check(jnp.matmul, operands, FLOATS.get(name, 0))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("equation", ["k,kn->n", "kn,k->n", "bk,bkn->bn", "k,knm->nm", "nk,k->n"])
 def test_vectors_of_integers_weigh_rows(generator: np.random.Generator, name: str, equation: str) -> None:

@@ -148,6 +148,7 @@ def _convolution(random: np.random.Generator) -> tuple[list[Array], dict[str, An
     }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_convolutions(unit: bool, seed: int) -> None:
     """And what is computed of their results tile by tile."""

@@ -266,6 +266,7 @@ def program(random: Random) -> tuple[Stage, Any, list[Any]]:
     return function, operand, [np.asarray(x) for x in results[1:]]
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("number", range(5))
 def test_random_programs(guard: Guard, number: int) -> None:
     for k in range(10):
@@ -293,6 +294,7 @@ def test_one_narrow_element_beside_whole_vectors(guard: Guard, dtype: str, resul
         np.testing.assert_array_equal(total(x), x.astype("float32").sum(1).astype("int32").astype(result))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.int8, np.float32, np.complex64])
 def test_strips_of_short_rows(guard: Guard, dtype: Any) -> None:
     for width, rows in ((9, 1000), (12, 960), (17, 527), (63, 191)):

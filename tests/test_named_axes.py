@@ -494,6 +494,7 @@ def expected(name: str) -> Any:
     return jax.jit(functools.partial(function, jax))(*operands)
 
 
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize(
     ("name", "jitted"), [(name, jitted) for name in CASES for jitted in {False, not name.endswith("_jit_inside")}]
 )

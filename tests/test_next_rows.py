@@ -35,6 +35,7 @@ def _compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[Any, 
     return np.asarray(program(*arguments)), any("call('request'" in kernel.source for kernel in program.kernels)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, shapes = PROGRAMS[name]
@@ -89,6 +90,7 @@ EARLY: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("last_cache", [1 << 9, 1 << 30])
 @pytest.mark.parametrize("name", EARLY)
 def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest.MonkeyPatch) -> None:

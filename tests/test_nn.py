@@ -33,6 +33,7 @@ def close(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
 # --- activations ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name: str) -> None:
     ours, theirs = getattr(nn, name), getattr(jax.nn, name)
@@ -45,6 +46,7 @@ def test_activations(name: str) -> None:
     assert np.isnan(float(ours(np.float32(np.nan))))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", [*ACTIVATIONS, "sparse_plus", "sparse_sigmoid", "log1mexp"])
 def test_slopes_at_nan_and_zeros(name: str) -> None:
     ours, theirs, x = getattr(nn, name), getattr(jax.nn, name), np.array([np.nan, 0.0, -0.0], np.float32)
@@ -58,6 +60,7 @@ def test_slopes_at_nan_and_zeros(name: str) -> None:
         np.testing.assert_allclose(found, slopes, 1e-6)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivatives(name: str) -> None:
     inner = POINTS[1:-1]
@@ -72,6 +75,7 @@ def test_activations_of_integers(name: str) -> None:
     close(getattr(nn, name)(x), getattr(jax.nn, name)(x))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_narrow_types(name: str, dtype: str) -> None:
@@ -112,6 +116,7 @@ VECTORS = np.array([[1.0, 2.0, -np.inf, 0.5], [1000.0, -1000.0, 999.0, 0.0]], np
 MASK = np.array([[True, False, True, True], [True, True, False, True]])
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax(name: str) -> None:
     ours, theirs = getattr(nn, name), getattr(jax.nn, name)
@@ -132,6 +137,7 @@ def test_softmax(name: str) -> None:
     close(tinyxla.jit(tinyxla.grad(total(ours, tinyxla.numpy)))(VECTORS), gradient, 1e-5)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("logsumexp", [nn.logsumexp, special.logsumexp])
 def test_logsumexp(logsumexp: Callable[..., Any]) -> None:
     theirs = jax.nn.logsumexp

@@ -42,6 +42,7 @@ def test_a_notebook_is_kept_with_its_results(path: Path) -> None:
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
 
 
+@pytest.mark.thorough
 def test_quickstart_learns_and_shows_graph_and_kernels() -> None:
     notebook = executed(ROOT / "notebooks" / "quickstart.ipynb")
     text = printed(notebook)

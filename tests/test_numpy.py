@@ -487,6 +487,7 @@ LOOSE |= {"linalg.matrix_power": 1e-5, "linalg.multi_dot": 1e-5, "arccos": 1e-5,
 LOOSE |= {"mod": 1e-5, "floor_divide": 1e-5, "divmod": 1e-5, "unwrap": 1e-5, "vander": 1e-5, "convolve": 1e-5}
 
 
+@pytest.mark.sample(every=2)
 @named([*ELEMENTWISE, *REDUCTIONS, *MOVED, *MADE, *PRODUCTS])
 def test_function(name: str, args: Any, options: dict[str, Any]) -> None:
     check(name, args, options, "jax" if name in BY_JAX else "numpy", LOOSE.get(name, 2e-6))
@@ -500,6 +501,7 @@ def traceable(cases: list[Case]) -> list[Case]:
     return [c for c in cases if c[0] not in refused and any(isinstance(a, np.ndarray) for a in c[1])]
 
 
+@pytest.mark.sample(every=4)
 @named(traceable([*ELEMENTWISE[::3], *REDUCTIONS[::2], *MOVED, *PRODUCTS]))
 def test_traced_as_eager(name: str, args: Any, options: dict[str, Any]) -> None:
     """A graph of the function gives what the function gives at once, in the same types; so does mapping it."""
@@ -521,6 +523,7 @@ def test_traced_as_eager(name: str, args: Any, options: dict[str, Any]) -> None:
         close(other[0], mine, name, 1e-5)
 
 
+@pytest.mark.sample(every=4)
 @named(traceable([*ELEMENTWISE[::7], *REDUCTIONS[::5], *MOVED[::4], *PRODUCTS[::4]]))
 def test_compiled_as_eager(name: str, args: Any, options: dict[str, Any]) -> None:
     where = [k for k, a in enumerate(args) if isinstance(a, np.ndarray)]
@@ -571,6 +574,7 @@ SMOOTH: list[Case] = [
 ]
 
 
+@pytest.mark.sample(every=4)
 @named(SMOOTH)
 def test_gradient(name: str, args: Any, options: dict[str, Any]) -> None:
     def loss(module: Any) -> Callable[..., Any]:
@@ -633,6 +637,7 @@ def test_integer_arithmetic_wraps_and_never_traps() -> None:
 # --- the short way ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     "operator", "add sub mul truediv floordiv mod pow eq ne lt le gt ge and_ or_ xor lshift".split()
 )
@@ -1040,6 +1045,7 @@ def test_values_for_python() -> None:
     assert second(0.0) == 0.25
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("size", [3, 9])
 @pytest.mark.parametrize("options", [{}, {"fill_value": 1, "equal_nan": False}], ids=repr)
 def test_unique_of_a_given_size_takes_unknown_values(size: int, options: dict[str, Any]) -> None:
@@ -1055,6 +1061,7 @@ def test_unique_of_a_given_size_takes_unknown_values(size: int, options: dict[st
                 np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("counts", [2, [1, 2, 0], [0, 3, 1]], ids=repr)
 @pytest.mark.parametrize("length", [3, 8])
 def test_repeat_to_a_length_takes_unknown_counts(counts: Any, length: int) -> None:

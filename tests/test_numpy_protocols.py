@@ -465,6 +465,7 @@ def check(f: Program, x: Any = X, others: Any = OTHER, by_value: bool = False) -
             same(tx.tree.map(lambda v, k=k: v[k], batched), f(one))
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     ("name", "number"), [(name, k) for name, programs in FUNCTIONS.items() for k in range(len(programs))]
 )
@@ -522,6 +523,7 @@ def test_every_ufunc_of_numpy_is_accounted_for() -> None:
     assert names == {*UNARY, *INSIDE_ONE, *BINARY, *MATRICES, *INTEGERS, *OTHERS}
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", [*UNARY, *INSIDE_ONE])
 def test_unary_ufuncs(name: str) -> None:
     function = getattr(np, name)
@@ -537,6 +539,7 @@ def test_unary_ufuncs(name: str) -> None:
         check(function)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_ufuncs(name: str) -> None:
     function = getattr(np, name)

@@ -93,6 +93,7 @@ print("right")
 """
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_programs(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAMS, name, PROCESSORS[name]]

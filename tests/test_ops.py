@@ -21,6 +21,7 @@ from tinyxla.ops.op import Bilinear, Linear, NotDifferentiable, Partials, Rules,
 from tinyxla.shapes import Shape
 
 NAMES = sorted(ops)
+EVERY = 3  # of so many samples one is compiled, and one given to JAX, in the default run
 
 
 def seeded(text: str) -> np.random.Generator:
@@ -54,6 +55,10 @@ VALUE_CHECKS = [
 ]
 
 
+# Of many operands each is mapped over any axis or none, in all combinations: hundreds for each sample.
+MANY_BATCHES = ["batch-norm-grad", "scaled-dot"]
+
+
 def _name_of(check: Callable[..., Any]) -> str:
     return check.__name__.removeprefix("check_")
 
@@ -61,8 +66,16 @@ def _name_of(check: Callable[..., Any]) -> str:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("check", VALUE_CHECKS, ids=_name_of)
 def test_op(check: Callable[..., Any], name: str) -> None:
-    for sample in samples_of(name):
+    samples = samples_of(name)
+    for sample in samples[:1] if check is op_checks.check_batch and name in MANY_BATCHES else samples:
         check(ops[name], sample)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", MANY_BATCHES)
+def test_batch_of_op_with_many_operands(name: str) -> None:
+    for sample in samples_of(name)[1:]:
+        op_checks.check_batch(ops[name], sample)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,24 +86,43 @@ def test_derivative(check: Callable[..., Any], name: str, random: np.random.Gene
             check(ops[name], sample, random)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_op_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_compiled(name: str, samples: list[Sample], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is called twice, in memory whose end is guarded, and in memory whose start is."""
     if hasattr(mmap, "MAP_PRIVATE"):
         Guard(monkeypatch)
-    for sample in samples_of(name):
+    for sample in samples:
         op_checks.check_compiled(tinyxla.jit, ops[name], sample)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_op_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_compiled(name, samples_of(name)[::EVERY], monkeypatch)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", NAMES)
+def test_op_compiled_with_every_sample(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_compiled(name, samples_of(name), monkeypatch)
 
 
 def test_every_op_has_an_oracle() -> None:
     assert [name for name in NAMES if (name in jax_oracle.functions) == (name in jax_oracle.absent)] == []
 
 
-@pytest.mark.parametrize("name", sorted(jax_oracle.functions))
-def test_op_against_jax(name: str) -> None:
-    samples = samples_of(name)
+def check_against_jax(name: str, samples: list[Sample]) -> None:
     for sample, expected in zip(samples, jax_oracle.results(name, samples), strict=True):
         op_checks.check_against(lambda *_, expected=expected, **__: expected, ops[name], sample)
+
+
+@pytest.mark.parametrize("name", sorted(jax_oracle.functions))
+def test_op_against_jax(name: str) -> None:
+    check_against_jax(name, samples_of(name)[::EVERY])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(jax_oracle.functions))
+def test_op_against_jax_with_every_sample(name: str) -> None:
+    check_against_jax(name, samples_of(name))
 
 
 # --- ops with a wrong rule --------------------------------------------------------------------------------------------

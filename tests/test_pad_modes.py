@@ -53,6 +53,7 @@ def test_pad_equals_numpy_for_every_element_type(
             _close(jnp.pad(x, widths, mode=mode, **options), np.pad(x, widths, mode, **options))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("mode", "options"), OPTIONS)
 def test_pad_compiled_equals_eager(mode: str, options: dict[str, Any], generator: np.random.Generator) -> None:
     for dtype in ("int16", "float32"):

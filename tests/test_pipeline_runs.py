@@ -62,6 +62,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Computation]:
 NESTS = ["gradient of an ODE solve, 1 nested scans", "gradient of 5 nested conditionals", "gradient of 3 nested scans"]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", NESTS)
 def test_compile_nested_control_flow_optimizes_each_computation_once(name: str, runs: list[Computation]) -> None:
     module = lowered(name)
@@ -246,6 +247,7 @@ GROWING = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", GROWING)
 def test_compile_four_times_as_large_takes_four_times_as_many_calls(name: str) -> None:
     make, size = GROWING[name]
@@ -272,6 +274,7 @@ def test_while_of_many_numbers_computes_what_numpy_does(count: int) -> None:
     np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", ["gradient of an ODE solve, 1 nested scans", "gradient of 5 nested conditionals"])
 def test_large_control_flow_computes_what_jax_does(name: str) -> None:
     workload = NAMED[name]

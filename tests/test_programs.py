@@ -527,6 +527,7 @@ def sorts(jax: Any, x: Any) -> Any:
     return bubbled, jax.grad(rank)(x), jnp.searchsorted(bubbled, x)
 
 
+@pytest.mark.sample(every=7)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     run, arrays = PROGRAMS[name]

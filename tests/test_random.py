@@ -120,6 +120,7 @@ def test_keys_under_transformations() -> None:
 # --- exact distributions ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_bits(dtype: str) -> None:
     expected = by_jax(lambda r, k, shape: r.bits(k, shape, dtype), SHAPES)
@@ -129,6 +130,7 @@ def test_bits(dtype: str) -> None:
             assert_same(random.bits(ours, shape, dtype), wanted, (seed, shape))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_uniform(dtype: str) -> None:
     ours, theirs = keys(42)
@@ -171,6 +173,7 @@ def test_wide_numbers_on_request() -> None:
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_randint(dtype: str) -> None:
     info = np.iinfo(dtype)
@@ -255,6 +258,7 @@ def test_moments() -> None:
     assert truncated.max() < 1.5
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     "draw",
     [

@@ -37,6 +37,7 @@ def draw(low: float, high: float, shape: tuple[int, ...], dtype: Any = np.float3
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_bits_are_those_of_jax(algorithm: lax.RandomAlgorithm, generator: np.random.Generator) -> None:
     """Eager and compiled; shapes with even sizes nowhere, first, last."""

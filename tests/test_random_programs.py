@@ -31,6 +31,7 @@ DRAWN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_numbers_are_those_of_jax(name: str) -> None:
     draw = DRAWN[name]
@@ -63,6 +64,7 @@ EVERY: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_bits_are_the_same_by_every_way(name: str) -> None:
     def draw(key: Any) -> Any:

@@ -84,6 +84,7 @@ def _bits(result: Any) -> list[Any]:
     return [(x.dtype, x.shape, x.weak_type, np.asarray(x).tobytes()) for x in tx.tree_util.tree_leaves(result)]
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", _CALLS)
 @pytest.mark.parametrize("dtype", _TYPES)
 def test_replays_equal_the_first_call(name: str, dtype: str, generator: np.random.Generator) -> None:

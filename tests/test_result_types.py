@@ -29,6 +29,7 @@ def _type(x: Any) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     return np.dtype(x.dtype), tuple(x.shape), bool(x.weak_type)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_result_type_of_integers_and_booleans_equals_jax(name: str, x64: bool) -> None:

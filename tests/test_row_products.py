@@ -53,6 +53,7 @@ def _agree(k: int, equation: str, operands: Any, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(found, expected, 0, 4 * k * float(np.finfo(found.dtype).eps))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("equation", EQUATIONS)
 @pytest.mark.parametrize("type", ["f", "d"])
 @pytest.mark.parametrize(("few", "many", "k"), [(2, 130, 33), (3, 129, 64), (4, 301, 100), (7, 128, 97), (8, 140, 65)])

@@ -291,12 +291,14 @@ def _scans() -> list[Function]:
     return [lambda x, f=f, r=r: lax.scan(f, x[0], x, reverse=r) for f in (twice, nested, narrow) for r in (False, True)]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("function", [_of_loop(0, 1, None), _of_loop(6, -1, None), _of_loop(1, 1, None), *_scans()])
 def test_rows_are_made_in_place(function: Function) -> None:
     _check(function, ROWS, compiled=True)
     _check(lambda x: lax.fori_loop(0, 3, lambda _, y: y + function(y)[0][0], x), ROWS, compiled=True)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("read", [-1, 0, 1])
 @pytest.mark.parametrize(("first", "step"), [(1, 1), (5, -1), (3, 1), (1, 2)])
 def test_rows_that_are_read_are_copied(read: int, first: int, step: int) -> None:

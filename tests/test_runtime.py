@@ -345,6 +345,7 @@ def meeting_in(pool: thread_pool.ThreadPool, threads: int) -> bool:
     return bool(met.all())
 
 
+@pytest.mark.sample(every=2)
 def test_sleeping_workers_are_woken(sleepy_pool: thread_pool.ThreadPool) -> None:
     assert meeting_in(sleepy_pool, 3)
     sleepy_pool.state[thread_pool.Word.SPIN] = 0
@@ -418,6 +419,7 @@ def test_forks_while_another_thread_computes() -> None:
     assert output == f"{[0] * 10}\n"
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("spin", ["", "runtime._pool.state[1] = 0; time.sleep(0.05)", "time.sleep(0.05)"])
 def test_the_interpreter_exits_with_idle_workers(spin: str) -> None:
     output = python(f"""
@@ -512,6 +514,7 @@ def check(actual: np.ndarray, expected: np.ndarray, k: int) -> None:
     np.testing.assert_allclose(actual, expected, rtol=0, atol=4 * precision * (k + 4))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])

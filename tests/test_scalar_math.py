@@ -156,6 +156,7 @@ CASES = [
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+@pytest.mark.sample(every=4)
 @BY_NAME
 def test_f32_is_as_accurate_as_promised(case: Case) -> None:
     x = samples(seeded(case.name), 200_000, np.float32, case.low, case.high)
@@ -166,6 +167,7 @@ def test_f32_is_as_accurate_as_promised(case: Case) -> None:
     assert_within(ACCURACY[case.name].f32, result, exact, x)
 
 
+@pytest.mark.sample(every=4)
 @BY_NAME
 def test_f64_is_as_accurate_as_promised(case: Case) -> None:
     if case.exact is None and not LONG_DOUBLE_IS_LONGER:
@@ -202,6 +204,7 @@ def test_errors_in_places_sees_wrong_results() -> None:
 HARDEST = {np.float32: 16367173 * 2.0**72, np.float64: 6381956970095103 * 2.0**797}
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_reduction_near_multiples_of_half_pi_and_at_the_limit(name: str, dtype: type) -> None:
@@ -501,6 +504,7 @@ COMPLEX_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", COMPLEX_FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_complex_functions(name: str, dtype: type) -> None:

@@ -290,6 +290,7 @@ def test_nearest_codes() -> None:
         cluster.vq.vq(x, x[:, :2])
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5"])
 def test_resize(method: str) -> None:
     x = np.random.default_rng(3).normal(size=(7, 9, 3)).astype(np.float32)

@@ -14,6 +14,7 @@ from tinyxla import errors
 NAMES = ("segment_sum", "segment_prod", "segment_max", "segment_min")
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("name", NAMES)
 def test_segments(name: str, dtype: Any) -> None:
@@ -32,6 +33,7 @@ def test_segments(name: str, dtype: Any) -> None:
     assert getattr(tx.ops, name)(data[:0], np.arange(0), 2).shape == (2, 2)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "segment_prod"])  # JAX has no derivative of products
 def test_segments_transformed(name: str) -> None:
     data, ids = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32), np.array([0, 2, 2, 0])
@@ -60,6 +62,7 @@ def test_segments_refuse() -> None:
         tx.jit(tx.ops.segment_sum)(np.ones(3), np.arange(3))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint32])
 @pytest.mark.parametrize("width", [(), (3,)])
 def test_many_updates_of_few_places(width: tuple[int, ...], dtype: Any) -> None:

@@ -75,6 +75,7 @@ PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int], tuple[tuple[int
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_do_not_depend_on_the_sizes_met_before(name: str, generator: np.random.Generator) -> None:
     function, shapes = PROGRAMS[name]

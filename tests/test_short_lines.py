@@ -27,6 +27,7 @@ def values(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     return found
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("length", [2, 3, 9, 16, LONGEST])
 def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: np.random.Generator) -> None:
@@ -39,6 +40,7 @@ def test_lines_are_sorted_as_jax_sorts_them(length: int, dtype: str, generator: 
     np.testing.assert_array_equal(tx.jit(tx.numpy.argsort)(x), order)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [
@@ -68,6 +70,7 @@ def test_lines_by_networks(shape: tuple[int, ...], axis: int, descending: bool, 
         np.testing.assert_array_equal(order, wanted_order, dtype)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
 @pytest.mark.parametrize(("length", "k"), [(1, 1), (7, 7), (100, 5), (300, 32), (4096, 4), (20_000, 3)])
 def test_first_elements_one_by_one(length: int, k: int, dtype: str, generator: np.random.Generator) -> None:

@@ -53,6 +53,7 @@ def test_no_row_is_short(name: str) -> None:
     assert all(x.operands[0].array_shape.dimensions[-1] != 3 for x in moved)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8])
 def test_long_chains_run_over_all_elements(size: int, generator: np.random.Generator) -> None:
     """One loop, whose vectors hold several short rows; what has other dimensions is read where it belongs."""
@@ -68,6 +69,7 @@ def test_long_chains_run_over_all_elements(size: int, generator: np.random.Gener
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("size", [4, 5, 10, 25])
 def test_much_work_on_short_rows_is_done_for_several_at_once(size: int, generator: np.random.Generator) -> None:
     """What is computed, and read by its row alone, lies side by side in strips."""

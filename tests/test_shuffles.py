@@ -24,6 +24,7 @@ def is_shuffled(compiled: Any) -> bool:
     return any("call('shuffle" in kernel.source for kernel in compiled.kernels)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_all_orders_in_blocks(dtype: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +63,7 @@ def test_groups_of_channels_are_interleaved(groups: int) -> None:
     assert is_shuffled(compiled)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_some_elements_of_each_block(dtype: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:

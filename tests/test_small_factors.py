@@ -34,6 +34,7 @@ def _definite(random: np.random.Generator, count: int, n: int, dtype: str) -> Ar
     return (x @ x.swapaxes(-1, -2) + n * np.eye(n)).astype(dtype)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("upper", [False, True])
 def test_cholesky(generator: np.random.Generator, dtype: str, upper: bool) -> None:
@@ -52,6 +53,7 @@ def test_lu(generator: np.random.Generator, dtype: str) -> None:
             _check(lax.linalg.lu, x, dtype=dtype)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_qr(generator: np.random.Generator, dtype: str) -> None:
     """Of what is large, small, zero, triangular already, and not a number."""

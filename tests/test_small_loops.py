@@ -187,6 +187,7 @@ class Bodies:
         return [np.asarray(self.random.integers(3), np.int32), *(numbers(*s.dimensions) for s in self.shapes[1:])]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_bodies_agree_with_the_interpreter(seed: int) -> None:
     type = "f32" if seed < 24 else NUMBERS[seed % len(NUMBERS)]
@@ -432,6 +433,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_programs_agree_with_jax_and_are_one_loop_each_way(program: Callable[[Any], Any]) -> None:
     x = PROGRAMS[program]
@@ -444,6 +446,7 @@ def test_programs_agree_with_jax_and_are_one_loop_each_way(program: Callable[[An
     assert program is ring or text.count("small_while") == 2, text
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("type", [*FLOATS, "c64", "c128"])
 @pytest.mark.parametrize("sizes", [(4,), (9,), (4, 4)])
 def test_costly_operations_on_several_elements(type: str, sizes: tuple[int, ...]) -> None:

@@ -43,6 +43,7 @@ def check(op: Any, operands: tuple[Any, ...], **attributes: Any) -> None:
         assert np.asarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_alone_and_with_another_array(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:
@@ -79,6 +80,7 @@ def test_lines_whose_digits_are_equal(generator: np.random.Generator) -> None:
         check(sorting.sort, (x,), dimensions=(x.ndim - 1,), to_apply=sorting.order_computation((x.dtype,)))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("kind", "pred s4 f8e4m3fn s8 bf16 f32 u32 s64 c64".split())
 def test_arrays_of_every_type_go_along(kind: str, generator: np.random.Generator) -> None:
     for size in (300, 40_000):
@@ -113,6 +115,7 @@ def test_short_lines_with_keys_as_far_apart_as_can_be(kind: str, generator: np.r
         check(sorting.sort, (generator.permuted(keys, axis=1),), dimensions=(1,), to_apply=order)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("shape", [(9000,), (70_001,), (2, 66_000), (9, 30_000)], ids=str)
 @pytest.mark.parametrize("kind", ["f32", "u16", "u32", "s8", "f64"])
 def test_what_is_read_of_sorted_lines(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> None:
@@ -206,6 +209,7 @@ def test_places_of_64_bits_go_along(size: int, generator: np.random.Generator) -
         assert np.asarray(found).tolist() == np.argsort(x, kind="stable").tolist()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     ("shape", "k"),
     [((5,), 2), ((3, 1000), 7), ((2, 3, 700), 3), ((90_000,), 10), ((70_000,), 1999), ((2, 9000), 99), ((20, 90), 60)],

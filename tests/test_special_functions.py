@@ -29,6 +29,7 @@ def same(ours: Any, theirs: Any, **tolerance: float) -> None:
         np.testing.assert_allclose(x, y, **{"rtol": 2e-4, "atol": 2e-4, **tolerance})
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", ONE)
 def test_functions_of_one_argument(name: str) -> None:
     ours, theirs = getattr(lax, name), getattr(jax.lax, name)
@@ -64,6 +65,7 @@ def test_log_gamma_in_double_precision() -> None:
         np.testing.assert_allclose(np.asarray(lax.digamma(x)), scipy.special.digamma(x), 1e-12, 1e-13)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     ("name", "operands", "by"),
     [
@@ -220,6 +222,7 @@ ATTENTION: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("options", ATTENTION, ids=lambda options: " ".join(options))
 def test_attention(options: dict[str, Any]) -> None:
     random = np.random.default_rng(0)

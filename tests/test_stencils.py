@@ -68,6 +68,7 @@ def _stencil(seed: int) -> tuple[Function, Any]:
     return f, x
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", range(42))
 def test_random_stencils(seed: int) -> None:
     f, x = _stencil(seed)

@@ -55,6 +55,7 @@ def compiled(function: Callable[..., Any], arguments: list[Any]) -> tuple[list[A
     return [np.asarray(x) for x in results], any("call('stream" in kernel.source for kernel in program.kernels)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in PROGRAMS for dtype in _types(name)])
 def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, shapes = PROGRAMS[name]

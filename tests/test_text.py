@@ -49,6 +49,7 @@ def all_samples(name: str, samples: list[Sample]) -> tuple[Computation, list[Any
     return trace(function, [Shape.of(x) for x in operands], name)[0], operands
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_xla_parses_every_op(name: str) -> None:
     computation, _ = all_samples(name, samples_of(name))
@@ -106,6 +107,7 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_xla_computes_the_same(name: str) -> None:
     refused = REFUSED.get(name, lambda sample: False)

@@ -334,6 +334,7 @@ def bits(results: Any) -> list[bytes]:
     return [np.asarray(x).tobytes() for x in tx.tree.leaves(results)]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_are_the_same_for_any_number_of_threads(name: str) -> None:
     """A few times each: threads do not always take the same parts."""
@@ -407,6 +408,7 @@ def cut_results(name: str, order: Order) -> tuple[list[Any], int]:
     return found, len(extents)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", sorted(ops))
 def test_parts_of_kernels_may_run_in_any_order(name: str) -> None:
     expected, count = cut_results(name, in_order)
@@ -706,6 +708,7 @@ def sine_sum(size: int) -> tuple[float, int]:
     return float(tx.jit(lambda x: tnp.sum(tnp.sin(x)))(np.ones(size, np.float32))), os.getpid()
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has loaded it
@@ -791,6 +794,7 @@ def test_where_something_is_read_is_no_work() -> None:
     assert plain == pieces(lambda x, y, z: x[:-2, 1:-1] * y[1:-1, 2:] + z[2:, :-2], 300, 300) == 4
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("what", _ENDS)
 def test_the_interpreter_ends_while(what: str) -> None:
     output = python(_USED + _ENDS[what] + '\n    print("end")\n')

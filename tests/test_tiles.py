@@ -52,6 +52,7 @@ def test_each_strip_comes_once_and_with_its_mirror_image(squares: int) -> None:
     assert sum(x != y for x, y in pairwise(order)) == squares * (squares + 1) // 2 - 1
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "complex64", "complex128", "bfloat16"])
 @pytest.mark.parametrize("size", [777, 1030])
 def test_values(size: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +90,7 @@ TURNED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "complex128", "bfloat16"])
 @pytest.mark.parametrize(
     "sizes", [(100, 200), (1, 9000), (97, 129), (33, 1001), (48, 300), (513, 17), (1030, 97), (2000, 5)], ids=str
@@ -129,12 +131,14 @@ def test_what_passes_the_caches_is_not_claimed(monkeypatch: pytest.MonkeyPatch) 
     tx.clear_caches()
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("last", range(1, 40))
 def test_the_last_strip_has_what_the_others_leave(last: int) -> None:
     x = np.arange((64 + last) * 150, dtype=np.float32).reshape(150, 64 + last)
     np.testing.assert_array_equal(np.asarray(tx.jit(lambda x: x.T)(x)), x.T)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("count", [7, 8, 32, 33])
 @pytest.mark.parametrize(("shape", "axis"), [((5, 3), 1), ((4, 70), 1), ((3, 2, 5), 1), ((2, 3, 1), 2), ((6, 300), 1)])
 def test_short_rows_of_many_arrays_stand_side_by_side(count: int, shape: tuple[int, ...], axis: int) -> None:

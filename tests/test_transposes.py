@@ -63,6 +63,7 @@ def test_one_transpose_is_left_where_the_result_is_transposed() -> None:
 SHORT = [(20, 60, 3, 5), (2, 16, 2, 22), (40, 3, 90), (30, 20, 16), (3, 2, 7, 22)]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("sizes", SHORT, ids=str)
 def test_short_loops_in_all_orders(sizes: tuple[int, ...]) -> None:
     """The last loop is one around few elements, or written out, or part of a square."""
@@ -111,6 +112,7 @@ LOOPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("sizes", [(2, 3, 5), (2, 1, 4), (2, 4, 1), (3, 40, 30)])
 def test_loops_over_transposed_arrays(name: str, sizes: tuple[int, ...], generator: np.random.Generator) -> None:

@@ -814,6 +814,7 @@ def contractions(jax: Any, x: Any, y: Any, m: Any) -> Any:
     )
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", example)
 def test_tutorial(name: str) -> None:
     example.check(name)

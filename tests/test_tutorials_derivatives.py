@@ -687,6 +687,7 @@ def test_the_reverse_mode_takes_loops_of_any_length() -> None:
         np.testing.assert_allclose(gradient(tx.numpy.float32(2)), 0.5 / np.sqrt(2), rtol=1e-4)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", example)
 def test_tutorial(name: str) -> None:
     example.check(name)

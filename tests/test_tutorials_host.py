@@ -255,6 +255,7 @@ def debugging_options(jax: Any, x: Any) -> Any:
     return seen, named, f(x)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", example)
 def test_tutorial(name: str) -> None:
     example.check(name)

@@ -312,6 +312,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_densities_outside_of_support_and_of_invalid_parameters_equal_scipy(family: str) -> None:
     mine, theirs = getattr(stats, family), getattr(scipy.stats, family)

@@ -72,6 +72,7 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("case", CASES)
 def test_called_functions_give_the_same(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     function, arrays = CASES[case]

@@ -37,6 +37,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("where", SHAPES)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_reductions(reduction: str, where: str) -> None:

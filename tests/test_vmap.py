@@ -91,6 +91,7 @@ CASES: list[Callable[[Library], Any]] = [
 ]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_against_jax(number: int) -> None:
     assert_same(CASES[number])

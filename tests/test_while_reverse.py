@@ -205,6 +205,7 @@ def while_loop(n: Any, body: Function, c: Any) -> Any:
 CASES = [two_deep, three_deep, in_scan, in_branches, around_branches]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_nested(case: Function) -> None:
     def loops(x: Any, n: Any) -> Any:

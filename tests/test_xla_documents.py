@@ -1337,6 +1337,7 @@ NOT_BY_XLA = ("reshape_to_sizes_known_at_run_time", "smallest_two")
 BY_XLA = [e for e in EXAMPLES if e.build.__name__ not in NOT_BY_XLA]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("number", range(len(BY_XLA)), ids=[f"{e.section}-{e.build.__name__}" for e in BY_XLA])
 def test_xla_gives_the_same_for_the_text_of_example(number: int) -> None:
     e = BY_XLA[number]

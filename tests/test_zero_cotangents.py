@@ -51,6 +51,7 @@ def spoils(function: Callable[..., list[Any]], arrays: list[Any]) -> bool:
     return any(x is not None and np.any(x.numpy() != 0) for x in [*tangents, *pullback(seeds)])
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", sorted(set(ops) - set(OTHER)))
 def test_derivatives_along_zero_are_zero(name: str) -> None:
     op, spoiled = ops[name], False
@@ -116,6 +117,7 @@ UNTAKEN: dict[str, tuple[Function, Any]] = {  # functions that are constant arou
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("run", COMPILED)
 @pytest.mark.parametrize("what", UNTAKEN)
 def test_the_branch_not_taken_has_no_say(what: str, run: str) -> None:
