@@ -100,7 +100,6 @@ assert float(tx.jit(lambda x: tx.scipy.special.erf(x) + tnp.sin(x))(0.0)) == 0
 """
 
 
-@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     "text", ["raise ModuleNotFoundError(\"No module named 'scipy'\")", "raise ValueError('numpy.dtype size changed')"]
 )
