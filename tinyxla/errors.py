@@ -155,8 +155,9 @@ class AttributeValueError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
-class NumberRangeError(TinyxlaError, OverflowError):
-    """A Python number that is outside the range of an element type."""
+class NumberRangeError(TinyxlaError, OverflowError, TypeError, ValueError):
+    """A Python number that is outside the range of an element type: an OverflowError as of NumPy, a TypeError as of
+    JAX's `lax`, whose numbers have types of their own."""
 
     _names_function = True
 

@@ -15,7 +15,7 @@ from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tre
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.repeated import repeated
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracebacks import boundary
@@ -292,6 +292,7 @@ def _next(i: Any) -> Any:
 
 
 @boundary
+@with_flags
 def scan(
     f: Function,
     init: Any,
@@ -625,6 +626,8 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
     Array(6., dtype=float32, weak_type=True)
     """
     _check_callable("lax.composite", decomposition)
+    if not isinstance(name, str):
+        raise ArgumentError(f"lax.composite: name must be text, but got {shown(name)}.")
 
     def function(*args: Any, **attributes: Any) -> Any:
         leaves, tree = arrays_of(args, f"lax.composite of {name}: argument ")

@@ -12,7 +12,7 @@ from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.lax.padding import pads_of
 from tinyxla.lax.reductions import fold_operands
-from tinyxla.numpy.arguments import array_of, cast, integers_of, named
+from tinyxla.numpy.arguments import array_of, cast, flag_of, integers_of, named
 from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -120,7 +120,7 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) ->
             raise DTypeError(f"{what}: the operand must have a number type, but got {described([x])}; convert it.")
         d = canonical_axis(axis, x.ndim, what)
         wide = cast(x, np.dtype(np.float32)) if windows.is_narrow(x.dtype) else x
-        return cast(apply(wide, d, bool(reverse)), x.dtype).with_weak_type(x.weak_type)
+        return cast(apply(wide, d, flag_of(f"lax.{name}", "reverse", reverse)), x.dtype).with_weak_type(x.weak_type)
 
     whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.lax.elementwise import stop_gradient
-from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand
+from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand, with_flags
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
@@ -57,6 +57,7 @@ def _largest(x: Array, axis: Axis, where: ArrayLike | None) -> Array:
 
 
 @replayed
+@with_flags
 def logsumexp(
     a: ArrayLike,
     axis: Axis = None,
@@ -101,6 +102,7 @@ def logsumexp(
 
 
 @replayed
+@with_flags
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """log(mean(exp(x))) without overflow.
 

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.ordering import sort_key_val, top_k
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of, with_flags
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
@@ -25,6 +25,7 @@ _WORD = np.dtype(np.uint32)
 
 
 @drawn("x", "axis", "independent")
+@with_flags
 def permutation(key: KeyArray, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The elements of an array along an axis in random order, or the numbers below an integer.
 
@@ -64,6 +65,7 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
 
 
 @drawn("a", "shape", "replace", "axis")
+@with_flags
 def choice(
     key: KeyArray,
     a: int | ArrayLike,

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from tinyxla import numpy as tnp
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn import normalization
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
-from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, of_rank, promoted
+from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, of_rank, promoted, with_flags
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
@@ -31,6 +31,7 @@ from tinyxla.scipy.integrals import (
     sici as sici,
     spence as spence,
 )
+from tinyxla.shapes import Shape
 from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
@@ -121,7 +122,10 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(np.array([0.0, 1.0, -1.0]))
     Array([  0.,   0., -inf], dtype=float32)
     """
-    return _entropy(inexact_array(x, "scipy.special.entr"))
+    value = inexact_array(x, "scipy.special.entr")
+    if value.dtype.kind == "c":
+        raise DTypeError(f"scipy.special.entr: takes real numbers, but got {Shape.of(value)}; give its parts.")
+    return _entropy(value)
 
 
 _entropy = with_slope(
@@ -388,6 +392,7 @@ _gamma = with_slope(
 
 
 @replayed
+@with_flags
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """n!, or 0 of what is negative.
 
@@ -412,6 +417,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 @replayed
+@with_flags
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """The number of ways to choose k of N things, each as often as one likes with `repetition`; 0 where there are none.
 
