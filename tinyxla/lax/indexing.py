@@ -338,6 +338,12 @@ def _scatter(
     if GatherScatterMode.from_any("drop" if mode is None else mode) is GatherScatterMode.CLIP:
         left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         window = [d for d in range(x.ndim) if d not in left_out]
+        if len(window) != len(numbers.update_window_dims) or any(u >= new.ndim for u in numbers.update_window_dims):
+            raise ShapeError(
+                f"{what}: update_window_dims {numbers.update_window_dims} must name dimensions of the updates, "
+                f"{described([new])}, one for each of the {len(window)} dimensions of the operand, {described([x])}, "
+                "that are not inserted."
+            )
         sizes = {d: new.shape[u] for d, u in zip(window, sorted(numbers.update_window_dims), strict=True)}
         indices = _clipped(indices, _limits(x, sizes, numbers.scatter_dims_to_operand_dims))
     return ops.scatter(

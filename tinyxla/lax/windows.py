@@ -104,8 +104,9 @@ def reduce_window_shape_tuple(
     (2, 2)
     """
     what = "lax.reduce_window_shape_tuple"
-    window = _window(what, operand_shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    return tuple(w.positions(n) for w, n in zip(window, operand_shape, strict=True))
+    shape = integers_of(what, "operand_shape", operand_shape)
+    window = _window(what, shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    return tuple(w.positions(n) for w, n in zip(window, shape, strict=True))
 
 
 # --- cumulative functions ---------------------------------------------------------------------------------------------

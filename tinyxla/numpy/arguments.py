@@ -17,7 +17,7 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError, Tin
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
-from tinyxla.shapes import ElementType, element_type
+from tinyxla.shapes import ElementType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
@@ -157,6 +157,13 @@ def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[l
     if to_inexact:
         common = inexact(common)
     return [cast(x, common[0]) for x in operands], common
+
+
+def refuse_complex(what: str, *arrays: Array) -> None:
+    """An error for complex arrays, in functions that need an order."""
+    for x in arrays:
+        if x.dtype.kind == "c":
+            raise DTypeError(f"{what}: takes real numbers, but got {Shape.of(x)}; give the real or imaginary part.")
 
 
 def preferred_type(dtype: Any) -> ElementType | None:

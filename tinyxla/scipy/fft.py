@@ -22,6 +22,7 @@ from tinyxla.numpy.arguments import (
     inexact_array,
     integer_of,
     integers_of,
+    refuse_complex,
     several_of,
 )
 from tinyxla.shapes import Shape
@@ -37,8 +38,7 @@ def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | N
     if norm is not None:
         choice_of(what, "norm", norm, ("backward", "ortho"))
     value = inexact_array(x, what)
-    if value.dtype.kind == "c":
-        raise ArgumentError(f"{what}: takes real numbers; transform real and imaginary parts.")
+    refuse_complex(what, value)
     lines = tnp.moveaxis(value, canonical_axis(axis, value.ndim, what), -1)
     size = lines.shape[-1] if n is None else count_of(what, "n", n)
     if size == 0:

@@ -6,13 +6,23 @@ import math
 from typing import Any
 
 from tinyxla import numpy as tnp
-from tinyxla.errors import ArgumentError, DTypeError
+from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn import normalization
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
-from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, of_rank, promoted, with_flags
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    broadcasted,
+    cast,
+    inexact_array,
+    of_rank,
+    promoted,
+    refuse_complex,
+    with_flags,
+)
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
@@ -31,7 +41,6 @@ from tinyxla.scipy.integrals import (
     sici as sici,
     spence as spence,
 )
-from tinyxla.shapes import Shape
 from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 
@@ -123,8 +132,7 @@ def entr(x: ArrayLike) -> Array:
     Array([  0.,   0., -inf], dtype=float32)
     """
     value = inexact_array(x, "scipy.special.entr")
-    if value.dtype.kind == "c":
-        raise DTypeError(f"scipy.special.entr: takes real numbers, but got {Shape.of(value)}; give its parts.")
+    refuse_complex("scipy.special.entr", value)
     return _entropy(value)
 
 
@@ -497,6 +505,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     Array([ 0.,  0., inf], dtype=float32)
     """
     first, second = _of_one_type("rel_entr", p, q)
+    refuse_complex("scipy.special.rel_entr", first)
     both = (first > 0) & (second > 0)
     value = first * (tnp.log(tnp.where(both, first, 1.0)) - tnp.log(tnp.where(both, second, 1.0)))
     return tnp.where(both, value, tnp.where((first == 0) & (second >= 0), 0.0, tnp.inf))
@@ -510,6 +519,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     Array(0., dtype=float32, weak_type=True)
     """
     first, second = _of_one_type("kl_div", p, q)
+    refuse_complex("scipy.special.kl_div", first)
     return rel_entr(first, second) - first + second
 
 

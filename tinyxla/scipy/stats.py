@@ -36,6 +36,7 @@ from tinyxla.numpy.arguments import (
     inexact_array,
     of_rank,
     promoted,
+    refuse_complex,
     with_flags,
 )
 from tinyxla.scipy.linalg import solve_triangular
@@ -91,7 +92,9 @@ class Family:
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}; the arguments are {self._signature}.") from None
         bound.apply_defaults()
-        return promoted(self.name, *bound.args, to_inexact=True)[0]
+        arrays, _ = promoted(self.name, *bound.args, to_inexact=True)
+        refuse_complex(self.name, *arrays)
+        return arrays
 
 
 def _mirrored(rule: Rule) -> Rule:
