@@ -472,13 +472,15 @@ isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whe
 @replayed
 def isreal(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is zero."""
-    return equal(imag(x), 0)
+    part = imag(x)
+    return equal(part, like(0, part))
 
 
 @replayed
 def iscomplex(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is not zero."""
-    return not_equal(imag(x), 0)
+    part = imag(x)
+    return not_equal(part, like(0, part))
 
 
 @replayed

@@ -41,7 +41,7 @@ from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.promotion import default_int
+from tinyxla.tracing.promotion import default_int, join_types
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -479,7 +479,9 @@ def histogramdd(
         boxes = arith.true_divide(boxes, boxes.sum())
         for d, found in enumerate(edges):
             width = diff(found).reshape([-1 if k == d else 1 for k in builtins.range(axes)])
-            boxes = arith.true_divide(boxes, width)
+            boxes = arith.true_divide(boxes, cast(width, join_types((boxes.dtype, False), (width.dtype, False))[0]))
+        if weights is None:  # which have no type of their own
+            boxes = cast(boxes, points.dtype)
     return boxes, edges
 
 

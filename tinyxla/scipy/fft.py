@@ -39,6 +39,8 @@ def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | N
         choice_of(what, "norm", norm, ("backward", "ortho"))
     value = inexact_array(x, what)
     refuse_complex(what, value)
+    if value.dtype.itemsize < 4:  # Fourier transforms are of 32 or 64 bits
+        value = value.astype(np.float32)
     lines = tnp.moveaxis(value, canonical_axis(axis, value.ndim, what), -1)
     size = lines.shape[-1] if n is None else count_of(what, "n", n)
     if size == 0:

@@ -229,7 +229,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     what = "scipy.special.bessel_jn"
     x = inexact_array(z, what)
     orders = tnp.arange(count_of(what, "v", v) + 1, dtype=x.dtype)
-    return _bessel_j(*tnp.broadcast_arrays(orders.reshape(-1, *[1] * x.ndim), x))
+    return _bessel_j(*tnp.broadcast_arrays(orders.reshape(-1, *[1] * x.ndim), x[None]))
 
 
 def bernoulli(n: int) -> Array:

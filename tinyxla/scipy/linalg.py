@@ -180,7 +180,7 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     rows = of_rank(tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1), x.ndim)
     order: Any = tnp.expand_dims(permutation, -2) == rows
     first, upper = order.astype(x.real.dtype), tnp.triu(factors[..., :k, :])
-    return (first @ lower, upper) if permute_l else (first, lower, upper)
+    return (first.astype(lower.dtype) @ lower, upper) if permute_l else (first, lower, upper)
 
 
 @_with_options("check_finite")
