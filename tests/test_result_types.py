@@ -149,3 +149,29 @@ def test_half_precision_density_and_cosine_transform_have_the_types_of_jax() -> 
     for name in ("dct", "idct"):
         assert getattr(tx.scipy.fft, name)(x).dtype == getattr(jax.scipy.fft, name)(x).dtype == np.float32
     assert jnp.nanmean(np.float32([1, np.nan, 4]), dtype=np.int8).dtype == np.int8
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_results_of_python_numbers_are_weak_where_those_of_jax_are(x64: bool) -> None:
+    calls: tuple[Any, ...] = (
+        *(lambda m, name=name: getattr(m.numpy, name)(2) for name in ("isfinite", "isinf", "isnan", "isposinf")),
+        lambda m: m.numpy.diagflat(2.5),
+        lambda m: m.numpy.hypot(0.5, m.numpy.ones(3, "int32")),
+        lambda m: m.numpy.heaviside(0.5, m.numpy.ones(3, "int32")),
+        lambda m: m.numpy.gradient(m.numpy.ones(3, "float16"), m.numpy.arange(3) > 1),
+        lambda m: m.numpy.gradient(m.numpy.ones(3, "int8"), 0.5),
+        lambda m: m.random.choice(m.random.PRNGKey(0), 4, (3,), p=m.numpy.ones(4) / 4),
+    )
+    with jax.enable_x64(x64), tx.enable_x64(x64):
+        for call in calls:
+            expected = jax.eval_shape(lambda call=call: call(jax))
+            found = call(tx)
+            assert _type(found) == (expected.dtype, expected.shape, expected.weak_type)
+
+
+def test_interp_of_complex_values_equals_numpy() -> None:
+    x, places = np.linspace(-1, 4, 7, dtype=np.float32), np.float32([0, 1, 3])
+    values = np.complex64([1j, 2, 3 - 1j])
+    for options in ({}, {"left": 5j, "right": 1.0}, {"period": 4.0}):
+        found = jnp.interp(x, places, values, **options)
+        np.testing.assert_allclose(found, np.interp(x, places, values, **options), atol=1e-5)

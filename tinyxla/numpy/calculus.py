@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     cast,
     check_memory,
     choice_of,
+    constant,
     count_of,
     default_inexact_array,
     function_of,
@@ -88,14 +89,14 @@ def _part(x: Any, axis: int, start: int, limit: int) -> Any:
 @replayed
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps."""
-    x = inexact_array(array_of(f, "gradient"), "gradient")
+    (x, *steps), (_, weak) = promoted("gradient", array_of(f, "gradient"), *varargs, to_inexact=True)
     axes = canonical_axes("gradient", axis, x.ndim)
     if edge_order not in (None, 1):
         raise ArgumentError(f"gradient: edge_order is 1, but got {edge_order}.")
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(f"gradient: {len(varargs)} steps do not fit {len(axes)} axes.")
-    steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
-    found = [_along(x, d, step) for d, step in zip(axes, steps, strict=True)]
+    each = steps * len(axes) if len(steps) == 1 else steps or [constant(1, x.dtype)] * len(axes)
+    found = [_along(x, d, step).with_weak_type(weak) for d, step in zip(axes, each, strict=True)]
     return found[0] if len(found) == 1 and (x.ndim == 1 or axis is not None) else found
 
 
@@ -103,12 +104,11 @@ def _along(x: Any, d: int, step: Any) -> Any:
     n = x.shape[d]
     if n < 2:
         raise ShapeError(f"gradient: axis {d} of shape {x.shape} has {n} elements; at least 2 are needed.")
-    if np.ndim(step) == 1:
-        return _unequal(x, d, inexact_array(array_of(step, "gradient"), "gradient"))
+    if step.ndim == 1:
+        return _unequal(x, d, step)
     ahead = arith.subtract(_part(x, d, 1, 2), _part(x, d, 0, 1))
     behind = arith.subtract(_part(x, d, n - 1, n), _part(x, d, n - 2, n - 1))
     inside = arith.multiply(arith.subtract(_part(x, d, 2, n), _part(x, d, 0, n - 2)), 0.5)
-    step = inexact_array(step, "gradient") if isinstance(step, Array) else step
     return arith.true_divide(concatenate([ahead, inside, behind], d), step)
 
 

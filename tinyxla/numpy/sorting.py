@@ -197,8 +197,14 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending; constant outside."""
-    (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), array_of(fp, "interp"), to_inexact=True)
+    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending; constant outside. Values
+    may be complex."""
+    values = array_of(fp, "interp")
+    if values.dtype.kind == "c":
+        parts = [[None if v is None else part(v) for v in (fp, left, right)] for part in (arith.real, arith.imag)]
+        real, imaginary = (interp(x, xp, *given, period) for given in parts)
+        return ops.complex_(*promoted("interp", real, imaginary)[0])
+    (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), values, to_inexact=True)
     if points.ndim != 1 or points.shape != values.shape or points.shape[0] == 0:
         raise ShapeError(f"interp: xp and fp are vectors of one length, but got {points.shape} and {values.shape}.")
     if period is not None:

@@ -18,6 +18,7 @@ from tinyxla.replays import drawn
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import default_int
 
 _WORD = np.dtype(np.uint32)
 
@@ -110,7 +111,7 @@ def choice(
         return _first_of(permutation(source, values, d), wanted, d, sizes)
     else:
         index = permutation(source, count)[:wanted].reshape(sizes)
-    return index if values is None else tnp.take(values, index, axis=d)
+    return index.astype(default_int()) if values is None else tnp.take(values, index, axis=d)
 
 
 def _first_of(values: Any, count: int, axis: int, sizes: tuple[int, ...]) -> Any:
