@@ -340,7 +340,7 @@ def copysign(x: Any, y: Any) -> Any:
     return ops.select(negative_sign, ops.neg(size), size)
 
 
-@as_binary(to_inexact=True, strong=True)
+@as_binary(to_inexact=True)
 def heaviside(x: Any, y: Any) -> Any:
     """0 where x is negative, 1 where it is positive, y where it is 0."""
     step = ops.select(ops.lt(x, _zero(x)), _zero(x), like(1, x))
