@@ -16,8 +16,19 @@ tnp, lax, random = tx.numpy, tx.lax, tx.random
 V, M, S = tnp.arange(3.0), tnp.ones((2, 3)), tnp.eye(2)
 ROWS = lax.ScatterDimensionNumbers((1,), (0,), (0,))
 FIRST = tnp.array([[0]])
-NAMES = {"scipy": scipy, "lax": lax, "random": random, "tnp": tnp, "np": np}
-NAMES |= {"V": V, "M": M, "S": S, "ROWS": ROWS, "FIRST": FIRST, "KEY": random.key(0)}
+NAMES = {
+    "scipy": scipy,
+    "lax": lax,
+    "random": random,
+    "tnp": tnp,
+    "np": np,
+    "V": V,
+    "M": M,
+    "S": S,
+    "ROWS": ROWS,
+    "FIRST": FIRST,
+    "KEY": random.key(0),
+}
 
 # Calls, and the beginning of the text.
 WRONG: dict[str, str] = {
@@ -25,7 +36,7 @@ WRONG: dict[str, str] = {
     "scipy.signal.detrend(V, axis=3)": r"scipy\.signal\.detrend: .*axis 3 is out of range",
     "scipy.linalg.cho_factor(V)": r"scipy\.linalg\.cho_factor: .*square matrices, but got f32\[3\]",
     "scipy.signal.welch(V, axis=4)": r"scipy\.signal\.welch: .*axis 4",
-    "scipy.special.logsumexp(2**70)": r"[\w.]*logsumexp: The Python integer",
+    "scipy.linalg.det(2**70)": r"numpy\.linalg\.det: The Python integer",
     "random.normal(KEY, (3,), 'foo')": r"random\.normal: 'foo' is not an element type",
     "lax.full((2,), 1, 'foo')": r"lax\.full: 'foo' is not an element type",
     "scipy.fft.dctn(V, axes=(4,))": r"scipy\.fft\.dctn: axis 4",

@@ -627,7 +627,7 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
     Array(6., dtype=float32, weak_type=True)
     """
     _check_callable("lax.composite", decomposition)
-    if not isinstance(name, str):
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(f"lax.composite: name must be text, but got {shown(name)}.")
 
     def function(*args: Any, **attributes: Any) -> Any:

@@ -202,7 +202,7 @@ def interp(
     values = array_of(fp, "interp")
     if values.dtype.kind == "c":
         parts = [[None if v is None else part(v) for v in (fp, left, right)] for part in (arith.real, arith.imag)]
-        real, imaginary = (interp(x, xp, *given, period) for given in parts)
+        real, imaginary = (interp(x, xp, f, first, last, period) for f, first, last in parts)
         return ops.complex_(*promoted("interp", real, imaginary)[0])
     (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), values, to_inexact=True)
     if points.ndim != 1 or points.shape != values.shape or points.shape[0] == 0:
