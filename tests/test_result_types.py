@@ -106,3 +106,72 @@ def test_weakness_of_python_numbers_and_types_of_polynomials_equal_jax() -> None
         expected = jax.eval_shape(getattr(jax.numpy, name), x)
         assert _type(getattr(jnp, name)(x))[:2] == _type(expected)[:2], name
     assert jnp.size(np.ones((2, 3, 4)), axis=(0, 2)) == 8
+
+
+MIXED = {  # functions of two arrays that are promoted together
+    "cov": lambda m, x, y: m.numpy.cov(x, y),
+    "corrcoef": lambda m, x, y: m.numpy.corrcoef(x, y),
+    "trapezoid": lambda m, x, y: m.numpy.trapezoid(x, y),
+    "logsumexp": lambda m, x, y: m.nn.logsumexp(x, b=y),
+}
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", MIXED)
+def test_arrays_of_two_types_are_promoted_together(name: str, x64: bool) -> None:
+    call = MIXED[name]
+    types = ("bool", "int8", "int32", "float16", "bfloat16", "float32", "complex64")
+    with jax.enable_x64(x64), tx.enable_x64(x64):
+        for first in types:
+            for second in types:
+                shapes = [jax.ShapeDtypeStruct((4,), jax.numpy.dtype(kind)) for kind in (first, second)]
+                expected = jax.eval_shape(lambda x, y: call(jax, x, y), *shapes)
+                found = tx.eval_shape(
+                    lambda x, y: call(tx, x, y), *(tx.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes)
+                )
+                assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (first, second)
+
+
+def test_cov_keeps_the_imaginary_part_of_the_second_argument() -> None:
+    x, y = np.float32([1, 2, 4]), np.complex64([1j, 3, 2 - 1j])
+    for name in ("cov", "corrcoef"):
+        np.testing.assert_allclose(getattr(jnp, name)(x, y), getattr(np, name)(x, y), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["silu", "mish", "gelu"])
+def test_smooth_activations_take_complex_numbers_as_jax(name: str) -> None:
+    x = np.complex64([0.5 + 0.25j, -1.5 - 0.5j, 0.0])
+    np.testing.assert_allclose(getattr(tx.nn, name)(x), getattr(jax.nn, name)(x), rtol=1e-5)
+
+
+def test_half_precision_density_and_cosine_transform_have_the_types_of_jax() -> None:
+    x = np.float16([[0.0, 0.5], [1.0, 1.0], [0.25, 0.0]])
+    assert jnp.histogramdd(x, 2, density=True)[0].dtype == np.float16
+    for name in ("dct", "idct"):
+        assert getattr(tx.scipy.fft, name)(x).dtype == getattr(jax.scipy.fft, name)(x).dtype == np.float32
+    assert jnp.nanmean(np.float32([1, np.nan, 4]), dtype=np.int8).dtype == np.int8
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_results_of_python_numbers_are_weak_where_those_of_jax_are(x64: bool) -> None:
+    calls: tuple[Any, ...] = (
+        *(lambda m, name=name: getattr(m.numpy, name)(2) for name in ("isfinite", "isinf", "isnan", "isposinf")),
+        lambda m: m.numpy.diagflat(2.5),
+        lambda m: m.numpy.hypot(0.5, m.numpy.ones(3, "int32")),
+        lambda m: m.numpy.gradient(m.numpy.ones(3, "float16"), m.numpy.arange(3) > 1),
+        lambda m: m.numpy.gradient(m.numpy.ones(3, "int8"), 0.5),
+        lambda m: m.random.choice(m.random.PRNGKey(0), 4, (3,), p=m.numpy.ones(4) / 4),
+    )
+    with jax.enable_x64(x64), tx.enable_x64(x64):
+        for call in calls:
+            expected = jax.eval_shape(lambda call=call: call(jax))
+            found = call(tx)
+            assert _type(found) == (expected.dtype, expected.shape, expected.weak_type)
+
+
+def test_interp_of_complex_values_equals_numpy() -> None:
+    x, places = np.linspace(-1, 4, 7, dtype=np.float32), np.float32([0, 1, 3])
+    values = np.complex64([1j, 2, 3 - 1j])
+    for options in ({}, {"left": 5j, "right": 1.0}, {"period": 4.0}):
+        found = jnp.interp(x, places, values, **options)
+        np.testing.assert_allclose(found, np.interp(x, places, values, **options), atol=1e-5)

@@ -4,15 +4,18 @@ line.
 
 from __future__ import annotations
 
+import inspect
 import linecache
+import re
 import sys
 import warnings
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.tracebacks import PACKAGE as _PACKAGE, FilteredTraceback, install
+from tinyxla.tracebacks import PACKAGE as _PACKAGE, FilteredTraceback, install, is_own
 
 
 class SourceLine(NamedTuple):
@@ -42,12 +45,46 @@ def user_line() -> SourceLine | None:
     return None
 
 
+_MOST_WRAPPERS = 4  # calls between the user's and the function that it names: wrappers, at most
+
+
+def _called_function() -> str:
+    """The public function of the library that the user's innermost line calls, such as "scipy.linalg.expm"; nothing for
+    methods and operators."""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    own: list[FrameType] = []
+    while frame is not None and is_own(frame):
+        own.append(frame)
+        frame = frame.f_back
+    names = (_public_name(frame) for frame in own[: -_MOST_WRAPPERS - 1 : -1])
+    return next((name for name in names if name), "")
+
+
+def _public_name(frame: FrameType) -> str:
+    """The name, without that of the package, of a function in a public module; nothing for others. The modules that
+    users import from are those that explain a missing name: they have a `__getattr__`."""
+    name, path = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
+    while name[:1] not in "_<" and "." in path:
+        names = vars(sys.modules[path]) if path in sys.modules else {}
+        function = inspect.unwrap(names[name]) if callable(names.get(name)) else None
+        if "__getattr__" in names and getattr(function, "__code__", None) is frame.f_code:
+            return f"{path.partition('.')[2]}.{name}"
+        path = path.rpartition(".")[0]
+    return ""
+
+
 class TinyxlaError(FilteredTraceback, Exception):
     """Base of all errors that the library raises on purpose; `line` is the user's line, if there is one."""
+
+    _names_function = False  # whether the text begins with the function that was called, where it does not name it
 
     def __init__(self, message: str, line: SourceLine | None = None) -> None:
         self.line = line or user_line()
         install(TinyxlaError)
+        if self._names_function:
+            called = _called_function()
+            if called and not re.match(rf"([\w.]+\.)?{called.rpartition('.')[2]}\b", message):
+                message = f"{called}: {message}"
         super().__init__(f"{message}\n  at {self.line}" if self.line else message)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,6 +114,8 @@ def _unpickled(kind: type[TinyxlaError], arguments: tuple[Any, ...], attributes:
 class ShapeError(TinyxlaError, TypeError, ValueError):
     """Dimensions, axes or sizes that do not fit."""
 
+    _names_function = True
+
 
 class AxisError(ShapeError, np.exceptions.AxisError):
     """An axis that the array does not have. NumPy's error of this name is also an `IndexError`."""
@@ -95,6 +134,8 @@ class SquareMatrixError(ShapeError, np.linalg.LinAlgError):
 class DTypeError(TinyxlaError, TypeError, ValueError):
     """Element types that do not fit."""
 
+    _names_function = True
+
 
 class PromotionError(DTypeError):
     """Element types without a common one, or different ones where that is not allowed."""
@@ -111,17 +152,26 @@ class NonFiniteError(TinyxlaError, FloatingPointError):
 class AttributeValueError(TinyxlaError, TypeError, ValueError):
     """An attribute or option of an operation with a value that it cannot have."""
 
+    _names_function = True
 
-class NumberRangeError(TinyxlaError, OverflowError):
-    """A Python number that is outside the range of an element type."""
+
+class NumberRangeError(TinyxlaError, OverflowError, TypeError, ValueError):
+    """A Python number that is outside the range of an element type: an OverflowError as of NumPy, a TypeError as of
+    JAX's `lax`, whose numbers have types of their own."""
+
+    _names_function = True
 
 
 class SizeError(TinyxlaError, MemoryError, ValueError):
     """An array that no memory can hold: a MemoryError, and a ValueError as of NumPy."""
 
+    _names_function = True
+
 
 class ArgumentError(TinyxlaError, TypeError, ValueError):
     """An argument that is not of a kind the function takes."""
+
+    _names_function = True
 
 
 class PytreeError(ArgumentError):

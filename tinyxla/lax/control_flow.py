@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, wraps
 from itertools import count
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tre
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.repeated import repeated
-from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
 from tinyxla.tracebacks import boundary
@@ -292,6 +292,7 @@ def _next(i: Any) -> Any:
 
 
 @boundary
+@with_flags
 def scan(
     f: Function,
     init: Any,
@@ -422,9 +423,10 @@ def _length(what: str, rows: Sequence[Array], xs: Any, length: int | None) -> in
 def _unrolled(what: str, unroll: int | bool, count: int) -> int:
     if isinstance(unroll, bool):
         return count if unroll else 1
-    if not hasattr(unroll, "__index__") or unroll < 0:
+    steps = integer_of(what, "unroll", unroll)
+    if steps < 0:
         raise ArgumentError(f"{what}: unroll must be a positive integer, or True for all steps, but is {unroll!r}.")
-    return min(unroll or count, count)
+    return min(steps or count, count)
 
 
 def _pair(what: str, result: Any) -> Any:
@@ -540,7 +542,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
     Array(49, dtype=int32, weak_type=True)
     """
     what = "lax.switch"
-    if not isinstance(branches, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_several(branches):
         raise ArgumentError(f"{what} takes a list of functions, but got {branches!r}; put them in brackets.")
     functions = list(branches)
     _check_callable(what, *functions)
@@ -625,6 +627,8 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
     Array(6., dtype=float32, weak_type=True)
     """
     _check_callable("lax.composite", decomposition)
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"lax.composite: name must be text, but got {shown(name)}.")
 
     def function(*args: Any, **attributes: Any) -> Any:
         leaves, tree = arrays_of(args, f"lax.composite of {name}: argument ")

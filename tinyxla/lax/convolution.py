@@ -15,7 +15,16 @@ from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.contraction import PrecisionLike, dot_general, operand_precision
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
 from tinyxla.lax.padding import pads_of
-from tinyxla.numpy.arguments import array_of, constant, integer_of, integers_of, preferred_type, shape_of, summable
+from tinyxla.numpy.arguments import (
+    array_of,
+    constant,
+    integer_of,
+    integers_of,
+    preferred_type,
+    shape_of,
+    summable,
+    with_flags,
+)
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import convolution
 from tinyxla.ops.convolution import ConvDimensionNumbers
@@ -208,6 +217,7 @@ def _transposed_padding(kernel: int, stride: int, padding: str) -> tuple[int, in
     return low, total - low
 
 
+@with_flags
 def conv_transpose(
     lhs: ArrayLike,
     rhs: ArrayLike,

@@ -30,6 +30,7 @@ from tinyxla.numpy.arguments import (
     several_of,
     shape_of,
     shown,
+    with_flags,
 )
 from tinyxla.ops import elementwise, indexing as ops, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
@@ -133,6 +134,7 @@ def dynamic_slice_in_dim(
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
+@with_flags
 def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Array:
@@ -301,7 +303,7 @@ def gather(
         slice_sizes=sizes,
         indices_are_sorted=bool(indices_are_sorted),
     )
-    if GatherScatterMode.from_any(mode or "clip") is not GatherScatterMode.FILL_OR_DROP:
+    if GatherScatterMode.from_any("clip" if mode is None else mode) is not GatherScatterMode.FILL_OR_DROP:
         return result
     inside = _inside(indices, _limits(x, dict(enumerate(sizes)), numbers.start_index_map))
     batch = tuple(d for d in range(result.ndim) if d not in numbers.offset_dims)
@@ -333,9 +335,15 @@ def _scatter(
     x, new = of_one_type(what, operand, updates)
     indices = _index_vectors(what, scatter_indices)
     numbers = _numbers(what, ScatterDimensionNumbers, dimension_numbers)
-    if GatherScatterMode.from_any(mode or "drop") is GatherScatterMode.CLIP:
+    if GatherScatterMode.from_any("drop" if mode is None else mode) is GatherScatterMode.CLIP:
         left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         window = [d for d in range(x.ndim) if d not in left_out]
+        if len(window) != len(numbers.update_window_dims) or any(u >= new.ndim for u in numbers.update_window_dims):
+            raise ShapeError(
+                f"{what}: update_window_dims {numbers.update_window_dims} must name dimensions of the updates, "
+                f"{described([new])}, one for each of the {len(window)} dimensions of the operand, {described([x])}, "
+                "that are not inserted."
+            )
         sizes = {d: new.shape[u] for d, u in zip(window, sorted(numbers.update_window_dims), strict=True)}
         indices = _clipped(indices, _limits(x, sizes, numbers.scatter_dims_to_operand_dims))
     return ops.scatter(

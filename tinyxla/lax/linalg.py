@@ -10,13 +10,14 @@ from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.lax.control_flow import scan
 from tinyxla.lax.operands import ArrayLike, of_one_type
-from tinyxla.numpy.arguments import array_of, inexact_array, integer_of, operand
+from tinyxla.numpy.arguments import array_of, inexact_array, integer_of, operand, with_flags
 from tinyxla.numpy.linalg import factors_qr, matrices, symmetrized
 from tinyxla.numpy.operations import factorizations, linear_algebra, movement, ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 
 
+@with_flags
 def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """The lower triangular L of positive definite Hermitian matrices L L*; NaN where a matrix is not positive definite.
 
@@ -37,6 +38,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     return linear_algebra.cholesky(symmetrized(a) if symmetrize_input else a, lower=True)
 
 
+@with_flags
 def triangular_solve(
     a: ArrayLike,
     b: ArrayLike,
@@ -115,6 +117,7 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     return factorizations.pivots_to_permutation(numbers, permutation_size=size)
 
 
+@with_flags
 def qr(x: ArrayLike, *, full_matrices: bool = True) -> tuple[Array, Array]:
     """The factors of x = Q R: Q has orthonormal columns, R is upper triangular.
 
@@ -129,6 +132,7 @@ def qr(x: ArrayLike, *, full_matrices: bool = True) -> tuple[Array, Array]:
     return factors_qr(matrices("lax.linalg.qr", x), bool(full_matrices))
 
 
+@with_flags
 def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> tuple[Array, Array]:
     """The eigenvectors, as columns, and the eigenvalues, in ascending order, of Hermitian matrices.
 
@@ -144,6 +148,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> 
     return factorizations.eigh(symmetrized(a) if symmetrize_input else a, lower=bool(lower))
 
 
+@with_flags
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """The factors U, s and V* of x = U diag(s) V*, with singular values s in descending order; or only these.
 
@@ -161,6 +166,7 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) ->
     return factorizations.svd(a, full_matrices=full) if compute_uv else factorizations.svd(a, full_matrices=False)[1]
 
 
+@with_flags
 def symmetric_product(
     a_matrix: ArrayLike,
     c_matrix: ArrayLike,

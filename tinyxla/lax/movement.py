@@ -11,7 +11,16 @@ import numpy as np
 from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
 from tinyxla.numpy import arguments
-from tinyxla.numpy.arguments import array_of, cast, integer_of, integers_of, python_dtype, several_of, shape_of
+from tinyxla.numpy.arguments import (
+    array_of,
+    cast,
+    integer_of,
+    integers_of,
+    python_dtype,
+    several_of,
+    shape_of,
+    with_flags,
+)
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -250,6 +259,7 @@ def slice_in_dim(
     return movement.slice_axis(x, d, start, limit, integer_of(what, "stride", stride))  # type: ignore[return-value]
 
 
+@with_flags
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The elements at one index of a dimension, which stays with size 1, or goes.
 

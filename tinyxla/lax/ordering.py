@@ -9,7 +9,7 @@ from tinyxla.api.functions import check_callable
 from tinyxla.errors import ArgumentError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, described
-from tinyxla.numpy.arguments import array_of, integer_of
+from tinyxla.numpy.arguments import array_of, integer_of, with_flags
 from tinyxla.ops import folding, movement, reduction, windows
 from tinyxla.ops.sorting import order_computation, sort as sort_op, topk
 from tinyxla.shapes import Shape, element_type
@@ -22,6 +22,7 @@ from tinyxla.tracing.core import trace
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
 
+@with_flags
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """An array, or a sequence of arrays of one shape, in ascending order along a dimension; NaN comes last.
 
@@ -48,6 +49,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return (result if isinstance(result, tuple) else (result,)) if several else result
 
 
+@with_flags
 def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True) -> Any:
     """Keys in ascending order along a dimension, and values in the order of their keys.
 
@@ -80,6 +82,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     return _top("lax.top_k", operand, k, axis, largest=True)
 
 
+@with_flags
 def approx_max_k(
     operand: ArrayLike,
     k: int,
@@ -103,6 +106,7 @@ def approx_max_k(
     return _top("lax.approx_max_k", operand, k, reduction_dimension, largest=True)
 
 
+@with_flags
 def approx_min_k(
     operand: ArrayLike,
     k: int,
@@ -134,6 +138,7 @@ def _top(what: str, operand: ArrayLike, k: int, axis: int, largest: bool) -> tup
 
 
 @boundary
+@with_flags
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The folds of all beginnings of a sequence by an associative function, in a logarithmic number of steps.
 

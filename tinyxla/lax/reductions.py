@@ -114,11 +114,13 @@ def _is_weak(x: Any) -> bool:
 # --- by the usual ones ------------------------------------------------------------------------------------------------
 
 
-def _reducer(name: str, apply: Callable[..., Any], text: str) -> Callable[[ArrayLike, Axes], Array]:
+def _reducer(name: str, apply: Callable[..., Any], text: str, bits: bool = False) -> Callable[[ArrayLike, Axes], Array]:
     what = f"lax.{name}"
 
     def function(operand: ArrayLike, axes: Axes) -> Array:
         x = array_of(operand, what)
+        if bits and element_type(x.dtype).is_inexact:
+            raise DTypeError(f"{what}: takes integers and booleans, but got {described([x])}; compare it, or cast it.")
         return apply(x, _axes(what, axes, x.ndim))
 
     return named(function, name, f"{text} over the given dimensions, which go.")
@@ -128,9 +130,9 @@ reduce_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")
 reduce_prod = _reducer("reduce_prod", reduction.reduce_prod, "The product")
 reduce_max = _reducer("reduce_max", reduction.reduce_max, "The largest element")
 reduce_min = _reducer("reduce_min", reduction.reduce_min, "The smallest element")
-reduce_and = _reducer("reduce_and", reduction.reduce_and, "All elements, by `bitwise_and`,")
-reduce_or = _reducer("reduce_or", reduction.reduce_or, "All elements, by `bitwise_or`,")
-reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bitwise_xor`,")
+reduce_and = _reducer("reduce_and", reduction.reduce_and, "All elements, by `bitwise_and`,", bits=True)
+reduce_or = _reducer("reduce_or", reduction.reduce_or, "All elements, by `bitwise_or`,", bits=True)
+reduce_xor = _reducer("reduce_xor", reduction.reduce_xor, "All elements, by `bitwise_xor`,", bits=True)
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:

@@ -14,6 +14,7 @@ from tinyxla.errors import ArgumentError, ConcretizationError, DifferentiationEr
 from tinyxla.hlo import Computation
 from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.linearization import linearize
+from tinyxla.numpy.arguments import with_flags
 from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
 from tinyxla.tracebacks import boundary
@@ -237,6 +238,7 @@ def _filled(derivatives: Values, like: Values) -> list[Any]:
 
 
 @boundary
+@with_flags
 def custom_linear_solve(
     matvec: Function,
     b: Any,

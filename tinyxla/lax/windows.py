@@ -12,7 +12,7 @@ from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.lax.padding import pads_of
 from tinyxla.lax.reductions import fold_operands
-from tinyxla.numpy.arguments import array_of, cast, integers_of, named
+from tinyxla.numpy.arguments import array_of, cast, flag_of, integers_of, named
 from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -104,8 +104,9 @@ def reduce_window_shape_tuple(
     (2, 2)
     """
     what = "lax.reduce_window_shape_tuple"
-    window = _window(what, operand_shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    return tuple(w.positions(n) for w, n in zip(window, operand_shape, strict=True))
+    shape = integers_of(what, "operand_shape", operand_shape)
+    window = _window(what, shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    return tuple(w.positions(n) for w, n in zip(window, shape, strict=True))
 
 
 # --- cumulative functions ---------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def _cumulative(name: str, apply: Callable[[Any, int, bool], Any], text: str) ->
             raise DTypeError(f"{what}: the operand must have a number type, but got {described([x])}; convert it.")
         d = canonical_axis(axis, x.ndim, what)
         wide = cast(x, np.dtype(np.float32)) if windows.is_narrow(x.dtype) else x
-        return cast(apply(wide, d, bool(reverse)), x.dtype).with_weak_type(x.weak_type)
+        return cast(apply(wide, d, flag_of(f"lax.{name}", "reverse", reverse)), x.dtype).with_weak_type(x.weak_type)
 
     whole = f"""{text} of all elements up to each, along an axis; of all from each on if `reverse`.
 

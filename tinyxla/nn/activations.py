@@ -212,6 +212,8 @@ def silu(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     value = inexact_array(x, "nn.silu")
+    if value.dtype.kind == "c":
+        return value * sigmoid(value)
     return value * sigmoid(constant_beyond(value, _SATURATED))
 
 
@@ -226,6 +228,8 @@ def mish(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     value = _with_number(0, x, "nn.mish")
+    if value.dtype.kind == "c":
+        return value * tnp.tanh(softplus(value))
     return value * tnp.tanh(softplus(constant_beyond(value, _SATURATED)))
 
 
@@ -254,7 +258,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """
     value = inexact_array(x, "nn.gelu")
     if approximate:
-        near = constant_beyond(value, 30.0)
+        near = value if value.dtype.kind == "c" else constant_beyond(value, 30.0)
         inner = math.sqrt(2 / math.pi) * (near + 0.044715 * (near * near * near))
         return value * (0.5 * (1.0 + tnp.tanh(inner)))
     return 0.5 * value * (1.0 + elementwise.erf(constant_beyond(value, 30.0) * math.sqrt(0.5)))

@@ -11,9 +11,10 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
 from tinyxla.nn.normalization import logsumexp
-from tinyxla.numpy.arguments import array_of, integers_of, operand
+from tinyxla.numpy.arguments import array_of, integers_of, operand, with_flags
 
 
+@with_flags
 def dot_product_attention(
     query: Any,
     key: Any,

@@ -6,7 +6,7 @@ from typing import Any
 
 from tinyxla import numpy as tnp
 from tinyxla.lax.elementwise import stop_gradient
-from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand
+from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand, promoted, with_flags
 from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
@@ -57,6 +57,7 @@ def _largest(x: Array, axis: Axis, where: ArrayLike | None) -> Array:
 
 
 @replayed
+@with_flags
 def logsumexp(
     a: ArrayLike,
     axis: Axis = None,
@@ -78,18 +79,19 @@ def logsumexp(
     >>> logsumexp(np.array([1000.0, -np.inf]))
     Array(1000., dtype=float32)
     """
-    value = inexact_array(a, "nn.logsumexp")
+    given = (a,) if b is None else (a, b)
+    value, *factors = promoted("nn.logsumexp", *given, to_inexact=True)[0]
     canonical_axes("nn.logsumexp", axis, value.ndim)
-    if b is not None:
-        value, factors = tnp.broadcast_arrays(value, inexact_array(b, "nn.logsumexp"))
-        value = tnp.where(factors == 0, -tnp.inf, value)
+    if factors:
+        value, factor = tnp.broadcast_arrays(value, *factors)
+        value = tnp.where(factor == 0, -tnp.inf, value)
     else:
-        factors = None
+        factor = None
     shift = _largest(tnp.real(value), axis, where)
     shift = tnp.where(tnp.isfinite(shift), shift, 0.0)
     terms = tnp.exp(value - shift.astype(value.dtype))
-    if factors is not None:
-        terms = terms * factors
+    if factor is not None:
+        terms = terms * factor
     if where is not None:
         terms = tnp.where(where, terms, 0.0)
     total = tnp.sum(terms, axis=axis, keepdims=keepdims)
@@ -101,6 +103,7 @@ def logsumexp(
 
 
 @replayed
+@with_flags
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """log(mean(exp(x))) without overflow.
 

@@ -17,7 +17,7 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError, Tin
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
-from tinyxla.shapes import ElementType, element_type
+from tinyxla.shapes import ElementType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
@@ -61,6 +61,24 @@ def with_device(function: _Function) -> _Function:
     signature = inspect.signature(function)
     device = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
     call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), device])  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def with_flags(function: _Function) -> _Function:
+    """The function, whose parameters that are annotated as `bool` take flags alone (`flag_of`)."""
+    flags: dict[str, float] = {}
+    for k, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
+        if parameter.annotation == "bool":
+            flags[name] = math.inf if parameter.kind is inspect.Parameter.KEYWORD_ONLY else k
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, k in flags.items():
+            value = args[int(k)] if k < len(args) else kwargs.get(name, False)
+            if type(value) is not bool:
+                flag_of(function.__name__, name, value)
+        return function(*args, **kwargs)
+
     return call  # type: ignore[return-value]
 
 
@@ -139,6 +157,13 @@ def promoted(what: str, *values: ArrayLike, to_inexact: bool = False) -> tuple[l
     if to_inexact:
         common = inexact(common)
     return [cast(x, common[0]) for x in operands], common
+
+
+def refuse_complex(what: str, *arrays: Array) -> None:
+    """An error for complex arrays, in functions that need an order."""
+    for x in arrays:
+        if x.dtype.kind == "c":
+            raise DTypeError(f"{what}: takes real numbers, but got {Shape.of(x)}; give the real or imaginary part.")
 
 
 def preferred_type(dtype: Any) -> ElementType | None:
@@ -299,7 +324,9 @@ def canonical_axes(what: str, axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def is_several(x: Any) -> TypeGuard[Iterable[Any]]:
-    """Whether an argument is several integers; an array without dimensions is one."""
+    """Whether an argument is several integers; an array without dimensions is one, and text none."""
+    if isinstance(x, (str, bytes, dict)):
+        return False
     return isinstance(x, Iterable) and getattr(x, "ndim", 1) != 0  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -352,6 +379,16 @@ def number_of(what: str, name: str, value: Any) -> float:
     _refuse(what, name, "a real number", value)
 
 
+def flag_of(what: str, name: str, value: Any) -> bool:
+    """A static truth value: a boolean, an integer, or None, which is false; no word, sequence or function, all of which
+    Python takes for true."""
+    if value is not None and not isinstance(value, (bool, int, np.bool_, np.integer)):
+        kind = value.dtype.kind if isinstance(value, (Array, np.ndarray)) and value.ndim == 0 else ""
+        if kind not in "biu" or not kind:
+            _refuse(what, name, "True or False", value)
+    return bool(value)
+
+
 def choice_of(what: str, name: str, value: Any, choices: Iterable[str]) -> Any:
     """An argument that is one of several words."""
     if not isinstance(value, str) or value not in choices:
@@ -362,7 +399,7 @@ def choice_of(what: str, name: str, value: Any, choices: Iterable[str]) -> Any:
 
 def several_of(what: str, name: str, value: Any, count: int | None = None) -> list[Any]:
     """The elements of a sequence, of which there are `count`."""
-    if not is_several(value) or isinstance(value, (str, bytes)):
+    if not is_several(value):
         _refuse(what, name, "a sequence", value)
     found = list(value)
     if count is not None and len(found) != count:

@@ -445,7 +445,7 @@ fmin = _ignoring_nan("fmin", ops.min_, "The smaller of x and y; the other one wh
 # --- special values ---------------------------------------------------------------------------------------------------
 
 
-def _question(name: str, test: Any, combine: Any, of_integers: bool, text: str) -> Unary:
+def _question(name: str, test: Any, combine: Any, of_integers: bool, text: str, strong: bool = True) -> Unary:
     """A question about floats: asked of both parts of complex numbers, with one answer for all integers."""
 
     def apply(x: Any) -> Any:
@@ -453,14 +453,14 @@ def _question(name: str, test: Any, combine: Any, of_integers: bool, text: str) 
             return combine(test(ops.real(x)), test(ops.imag(x)))
         return test(x) if _is_inexact(x) else like(of_integers, cast(x, np.dtype(np.bool_)))
 
-    return unary(name, apply, text)
+    return unary(name, apply, text, strong=strong)
 
 
 def _equals(value: float, x: Any) -> Any:
     return ops.eq(x, like(value, x))
 
 
-isnan = _question("isnan", lambda x: ops.ne(x, x), ops.or_, False, "Whether x is not a number.")
+isnan = _question("isnan", lambda x: ops.ne(x, x), ops.or_, False, "Whether x is not a number.", strong=False)
 isinf = _question(
     "isinf", lambda x: _equals(np.inf, ops.abs_(x)), ops.or_, False, "Whether x is positive or negative infinity."
 )
@@ -472,13 +472,15 @@ isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whe
 @replayed
 def isreal(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is zero."""
-    return equal(imag(x), 0)
+    part = imag(x)
+    return equal(part, like(0, part))
 
 
 @replayed
 def iscomplex(x: ArrayLike, /) -> Array:
     """Whether the imaginary part is not zero."""
-    return not_equal(imag(x), 0)
+    part = imag(x)
+    return not_equal(part, like(0, part))
 
 
 @replayed

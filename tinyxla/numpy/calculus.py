@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     cast,
     check_memory,
     choice_of,
+    constant,
     count_of,
     default_inexact_array,
     function_of,
@@ -62,23 +63,22 @@ from tinyxla.tracing.array import Array
 @replayed
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule, of values at places x or dx apart."""
-    values = inexact_array(array_of(y, "trapezoid"), "trapezoid")
+    given = (y,) if x is None else (y, x)
+    values, *places = promoted("trapezoid", *(array_of(v, "trapezoid") for v in given), to_inexact=True)[0]
     along = canonical_axis(axis, values.ndim, "trapezoid")
     length = values.shape[along]
     middle = arith.add(_part(values, along, 1, length), _part(values, along, 0, length - 1))
-    if x is None:
-        widths: Any = dx
-    else:
-        places = inexact_array(array_of(x, "trapezoid"), "trapezoid")
-        if not places.ndim:
+    widths: Any = dx
+    for at in places:
+        if not at.ndim:
             raise ShapeError(f"trapezoid: x must be the places of y's elements, but got the number {shown(x)}; see dx.")
-        if places.ndim == 1:
-            n = places.shape[0]
-            widths = arith.subtract(_part(places, 0, 1, n), _part(places, 0, 0, n - 1))
+        if at.ndim == 1:
+            n = at.shape[0]
+            widths = arith.subtract(_part(at, 0, 1, n), _part(at, 0, 0, n - 1))
             widths = movement.reshape_to(widths, (n - 1, *(1,) * (values.ndim - along - 1)))
         else:
-            n = places.shape[along]
-            widths = arith.subtract(_part(places, along, 1, n), _part(places, along, 0, n - 1))
+            n = at.shape[along]
+            widths = arith.subtract(_part(at, along, 1, n), _part(at, along, 0, n - 1))
     return arith.multiply(sum(arith.multiply(middle, widths), along), 0.5)
 
 
@@ -89,14 +89,14 @@ def _part(x: Any, axis: int, start: int, limit: int) -> Any:
 @replayed
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Central differences inside and one-sided ones at the ends, along each axis; `varargs` are the steps."""
-    x = inexact_array(array_of(f, "gradient"), "gradient")
+    (x, *steps), (_, weak) = promoted("gradient", array_of(f, "gradient"), *varargs, to_inexact=True)
     axes = canonical_axes("gradient", axis, x.ndim)
     if edge_order not in (None, 1):
         raise ArgumentError(f"gradient: edge_order is 1, but got {edge_order}.")
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(f"gradient: {len(varargs)} steps do not fit {len(axes)} axes.")
-    steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
-    found = [_along(x, d, step) for d, step in zip(axes, steps, strict=True)]
+    each = steps * len(axes) if len(steps) == 1 else steps or [constant(1, x.dtype)] * len(axes)
+    found = [_along(x, d, step).with_weak_type(weak) for d, step in zip(axes, each, strict=True)]
     return found[0] if len(found) == 1 and (x.ndim == 1 or axis is not None) else found
 
 
@@ -104,12 +104,11 @@ def _along(x: Any, d: int, step: Any) -> Any:
     n = x.shape[d]
     if n < 2:
         raise ShapeError(f"gradient: axis {d} of shape {x.shape} has {n} elements; at least 2 are needed.")
-    if np.ndim(step) == 1:
-        return _unequal(x, d, inexact_array(array_of(step, "gradient"), "gradient"))
+    if step.ndim == 1:
+        return _unequal(x, d, step)
     ahead = arith.subtract(_part(x, d, 1, 2), _part(x, d, 0, 1))
     behind = arith.subtract(_part(x, d, n - 1, n), _part(x, d, n - 2, n - 1))
     inside = arith.multiply(arith.subtract(_part(x, d, 2, n), _part(x, d, 0, n - 2)), 0.5)
-    step = inexact_array(step, "gradient") if isinstance(step, Array) else step
     return arith.true_divide(concatenate([ahead, inside, behind], d), step)
 
 
@@ -140,14 +139,13 @@ def cov(
     aweights: ArrayLike | None = None,
 ) -> Array:
     """The covariance matrix of variables in rows (columns if not `rowvar`), weighted if there are weights."""
-    (x,), _ = promoted("cov", array_of(m, "cov"), to_inexact=True)
+    x, *others = promoted("cov", *(array_of(v, "cov") for v in (m, y) if v is not None), to_inexact=True)[0]
     if x.ndim > 2:
         raise ShapeError(f"cov: takes a matrix of observations, but got shape {x.shape}.")
     rows = atleast_2d(x)
     if not rowvar and x.ndim == 2:
         rows = rows.T
-    if y is not None:
-        other = atleast_2d(cast(operand(y, "cov"), x.dtype))
+    for other in map(atleast_2d, others):
         rows = concatenate([rows, other if rowvar or other.shape[0] == 1 else other.T], 0)
     taken = (0 if bias else 1) if ddof is None else ddof
     weights: Any = None

@@ -267,12 +267,16 @@ def as_unary(*, to_inexact: bool = False, strong: bool = False) -> Callable[[Fun
 
 
 def as_binary(
-    *, to_inexact: bool = False, to_integer: bool = False, of_signed: Function | None = None
+    *, to_inexact: bool = False, to_integer: bool = False, strong: bool = False, of_signed: Function | None = None
 ) -> Callable[[Function], Binary]:
     """`binary` for a function with a docstring."""
-    return lambda f: binary(
-        f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, to_integer=to_integer, of_signed=of_signed
-    )
+    options: dict[str, Any] = {
+        "to_inexact": to_inexact,
+        "to_integer": to_integer,
+        "strong": strong,
+        "of_signed": of_signed,
+    }
+    return lambda f: binary(f.__name__, f, f.__doc__ or "", **options)
 
 
 def constant_beyond(x: Any, limit: float) -> Any:

@@ -33,6 +33,7 @@ from tinyxla.numpy.arguments import (
     of_rank,
     promoted,
     several_of,
+    with_flags,
 )
 from tinyxla.numpy.creation import arange, eye
 from tinyxla.numpy.manipulation import (
@@ -96,6 +97,7 @@ def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 @replayed
+@with_flags
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """The norm of vectors or matrices.
 
@@ -163,6 +165,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
 
 
 @replayed
+@with_flags
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The norm of vectors along axes, or of all elements."""
     x = default_inexact_array(x, "vector_norm")
@@ -170,6 +173,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 
 
 @replayed
+@with_flags
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """The norm of matrices in the last two axes."""
     x = inexact_array(array_of(x, "matrix_norm"), "matrix_norm")
@@ -275,6 +279,7 @@ def symmetrized(x: Any) -> Any:
 
 
 @replayed
+@with_flags
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The triangular factors of positive definite Hermitian matrices: L of L L*, or U of U* U; NaN for others.
 
@@ -326,6 +331,7 @@ def _takes_lower(what: str, UPLO: Any) -> bool:
 
 
 @replayed
+@with_flags
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """The eigenvalues, in ascending order, and the eigenvectors, as columns, of Hermitian matrices.
 
@@ -345,6 +351,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 
 
 @replayed
+@with_flags
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of Hermitian matrices, in ascending order."""
     return eigh(a, UPLO, symmetrize_input).eigenvalues
@@ -368,6 +375,7 @@ def eigvals(a: ArrayLike) -> Array:
 
 
 @replayed
+@with_flags
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """The factors of a = U diag(S) Vh, with singular values S in descending order.
 
@@ -449,6 +457,7 @@ def inv(a: ArrayLike) -> Array:
     return solve(x, broadcast_to_shape("linalg.inv", eye(x.shape[-1], dtype=x.dtype), x.shape))
 
 
+@with_flags
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
     """The pseudo-inverses of matrices, by their singular values, of which those up to `rtol` times the largest count as
     0. The derivative is that of matrices of the same rank.
@@ -615,6 +624,7 @@ def _expanded(x: Any) -> Any:
 
 
 @replayed
+@with_flags
 def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False) -> Array:
     """How many singular values are more than `rtol` times the largest."""
     x = matrices("linalg.matrix_rank", M)

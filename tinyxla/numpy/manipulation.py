@@ -618,7 +618,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 @replayed
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix that has the flattened elements on its k-th diagonal."""
-    return diag(ravel(v), k)
+    return diag(ravel(v), k).with_weak_type(False)
 
 
 @replayed

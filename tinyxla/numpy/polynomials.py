@@ -135,14 +135,14 @@ def polyfit(
         right = arith.multiply(right, weights[:, None] if right.ndim == 2 else weights)
     scale = sqrt(sum(arith.multiply(left, left), 0))
     scale = where(arith.equal(scale, 0), 1.0, scale)
-    found, residuals, rank, singular = linalg.lstsq(arith.true_divide(left, scale), right, limit)
+    scaled = arith.true_divide(left, scale[None, :])
+    found, residuals, rank, singular = linalg.lstsq(scaled, right, limit)
     by_column = scale[:, None] if found.ndim == 2 else scale
     found = arith.true_divide(found, by_column)
     if full:
         return found, residuals, rank, singular, limit
     if not cov:
         return found
-    scaled = arith.true_divide(left, scale)
     base = linalg.inv(linalg.matmul(scaled.T, scaled))
     base = arith.true_divide(base, arith.multiply(scale[:, None], scale[None, :]))
     if cov == "unscaled":

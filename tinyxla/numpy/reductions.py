@@ -305,7 +305,7 @@ def mean(
     wanted = _mean_type(x, dtype)
     wide = _wide(cast(x, wanted, False))
     total = sum(wide, axes, keepdims=keepdims, where=where)
-    return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where, wide.dtype)), wanted, False)
+    return cast(arith.true_divide(total, _count("mean", x, axes, keepdims, where, total.dtype)), wanted, False)
 
 
 def _mean_over(x: Array, axes: tuple[int, ...], where: ArrayLike | None) -> Array:
@@ -338,9 +338,9 @@ def var(
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
         squares = arith.add(arith.square(arith.real(centered)), arith.square(arith.imag(centered)))
-    count = _count("var", x, axes, keepdims, where, squares.dtype)
     taken = number_of("var", "ddof", ddof) if correction is None else number_of("var", "correction", correction)
     total = sum(squares, axes, keepdims=keepdims, where=where)
+    count = _count("var", x, axes, keepdims, where, total.dtype)
     left = count - taken if isinstance(count, int) else arith.subtract(count, taken)
     result = arith.true_divide(total, left)
     return cast(result, np.dtype(element_type(wanted).dtype.type(0).real.dtype), False)

@@ -41,7 +41,7 @@ from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.promotion import default_int
+from tinyxla.tracing.promotion import default_int, join_types
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -197,8 +197,14 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending; constant outside."""
-    (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), array_of(fp, "interp"), to_inexact=True)
+    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending; constant outside. Values
+    may be complex."""
+    values = array_of(fp, "interp")
+    if values.dtype.kind == "c":
+        parts = [[None if v is None else part(v) for v in (fp, left, right)] for part in (arith.real, arith.imag)]
+        real, imaginary = (interp(x, xp, f, first, last, period) for f, first, last in parts)
+        return ops.complex_(*promoted("interp", real, imaginary)[0])
+    (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), values, to_inexact=True)
     if points.ndim != 1 or points.shape != values.shape or points.shape[0] == 0:
         raise ShapeError(f"interp: xp and fp are vectors of one length, but got {points.shape} and {values.shape}.")
     if period is not None:
@@ -479,7 +485,9 @@ def histogramdd(
         boxes = arith.true_divide(boxes, boxes.sum())
         for d, found in enumerate(edges):
             width = diff(found).reshape([-1 if k == d else 1 for k in builtins.range(axes)])
-            boxes = arith.true_divide(boxes, width)
+            boxes = arith.true_divide(boxes, cast(width, join_types((boxes.dtype, False), (width.dtype, False))[0]))
+        if weights is None:  # which have no type of their own
+            boxes = cast(boxes, points.dtype)
     return boxes, edges
 
 

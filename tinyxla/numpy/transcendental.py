@@ -192,7 +192,7 @@ def _only_real(name: str, x: Array) -> None:
         raise DTypeError(f"{name}: takes real numbers, but got an array of {x.dtype.name}; use the magnitudes.")
 
 
-@as_binary(to_inexact=True)
+@as_binary(to_inexact=True, strong=True)
 def hypot(x: Any, y: Any) -> Any:
     """sqrt(x*x + y*y) without overflow."""
     _only_real("hypot", x)

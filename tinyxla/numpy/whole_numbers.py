@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, listed, promoted
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, like, listed, of_rank, promoted
 from tinyxla.numpy.creation import arange
 from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
 from tinyxla.numpy.padding import pad
@@ -79,7 +79,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     x = ravel(x) if axis is None else x
     at = canonical_axis(-1 if axis is None else axis, x.ndim, "packbits")
     rest = -x.shape[at] % 8
-    bits: Any = arith.not_equal(x, 0).astype(np.uint8)
+    bits: Any = arith.not_equal(x, like(0, x)).astype(np.uint8)
     bits = pad(bits, [(0, rest if d == at else 0) for d in range(x.ndim)])
     grouped = reshape(bits, (*x.shape[:at], (x.shape[at] + rest) // 8, 8, *x.shape[at + 1 :]))
     return sum(
@@ -100,7 +100,9 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         raise DTypeError(f"unpackbits: the elements must be uint8, but are {x.dtype.name}.")
     x = ravel(x) if axis is None else x
     at = canonical_axis(-1 if axis is None else axis, x.ndim, "unpackbits")
-    bits: Any = arith.bitwise_and(arith.right_shift(moveaxis(x, at, -1)[..., None], shifts), np.uint8(1))
+    bits: Any = arith.bitwise_and(
+        arith.right_shift(moveaxis(x, at, -1)[..., None], of_rank(shifts, x.ndim + 1)), np.uint8(1)
+    )
     flat: Any = reshape(bits, (*bits.shape[:-2], bits.shape[-2] * 8))
     if count is not None and count > flat.shape[-1]:
         flat = pad(flat, [(0, 0)] * (flat.ndim - 1) + [(0, count - flat.shape[-1])])

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.lax.ordering import sort_key_val, top_k
-from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of, with_flags
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
@@ -18,6 +18,7 @@ from tinyxla.replays import drawn
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import default_int
 
 _WORD = np.dtype(np.uint32)
 
@@ -25,6 +26,7 @@ _WORD = np.dtype(np.uint32)
 
 
 @drawn("x", "axis", "independent")
+@with_flags
 def permutation(key: KeyArray, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The elements of an array along an axis in random order, or the numbers below an integer.
 
@@ -64,6 +66,7 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
 
 
 @drawn("a", "shape", "replace", "axis")
+@with_flags
 def choice(
     key: KeyArray,
     a: int | ArrayLike,
@@ -108,7 +111,7 @@ def choice(
         return _first_of(permutation(source, values, d), wanted, d, sizes)
     else:
         index = permutation(source, count)[:wanted].reshape(sizes)
-    return index if values is None else tnp.take(values, index, axis=d)
+    return index.astype(default_int()) if values is None else tnp.take(values, index, axis=d)
 
 
 def _first_of(values: Any, count: int, axis: int, sizes: tuple[int, ...]) -> Any:

@@ -16,13 +16,16 @@ from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import (
     array_of,
+    check_memory,
     choice_of,
     count_of,
     inexact_array,
     integer_of,
     integers_of,
+    refuse_complex,
     several_of,
 )
+from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
@@ -35,10 +38,14 @@ def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | N
     if norm is not None:
         choice_of(what, "norm", norm, ("backward", "ortho"))
     value = inexact_array(x, what)
-    if value.dtype.kind == "c":
-        raise ArgumentError(f"{what}: takes real numbers; transform real and imaginary parts.")
-    lines = tnp.moveaxis(value, axis, -1)
+    refuse_complex(what, value)
+    if value.dtype.itemsize < 4:  # Fourier transforms are of 32 or 64 bits
+        value = value.astype(np.float32)
+    lines = tnp.moveaxis(value, canonical_axis(axis, value.ndim, what), -1)
     size = lines.shape[-1] if n is None else count_of(what, "n", n)
+    if size == 0:
+        raise ShapeError(f"{what}: the lengths must be positive, but got 0 for axis {axis} of {Shape.of(value)}.")
+    check_memory(what, (*lines.shape[:-1], size))
     missing = max(0, size - lines.shape[-1])
     return tnp.pad(lines[..., :size], [(0, 0)] * (lines.ndim - 1) + [(0, missing)])
 
@@ -98,6 +105,8 @@ def _several(
     lengths = None if s is None else integers_of(what, "s", s)
     given = range(value.ndim if lengths is None else len(lengths)) if axes is None else several_of(what, "axes", axes)
     along = [canonical_axis(d, value.ndim, what) for d in given]
+    if len(set(along)) != len(along):
+        raise ShapeError(f"{what}: the axes {tuple(given)} name a dimension twice.")
     if lengths is not None and len(lengths) != len(along):
         raise ShapeError(f"{what}: there must be as many lengths as axes, but got {lengths} for {tuple(given)}.")
     for k, axis in enumerate(along):

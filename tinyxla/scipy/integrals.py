@@ -28,7 +28,7 @@ from tinyxla.lax.special import (
     slope_on_host,
     special_function,
 )
-from tinyxla.numpy.arguments import ArrayLike, cast, count_of, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, cast, check_memory, count_of, inexact_array, promoted
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
@@ -229,7 +229,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     what = "scipy.special.bessel_jn"
     x = inexact_array(z, what)
     orders = tnp.arange(count_of(what, "v", v) + 1, dtype=x.dtype)
-    return _bessel_j(*tnp.broadcast_arrays(orders.reshape(-1, *[1] * x.ndim), x))
+    return _bessel_j(*tnp.broadcast_arrays(orders.reshape(-1, *[1] * x.ndim), x[None]))
 
 
 def bernoulli(n: int) -> Array:
@@ -242,4 +242,5 @@ def bernoulli(n: int) -> Array:
         import scipy.special  # here, since importing it costs more than importing this package
 
     count = count_of("scipy.special.bernoulli", "n", n)
+    check_memory("scipy.special.bernoulli", (count + 1,))
     return tnp.asarray(np.asarray(scipy.special.bernoulli(max(count, 1)))[: count + 1], default_float())

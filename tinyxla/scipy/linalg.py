@@ -27,6 +27,7 @@ from tinyxla.numpy.arguments import (
     of_rank,
     promoted,
     several_of,
+    with_flags,
 )
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
@@ -59,6 +60,7 @@ def _with_options(names: str) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 @_with_options("overwrite_a check_finite")
+@with_flags
 def cholesky(a: ArrayLike, lower: bool = False) -> Array:
     """The factor U of positive definite matrices U* U, or L of L L* if `lower`; one triangle is read.
 
@@ -71,6 +73,7 @@ def cholesky(a: ArrayLike, lower: bool = False) -> Array:
 
 
 @_with_options("overwrite_a check_finite")
+@with_flags
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """What `cho_solve` takes: the factor that `cholesky` gives, and `lower`."""
     return cholesky(a, lower), bool(lower)
@@ -91,6 +94,7 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
 
 
 @_with_options("overwrite_b debug check_finite")
+@with_flags
 def solve_triangular(
     a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
 ) -> Array:
@@ -113,6 +117,7 @@ def solve_triangular(
     return tnp.squeeze(found, -1) if vector else found
 
 
+@with_flags
 def solve(
     a: ArrayLike,
     b: ArrayLike,
@@ -159,6 +164,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
 
 
 @_with_options("overwrite_a check_finite")
+@with_flags
 def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     """P, L and U of a = P L U: a permutation matrix, and triangular factors, the lower one with a diagonal of 1; or,
     with `permute_l`, P L and U.
@@ -174,7 +180,7 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
     rows = of_rank(tnp.expand_dims(tnp.arange(x.shape[-2], dtype=np.int32), -1), x.ndim)
     order: Any = tnp.expand_dims(permutation, -2) == rows
     first, upper = order.astype(x.real.dtype), tnp.triu(factors[..., :k, :])
-    return (first @ lower, upper) if permute_l else (first, lower, upper)
+    return (first.astype(lower.dtype) @ lower, upper) if permute_l else (first, lower, upper)
 
 
 @_with_options("check_finite")
@@ -187,6 +193,7 @@ def qr(a: ArrayLike, overwrite_a: Any = None, lwork: Any = None, mode: str = "fu
 
 
 @_with_options("overwrite_a check_finite lapack_driver")
+@with_flags
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """U, the singular values, and V* of matrices, or only the values; as `tinyxla.numpy.linalg.svd`."""
     found = tnp.linalg.svd(a, full_matrices, compute_uv)
@@ -194,6 +201,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
 
 
 @_with_options("overwrite_a overwrite_b turbo check_finite")
+@with_flags
 def eigh(a: ArrayLike, b: None = None, lower: bool = True, eigvals_only: bool = False) -> Any:
     """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read. There is
     no generalized problem: b must be None."""
@@ -233,6 +241,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
 _PADE = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
 
 
+@with_flags
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of matrices, of shape [..., n, n]: a Padé approximant of A / 2^s, squared s times.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import array_of, inexact_array
+from tinyxla.numpy.arguments import array_of, choice_of, inexact_array, integer_of, several_of, shown
 from tinyxla.ops.elementwise import round_nearest_afz
 from tinyxla.tracing.array import Array
 
@@ -61,9 +61,14 @@ def map_coordinates(
     """
     what = "scipy.ndimage.map_coordinates"
     x = array_of(input, what)
-    places = [array_of(c, what) for c in coordinates]
-    if mode not in _PLACES or order not in (0, 1):
-        raise ArgumentError(f"{what}: mode must be in {[*_PLACES]} and order 0 or 1, but got {mode!r} and {order!r}.")
+    given = coordinates if isinstance(coordinates, Array) else several_of(what, "coordinates", coordinates)
+    places = [array_of(c, what) for c in given]
+    choice_of(what, "mode", mode, _PLACES)
+    if integer_of(what, "order", order) not in (0, 1):
+        raise ArgumentError(f"{what}: order must be 0 or 1, but got {order!r}.")
+    outside = array_of(cval, what)
+    if outside.ndim or (outside.dtype.kind == "c" and x.dtype.kind != "c"):
+        raise ArgumentError(f"{what}: cval must be a number of the type of input, but got {shown(cval)}.")
     if len(places) != x.ndim:
         raise ShapeError(f"{what}: there must be coordinates for {x.ndim} dimensions, but got {len(places)}.")
     corners: list[list[tuple[Any, Any]]] = []  # by dimension: indices, and what part of the value they make

@@ -22,6 +22,7 @@ from tinyxla.numpy.arguments import (
     of_rank,
     promoted,
     shown,
+    with_flags,
 )
 from tinyxla.numpy.calculus import slid
 from tinyxla.shapes import Shape
@@ -258,11 +259,19 @@ class _Segments(NamedTuple):
         return frequencies(self.transformed, 1 / fs.astype(dtype), dtype=dtype)
 
 
+def _rate(what: str, fs: Any) -> Array:
+    rate = array_of(fs, what)
+    if rate.ndim or rate.dtype.kind == "c":
+        raise ArgumentError(f"{what}: fs must be a real number, but got {shown(fs)}.")
+    return rate
+
+
 def _scale(what: str, scaling: str, window: Array, fs: Any) -> Array:
     choice_of(what, "scaling", scaling, ("density", "spectrum"))
     return 1 / (fs * tnp.sum(window * window)) if scaling == "density" else 1 / tnp.sum(window) ** 2
 
 
+@with_flags
 def stft(
     x: ArrayLike,
     fs: float = 1.0,
@@ -297,7 +306,7 @@ def stft(
     what = "scipy.signal.stft"
     (signal,), _ = promoted(what, x, to_inexact=True)
     signal = tnp.moveaxis(signal, axis, -1)
-    rate = array_of(fs, what)
+    rate = _rate(what, fs)
     cut = _Segments.of(what, window, min(count_of(what, "nperseg", nperseg), signal.shape[-1]), noverlap, nfft)
     sides = [(0, 0)] * (signal.ndim - 1)
     if boundary is not None:
@@ -318,6 +327,7 @@ def stft(
     )
 
 
+@with_flags
 def istft(
     Zxx: ArrayLike,
     fs: float = 1.0,
@@ -357,9 +367,10 @@ def istft(
     found = (total / of_rank(tnp.where(weight > 1e-10, weight, 1), total.ndim).astype(total.dtype))[..., inside]
     target = min(time_axis % given.ndim, freq_axis % given.ndim)
     dtype = tnp.finfo(found.dtype).dtype
-    return tnp.arange(found.shape[-1], dtype=dtype) / array_of(fs, what).astype(dtype), tnp.moveaxis(found, -1, target)
+    return tnp.arange(found.shape[-1], dtype=dtype) / _rate(what, fs).astype(dtype), tnp.moveaxis(found, -1, target)
 
 
+@with_flags
 def csd(
     x: ArrayLike,
     y: ArrayLike | None,
@@ -390,7 +401,7 @@ def csd(
     """
     what = "scipy.signal.csd"
     choice_of(what, "average", average, ("mean", "median"))
-    rate = array_of(fs, what)
+    rate = _rate(what, fs)
     (first, second), _ = promoted(what, x, x if y is None else y, to_inexact=True)
     first, second = tnp.moveaxis(first, axis, -1), tnp.moveaxis(second, axis, -1)
     n = max(first.shape[-1], second.shape[-1])
@@ -424,6 +435,7 @@ def _size(what: str, window: Any, size: int | None, n: int) -> int | None:
     return min(n if size is None else count_of(what, "nperseg", size), n) if named else size
 
 
+@with_flags
 def welch(
     x: ArrayLike,
     fs: float = 1.0,

@@ -12,7 +12,17 @@ from tinyxla.nn import normalization
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
 from tinyxla.numpy import i0 as i0
-from tinyxla.numpy.arguments import ArrayLike, Axis, broadcasted, cast, inexact_array, of_rank, promoted
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    broadcasted,
+    cast,
+    inexact_array,
+    of_rank,
+    promoted,
+    refuse_complex,
+    with_flags,
+)
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
@@ -121,7 +131,9 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(np.array([0.0, 1.0, -1.0]))
     Array([  0.,   0., -inf], dtype=float32)
     """
-    return _entropy(inexact_array(x, "scipy.special.entr"))
+    value = inexact_array(x, "scipy.special.entr")
+    refuse_complex("scipy.special.entr", value)
+    return _entropy(value)
 
 
 _entropy = with_slope(
@@ -388,6 +400,7 @@ _gamma = with_slope(
 
 
 @replayed
+@with_flags
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """n!, or 0 of what is negative.
 
@@ -412,6 +425,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 @replayed
+@with_flags
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """The number of ways to choose k of N things, each as often as one likes with `repetition`; 0 where there are none.
 
@@ -491,6 +505,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     Array([ 0.,  0., inf], dtype=float32)
     """
     first, second = _of_one_type("rel_entr", p, q)
+    refuse_complex("scipy.special.rel_entr", first)
     both = (first > 0) & (second > 0)
     value = first * (tnp.log(tnp.where(both, first, 1.0)) - tnp.log(tnp.where(both, second, 1.0)))
     return tnp.where(both, value, tnp.where((first == 0) & (second >= 0), 0.0, tnp.inf))
@@ -504,6 +519,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     Array(0., dtype=float32, weak_type=True)
     """
     first, second = _of_one_type("kl_div", p, q)
+    refuse_complex("scipy.special.kl_div", first)
     return rel_entr(first, second) - first + second
 
 

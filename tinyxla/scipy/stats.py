@@ -28,7 +28,17 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax import cummax, cummin
-from tinyxla.numpy.arguments import ArrayLike, array_of, canonical_axes, choice_of, inexact_array, of_rank, promoted
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    array_of,
+    canonical_axes,
+    choice_of,
+    inexact_array,
+    of_rank,
+    promoted,
+    refuse_complex,
+    with_flags,
+)
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (
     betainc,
@@ -82,7 +92,9 @@ class Family:
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}; the arguments are {self._signature}.") from None
         bound.apply_defaults()
-        return promoted(self.name, *bound.args, to_inexact=True)[0]
+        arrays, _ = promoted(self.name, *bound.args, to_inexact=True)
+        refuse_complex(self.name, *arrays)
+        return arrays
 
 
 def _mirrored(rule: Rule) -> Rule:
@@ -613,6 +625,7 @@ class ModeResult(NamedTuple):
     count: Array  # pyright: ignore[reportIncompatibleMethodOverride] - as SciPy and JAX name it
 
 
+@with_flags
 def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResult:
     """The most frequent element along an axis (of all, with None), the least of several, and how often it is there.
 
@@ -658,6 +671,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) 
     return tnp.moveaxis(found, -1, axis) if axis is not None else found
 
 
+@with_flags
 def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, *, keepdims: bool = False) -> Array:
     """The standard error of the mean along an axis: the deviation over the root of the count.
 
