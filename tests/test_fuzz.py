@@ -130,6 +130,29 @@ def test_difference_in_composition_is_located_in_its_statement(monkeypatch: pyte
     assert {d.name for d in located} == {"composition: jnp.sin(_)"}
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_planted_offset_is_found_in_each_type_of_floats(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program("numpy.cos", "    return jx.numpy.cos(x0)\n", (Input(dtype, (3,)),), False, elementwise=True)
+    assert Case(program, np.random.default_rng(0), sets=8).run(("value",)).differences == []
+    cosine = tinyxla.numpy.cos
+    monkeypatch.setattr(tinyxla.numpy, "cos", lambda x: (cosine(x) + 0.5).astype(dtype))
+    found = Case(program, np.random.default_rng(0), sets=8).run(("value",)).differences
+    assert "value" in {d.kind for d in found}
+
+
+def test_planted_sign_of_zero_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sine = tinyxla.numpy.sin
+    monkeypatch.setattr(tinyxla.numpy, "sin", lambda x: sine(x) + 0.0)
+    program = SIN._replace(inputs=(Input("float32", (33,)),))
+    found = Case(program, np.random.default_rng(0), sets=8).run(("value",)).differences
+    assert {d.kind for d in found} == {"sign of zero"}
+
+
+def test_intended_differences_name_functions_that_exist() -> None:
+    names = [*catalogue.catalogue(), *catalogue.EXCLUDED]
+    assert [word for line in intended.INTENDED for word in line.unknown(names)] == []
+
+
 def test_intended_differences_have_reasons_and_match_narrowly() -> None:
     assert all(line.reason and line.kind != ".*" for line in intended.INTENDED)
     any_value = Difference("numpy.sin", "value", "value eager", "value: 1 at (0,), expected 2", "")

@@ -67,17 +67,19 @@ class Summary:
     """What all processes have reported."""
 
     def __init__(self, save: str | None) -> None:
-        self.programs = 0
+        self.programs = self.cases = 0
         self.clean = 0
         self.accepted: collections.Counter[str] = collections.Counter()
         self.called: collections.Counter[str] = collections.Counter()
         self.found: dict[tuple[str, str], dict[str, Any]] = {}
         self.times: collections.Counter[tuple[str, str]] = collections.Counter()
         self.lines: collections.Counter[str] = collections.Counter()
+        self.functions: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
         self.save = save
 
     def case(self, report: dict[str, Any]) -> None:
         self.programs += report["programs"]
+        self.cases += 1
         self.called[report["name"]] += 1
         self.accepted[report["name"]] += report["accepted"]
         open_differences = [d for d in report["differences"] if not self._intended(d)]
@@ -92,6 +94,7 @@ class Summary:
         line = reason_for(Difference(**report))
         if line is not None:
             self.lines[str(line)] += 1
+            self.functions[str(line)].add(report["name"])
         return line is not None
 
     def difference(self, d: dict[str, Any]) -> None:
@@ -108,15 +111,19 @@ class Summary:
     def end(self, seconds: float) -> None:
         from .intended import INTENDED
 
-        print(f"\n{self.programs} programs in {seconds:.0f} s, {self.clean} clean, {len(self.found)} differences:")
+        total = f"{self.programs} programs of {self.cases} cases in {seconds:.0f} s"
+        print(f"\n{total}, {self.clean} clean, {len(self.found)} differences:")
         for key, times in sorted(self.times.items()):
             print(f"  {key[0]}: {key[1]} ({times} times)")
         never = sorted(n for n in self.called if not self.accepted[n])
         print(f"{len(self.called)} functions called; without a successful call: {', '.join(never) or 'none'}")
+        print("Intended differences by line of the table:")
+        for line in INTENDED:
+            print(f"  {self.lines[str(line)]} | {line.reason} | {' '.join(sorted(self.functions[str(line)])[:12])}")
         unused = [line for line in INTENDED if not self.lines[str(line)]]
         print(f"{len(unused)} of {len(INTENDED)} lines of the table of intended differences were not needed:")
         for line in unused:
-            print(f"  {line.name} | {line.kind} | {line.message} | {line.reason}")
+            print(f"  {line.names} | {line.kind} | {line.message} | {line.reason}")
 
 
 class Worker:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tinyxla
 
-from . import catalogue_lax, catalogue_numpy, catalogue_others
+from . import catalogue_lax, catalogue_methods, catalogue_numpy, catalogue_others
 
 # All of whose names are public; of the other modules, those that JAX has too.
 WHOLE = ("lax", "nn", "numpy", "random")
@@ -225,6 +225,8 @@ def catalogue() -> dict[str, Entry]:
         templates = None if name in EXCLUDED else _templates(name)
         if templates is not None:
             entries[name] = Entry(name, templates, _oracle(name))
+    for name, templates in catalogue_methods.EXPRESSIONS.items():
+        entries[name] = Entry(name, templates)
     return entries
 
 

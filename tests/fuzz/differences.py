@@ -15,11 +15,11 @@ from . import compare
 from .programs import DERIVED, Program, SciPy, derive, wrapped
 from .values import VARIETIES, Input, draw, literal
 
-_SETS = 7  # of values, which are the lanes of `vmap`
+_SETS = 12  # of values, which are the lanes of `vmap`
 
 
 class Difference(NamedTuple):
-    """A result that is not the oracle's."""
+    """A result that is not the oracle's. `inputs` are "finite", or "infinite" if one is infinite or NaN."""
 
     name: str
     kind: str
@@ -27,10 +27,7 @@ class Difference(NamedTuple):
     detail: str
     reproducer: str
     seed: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.name, f"{self.kind} {self.way}"
+    inputs: str = "finite"
 
 
 class Raised(NamedTuple):
@@ -83,7 +80,7 @@ class Case:
         shared = [g.scalar or random.random() < 0.2 for g in program.inputs]
         first = [draw(g, "plain", random) for g in program.inputs]
         # Sums of numbers near the largest overflow or not, as their order has it.
-        varieties = VARIETIES if program.elementwise and program.oracle == "jax" else VARIETIES[:-1]
+        varieties = VARIETIES if program.elementwise and program.oracle == "jax" else VARIETIES[:-2]
         self.varieties = ["plain", *np.resize(random.permutation(varieties), sets - 1)]
         self.shared = shared
         self.sets = [
@@ -119,6 +116,8 @@ class Case:
         function = program.function(tinyxla)
         self._each("value", "jit", wrapped(function, "jit"), reference, results, self.sets)
         self._threads(wrapped(function, "jit"))
+        if self.random.random() < 0.2:
+            self._each("value", "interpreter", wrapped(function, "interpreter"), reference, results, self.sets)
         if len(self.found) == 0 and not all(self.shared):
             self._mapped("value", function, reference, results, self.sets)
         return True
@@ -167,31 +166,59 @@ class Case:
         arbiter = compare.Arbiter(reference, arrays, np.random.default_rng(0), self.program.oracle == "jax")
         unlike = compare.differing(found, expected, scaled, arbiter.precision)
         if unlike is None:
+            if what == "value" and self.program.elementwise:
+                self._signs_of_zeros(way, found, expected, arrays)
             return
         try:
             if arbiter.agrees(found, expected) or self._is_difference_quotient(what, found, arrays):
                 return
         except Exception as error:  # the oracle does not take wide types
             unlike += f" [{type(error).__name__} in the arbiter]"
-        if what == "value" and is_of_numpy(self.program, found, arrays):
+        if what == "value" and (is_of_numpy(self.program, found, arrays) or self._is_flushed(found, reference, arrays)):
             return
         self._add(unlike.partition(":")[0], f"{what} {way}", unlike, arrays)
 
-    def _is_difference_quotient(self, what: str, found: Any, arrays: list[Any]) -> bool:
-        """Whether derivatives are what central differences give in 64 bits, whatever JAX's rules make of them."""
-        if what not in ("jvp", "vjp"):
+    def _is_flushed(self, found: Any, reference: Any, arrays: list[Any]) -> bool:
+        """Whether the result is that of zeros for subnormal numbers, which compiled code reads them as."""
+        zeros = [compare.flushed(x) for x in arrays]
+        if all(np.array_equal(x, y, equal_nan=True) for x, y in zip(arrays, zeros, strict=True) if np.size(x)):
             return False
-        count = len(self.program.inputs)
-        quotient = compare.Quotients(self.program.reference(), self.program.differentiable, arrays[:count])
-        if what == "jvp":
-            half = len(compare.leaves(found)) // 2
-            return quotient.agree_forward(compare.leaves(found)[half:], arrays[count:])
-        return quotient.agree_backward(compare.leaves(found), arrays[count + len(self.program.differentiable) :])
+        expected = attempt(reference, zeros)
+        return not isinstance(expected, Raised) and compare.differing(found, expected, scaled=False) is None
+
+    def _signs_of_zeros(self, way: str, found: Any, expected: Any, arrays: list[Any]) -> None:
+        """Zeros must have the sign of JAX's or NumPy's."""
+        unlike = compare.zeros_of_other_sign(found, expected)
+        if unlike is None:
+            return
+        exact = attempt(self.program.function(SciPy), [compare.widened(x) for x in arrays])
+        if not isinstance(exact, Raised) and len(compare.leaves(exact)) == len(compare.leaves(found)):
+            narrow = [
+                np.asarray(x).astype(np.asarray(y).dtype)
+                for x, y in zip(compare.leaves(exact), compare.leaves(found), strict=True)
+            ]
+            if compare.zeros_of_other_sign(found, narrow) is None:
+                return
+        self._add("sign of zero", f"value {way}", unlike, arrays)
+
+    def _is_difference_quotient(self, what: str, found: Any, arrays: list[Any]) -> bool:
+        """Whether derivatives are what central differences give in 64 bits, whatever JAX's rules make of them: of the
+        function, or of its gradient."""
+        count, which = len(self.program.inputs), self.program.differentiable
+        if "_over_" in what:
+            quotient = compare.Quotients(derive(self.program, "vjp", jax), which, arrays)
+            return quotient.agree_second(compare.leaves(found), arrays[count:])
+        quotient = compare.Quotients(self.program.reference(), which, arrays[:count])
+        if what == "vjp":
+            return quotient.agree_backward(compare.leaves(found), arrays[count + len(which) :])
+        half = len(compare.leaves(found)) // 2
+        return quotient.agree_forward(compare.leaves(found)[half:], arrays[count:])
 
     def _mapped(self, what: str, function: Any, reference: Any, results: list[Any], sets: list[list[Any]]) -> None:
         if any(isinstance(r, Raised) for r in results):
             return
-        way = str(self.random.choice(("vmap", "jit(vmap)")))
+        ways = ("vmap", "jit(vmap)") if what == "value" else ("vmap", "jit(vmap)", "jit(vmap)")
+        way = str(self.random.choice(ways))
         # Axes for the program's inputs; tangents and cotangents, which follow them, are mapped over the first.
         shared = [*self.shared, *[False] * (len(sets[0]) - len(self.shared))]
         axes = [
@@ -238,7 +265,7 @@ class Case:
         program = self.program
         reference = jax.jit(derive(program, what, jax))
         finite = [s for s, v in zip(self.sets, self.varieties, strict=True) if v in ("plain", "ties")]
-        sets = [self._with_directions(s) for s in finite[:4]]
+        sets = [self._with_directions(s) for s in finite[:6]]
         results = [attempt(reference, s) for s in sets]
         if any(isinstance(r, Raised) for r in results):
             return
@@ -259,7 +286,9 @@ class Case:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def _add(self, kind: str, way: str, detail: str, arrays: list[Any]) -> None:
-        self.found.append(Difference(self.program.name, kind, way, detail, self.reproducer(way, arrays)))
+        inputs = "finite" if compare.is_finite(arrays) else "infinite"
+        text = self.reproducer(way, arrays)
+        self.found.append(Difference(self.program.name, kind, way, detail, text, inputs=inputs))
 
     def reproducer(self, way: str, arrays: list[Any]) -> str:
         given = "\n".join(f"x{i} = {literal(x)}" for i, x in enumerate(arrays[: len(self.program.inputs)]))

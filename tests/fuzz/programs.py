@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.image
@@ -15,13 +16,16 @@ import scipy.special
 import scipy.stats
 
 import tinyxla
+from tinyxla.backends import compile_module
+from tinyxla.hlo import Module
 
 from .catalogue import CONCRETE, SMALL, Entry
+from .catalogue_methods import EXPRESSIONS
 from .templates import Drawn
 from .values import Input, is_inexact
 
 Function = Callable[..., Any]
-DERIVED = ("value", "jvp", "vjp", "forward_over_reverse", "reverse_over_reverse")
+DERIVED = ("value", "jvp", "vjp", "linearize", "forward_over_reverse", "reverse_over_reverse")
 
 
 class SciPy:
@@ -74,7 +78,7 @@ def single(entry: Entry, random: np.random.Generator, x64: bool, small: bool = F
     template = entry.templates[random.integers(len(entry.templates))]
     text = drawn.text(template)
     module, _, last = entry.name.rpartition(".")
-    head = "" if text.startswith("jx.") else f"jx.{module}.{last}"
+    head = "" if entry.name in EXPRESSIONS or text.startswith("jx.") else f"jx.{module}.{last}"
     return Program(
         name=entry.name,
         body=f"    return {head}{text}\n",
@@ -117,6 +121,9 @@ def derive(program: Program, what: str, package: Any) -> Function:
 
         if what == "jvp":
             return package.jvp(lambda *x: of(arrays, x), chosen, tuple(tangents))
+        if what == "linearize":
+            results, linear = package.linearize(lambda *x: of(arrays, x), *chosen)
+            return results, linear(*tangents)
         if what == "vjp":
             results, pullback = package.vjp(lambda *x: of(arrays, x), *chosen)
             return pullback([w.astype(r.dtype) for r, w in zip(results, weights, strict=True)])
@@ -136,6 +143,19 @@ def _inexact_leaves(package: Any, tree: Any) -> list[Any]:
     return [x for x in leaves if hasattr(x, "dtype") and package.numpy.issubdtype(x.dtype, package.numpy.inexact)]
 
 
+def _interpreted(function: Function) -> Function:
+    """A compiled function that is run operation by operation on NumPy, as where llvmlite is not installed."""
+
+    def compiled(computation: Any, *_: Any) -> Any:
+        return compile_module(Module(computation.name, computation), "interpreter")
+
+    def call(*arrays: Any) -> Any:
+        with mock.patch("tinyxla.compilation._compiled", compiled):
+            return function(*arrays)
+
+    return call
+
+
 def wrapped(function: Function, way: str, in_axes: Any = None) -> Function:
     """The function run in a way: as it stands, compiled, mapped, recomputed."""
     if way == "eager":
@@ -146,6 +166,8 @@ def wrapped(function: Function, way: str, in_axes: Any = None) -> Function:
         return tinyxla.vmap(function, in_axes)
     if way == "jit(vmap)":
         return tinyxla.jit(tinyxla.vmap(function, in_axes))
+    if way == "interpreter":
+        return _interpreted(tinyxla.jit(lambda *arrays: function(*arrays)))
     if way == "jit(checkpoint)":
         return tinyxla.jit(tinyxla.checkpoint(function))
     raise ValueError(f"There is no way {way!r} to run a program.")

@@ -41,7 +41,7 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 )
 SIZES = (0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 7, 17)
 
-VARIETIES = ("plain", "special", "ties", "extreme")
+VARIETIES = ("plain", "special", "ties", "extreme", "subnormal")
 
 
 class Input(NamedTuple):
@@ -86,7 +86,7 @@ def _values(given: Input, variety: str, random: Generator) -> Array:
     if constrained is not None:
         with np.errstate(all="ignore"):
             return np.asarray(constrained(given, random)).reshape(given.shape).astype(dtype_of(given.dtype))
-    if given.kind in ("finite", "small") and variety in ("special", "extreme"):
+    if given.kind in ("finite", "small") and variety in ("special", "extreme", "subnormal"):
         variety = "plain"
     with np.errstate(all="ignore"):
         return np.asarray(_unconstrained(given, variety, random)).astype(dtype_of(given.dtype))
@@ -115,6 +115,8 @@ def _floats(given: Input, variety: str, random: Generator) -> Array:
         infinity = huge if given.dtype == "float8_e4m3fn" else np.inf
         chosen = random.choice((np.nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0, 0.5), shape)
         return np.where(random.random(shape) < 0.4, chosen, plain)
+    if variety == "subnormal":
+        return np.where(random.random(shape) < 0.5, tiny * random.uniform(-2, 2, shape), plain)
     extremes = (
         huge,
         -huge,
