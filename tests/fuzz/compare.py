@@ -9,6 +9,8 @@ import jax
 import ml_dtypes
 import numpy as np
 
+import tinyxla
+
 Array = np.ndarray[Any, Any]
 
 
@@ -72,8 +74,11 @@ def structure(ours: Any, theirs: Any, weak: bool = False) -> str | None:
     return None
 
 
-def differing(ours: Any, theirs: Any, scaled: bool, precision: float = 0.0) -> str | None:
-    """How values differ by more than rounding, or None. `scaled`: errors are relative to the largest element.
+def differing(
+    ours: Any, theirs: Any, scaled: bool, precision: float = 0.0, magnitude: float = 0.0
+) -> str | None:
+    """How values differ by more than rounding, or None. `scaled`: errors are relative to the largest element, or to
+    `magnitude` if that is larger.
 
     `precision` is that of the inputs, where it is less than the result's.
     """
@@ -83,7 +88,7 @@ def differing(ours: Any, theirs: Any, scaled: bool, precision: float = 0.0) -> s
                 return f"value: {x!r}, expected {y!r}"
             continue
         found, expected = np.asarray(x), np.asarray(y)
-        bad = ~agreeing(found, expected, scaled, precision)
+        bad = ~agreeing(found, expected, scaled, precision, magnitude)
         if bad.any():
             return _described(found, expected, bad)
     return None
@@ -120,7 +125,9 @@ def narrows_to(found: Array, exact: Array) -> bool:
         return bool(np.all(agreeing(found, exact.astype(found.dtype), False)))
 
 
-def agreeing(found: Array, expected: Array, scaled: bool, least: float = 0.0) -> Array:
+def agreeing(
+    found: Array, expected: Array, scaled: bool, least: float = 0.0, magnitude: float = 0.0
+) -> Array:
     """Where elements are equal but for some units in the last place; NaN and infinities agree with themselves."""
     if not is_inexact(expected.dtype):
         return np.asarray(found == expected)
@@ -130,7 +137,7 @@ def agreeing(found: Array, expected: Array, scaled: bool, least: float = 0.0) ->
     allowed = relative * np.abs(b) + 4 * _tiny(expected.dtype)
     if scaled:
         finite = np.abs(b[np.isfinite(b)])
-        allowed = allowed + relative * finite.max(initial=0)
+        allowed = allowed + relative * finite.max(initial=magnitude)
     if a.dtype.kind == "c":  # an infinity of either part is one
         return _parts_agree(a.real, b.real, allowed) & _parts_agree(a.imag, b.imag, allowed)
     return _parts_agree(a, b, allowed)
@@ -166,6 +173,12 @@ def flushed(x: Any) -> Any:
         return x
     wide = _wide(x)
     return np.where(np.abs(wide) < _tiny(x.dtype), np.copysign(0, wide), wide).astype(x.dtype)
+
+
+def largest(arrays: list[Any]) -> float:
+    """The largest magnitude of a finite number."""
+    wide = [_wide(x) for x in arrays if isinstance(x, np.ndarray) and is_inexact(x.dtype)]
+    return max((float(np.abs(x[np.isfinite(x)]).max(initial=0)) for x in wide), default=0.0)
 
 
 def is_finite(arrays: list[Any]) -> bool:
@@ -263,17 +276,17 @@ class Quotients:
     def __init__(self, reference: Callable[..., Any], which: tuple[int, ...], arrays: list[Any]) -> None:
         self._which = which
         self._arrays = [widened(x) for x in arrays]
-        self._compiled = jax.jit(reference)
+        self._reference = reference
         self._steps = 1e-5
 
     def _along(self, directions: list[Array]) -> list[Array]:
-        with jax.enable_x64(True), np.errstate(all="ignore"):
+        with jax.enable_x64(True), tinyxla.enable_x64(True), np.errstate(all="ignore"):
             ends = []
             for step in (self._steps, -self._steps):
                 moved = list(self._arrays)
                 for i, d in zip(self._which, directions, strict=True):
                     moved[i] = moved[i] + step * d
-                results = (np.asarray(x) for x in leaves(self._compiled(*moved)))
+                results = (np.asarray(x) for x in leaves(self._reference(*moved)))
                 ends.append([_wide(x) for x in results if is_inexact(x.dtype)])
             return [(a - b) / (2 * self._steps) for a, b in zip(*ends, strict=True)]
 

@@ -31,7 +31,7 @@ DERIVED = ("value", "jvp", "vjp", "linearize", "forward_over_reverse", "reverse_
 class SciPy:
     """The oracle of what JAX does not have."""
 
-    scipy, numpy = scipy, np
+    scipy, numpy, lax = scipy, np, np
 
 
 class Program(NamedTuple):

@@ -91,13 +91,19 @@ def _binary(name: str, op: Callable[..., Any], text: str) -> Binary:
     return named(function, name, text)
 
 
+def _conjugate(x: Any) -> Any:
+    if x.dtype.name in ("float32", "float64"):
+        return elementwise.complex_(x, elementwise.zeros_like(x))
+    return elementwise.conj(x)
+
+
 # --- one operation each -----------------------------------------------------------------------------------------------
 
 abs_ = _unary("abs", elementwise.abs_, "The absolute value: a real number also for complex elements.")
 cbrt = _accurate("cbrt", elementwise.cbrt, "The cube root.")
 ceil = _unary("ceil", elementwise.ceil, "The least whole number that is not smaller.")
 clz = _unary("clz", elementwise.clz, "The number of leading zero bits.")
-conj = _unary("conj", elementwise.conj, "The complex conjugate.")
+conj = _unary("conj", _conjugate, "The complex conjugate, which is complex also of real numbers.")
 cos = _accurate("cos", elementwise.cos, "The cosine.")
 cosh = _accurate("cosh", elementwise.cosh, "The hyperbolic cosine.")
 erf = _accurate("erf", elementwise.erf, "The error function.")

@@ -34,9 +34,9 @@ def _with_number(number: complex, x: ArrayLike, what: str) -> Array:
 
 
 def _parameter(value: ArrayLike, what: str) -> Any:
-    """A parameter of an activation: a Python number, or an array of a floating type."""
-    given = operand(value, what)
-    return inexact_array(given, what) if isinstance(given, Array) else given
+    """A parameter of an activation: a Python number, or an array, of integers, too, which leave the type of floats as
+    it is."""
+    return operand(value, what)
 
 
 # --- with corners -----------------------------------------------------------------------------------------------------
@@ -62,7 +62,10 @@ def relu6(x: ArrayLike) -> Array:
     >>> relu6(np.array([-1.0, 2.0, 8.0]))
     Array([0., 2., 6.], dtype=float32)
     """
-    return clamp(0.0, _with_number(0.0, x, "nn.relu6"), 6.0)
+    value = _with_number(0.0, x, "nn.relu6")
+    if value.dtype.kind == "c":  # in NumPy's order, by the real part first
+        return tnp.minimum(tnp.maximum(value, 0.0), 6.0)
+    return clamp(0.0, value, 6.0)
 
 
 @replayed
@@ -72,7 +75,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> leaky_relu(np.array([-1.0, 2.0]), 0.5)
     Array([-0.5,  2. ], dtype=float32)
     """
-    value = _with_number(0.0, x, "nn.leaky_relu")
+    value = array_of(x, "nn.leaky_relu")
     return tnp.where(value >= 0, value, _parameter(negative_slope, "nn.leaky_relu") * value)
 
 
@@ -178,6 +181,8 @@ def softplus(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     value = _with_number(0, x, "nn.softplus")
+    if value.dtype.kind == "c":  # with the imaginary part of the principal logarithm
+        return tnp.logaddexp(value, 0)
     positive = value > 0
     size = tnp.where(positive, value, -value)  # not abs, whose derivatives at 0 are those of neither side
     return tnp.where(positive, value, tnp.zeros_like(value)) + tnp.log1p(tnp.exp(-size))

@@ -8,7 +8,7 @@ little more than NumPy's own. On large ones it is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -282,24 +282,28 @@ def as_binary(
 def constant_beyond(x: Any, limit: float) -> Any:
     """x, or the limit with x's sign where |x| is larger; the derivative is 0 there, also at infinities.
 
-    For the argument of a function that saturates: a derivative taken at an infinity would be 0 times infinity.
+    For the argument of a function that saturates: a derivative taken at an infinity would be 0 times infinity. Complex
+    numbers are left as they are.
     """
+    if x.dtype.kind == "c":
+        return x  # complex numbers have no order
     high, low = like(limit, x), like(-limit, x)
     found = ops.select(ops.gt(x, high), high, ops.select(ops.lt(x, low), low, x))
     return found.with_weak_type(x.weak_type)
 
 
-def with_slope(name: str, function: Callable[[Any], Any], slope: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """A function of one array, element by element, with a derivative of its own, `slope(result, x)`, in place of that
-    of the operations that it is made of."""
+def with_slope(name: str, function: Callable[..., Any], *slopes: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays of one shape, element by element, with partial derivatives of its own, `slope(result,
+    *arrays)` for each of them, in place of those of the operations that it is made of."""
 
     def push(values: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
-        (x,), (tangent,) = values, tangents
-        ans = ruled(x)
-        return [ans], [None if tangent is None else ops.chain_mul(tangent, slope(ans, x))]
+        ans = ruled(*values)
+        moving = [(t, slope) for t, slope in zip(tangents, slopes, strict=True) if t is not None]
+        parts = [ops.chain_mul(t, slope(ans, *values)) for t, slope in moving]
+        return [ans], [reduce(ops.add, parts) if parts else None]
 
-    def ruled(x: Any) -> Any:
-        return custom.apply(rule, x)[0]
+    def ruled(*values: Any) -> Any:
+        return custom.apply(rule, *values)[0]
 
-    rule = custom.CustomJvp(name, name, 1, lambda x: [function(x)], push)
+    rule = custom.CustomJvp(name, name, 1, lambda *values: [function(*values)], push)
     return ruled

@@ -108,20 +108,23 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     kind = element_type(x.dtype)
     info = ml_dtypes.finfo(x.dtype)
     mantissa_bits = int(info.nmant)
-    scale = 2.0 ** (mantissa_bits + 1)
-    tiny = ops.lt(ops.abs_(x), like(info.smallest_normal, x))  # subnormal: scaled first
-    large = ops.ge(ops.abs_(x), like(4, x))  # so that no power of two below is subnormal
-    wide = ops.select(tiny, ops.mul(x, like(scale, x)), ops.select(large, ops.mul(x, like(0.25, x)), x))
-    pattern = _signed(wide)
     exponent_mask = (1 << (kind.bits - 1 - mantissa_bits)) - 1
     bias = exponent_mask >> 1
+    given = _signed(x)
+    magnitude = ops.and_(given, like((1 << (kind.bits - 1)) - 1, given))
+    # Subnormal numbers, which compiled code takes for zeros, are whole numbers of the smallest one.
+    tiny = ops.lt(magnitude, like(1 << mantissa_bits, given))
+    whole = cast(ops.select(ops.lt(given, like(0, given)), ops.neg(magnitude), magnitude), x.dtype)
+    large = ops.ge(ops.abs_(x), like(4, x))  # so that no power of two below is subnormal
+    wide = ops.select(tiny, whole, ops.select(large, ops.mul(x, like(0.25, x)), x))
+    pattern = _signed(wide)
     raised = ops.and_(ops.shift_right_logical(pattern, like(mantissa_bits, pattern)), like(exponent_mask, pattern))
     power = ops.shift_left(ops.sub(like(2 * bias - 1, pattern), raised), like(mantissa_bits, pattern))
     mantissa = ops.mul(wide, bits.bitcast_convert(power, new_element_type=kind))  # whose derivative is the power of two
     exponent = ops.sub(cast(raised, np.dtype(np.int32)), like(bias - 1, cast(raised, np.dtype(np.int32))))
     shift = ops.select(
-        tiny, like(-mantissa_bits - 1, exponent), ops.select(large, like(2, exponent), like(0, exponent))
+        tiny, like(1 - bias - mantissa_bits, exponent), ops.select(large, like(2, exponent), like(0, exponent))
     )
     exponent = ops.add(exponent, shift)
-    special = ops.or_(ops.eq(x, like(0, x)), ops.not_(ops.is_finite(x)))
+    special = ops.or_(ops.eq(magnitude, like(0, given)), ops.not_(ops.is_finite(x)))
     return ops.select(special, x, mantissa), ops.select(special, like(0, exponent), exponent)

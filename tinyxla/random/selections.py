@@ -104,7 +104,7 @@ def choice(
     if weights is not None and weights.shape != (count,):
         raise ShapeError(f"{what}: p has one probability for each of {count} elements, but got shape {weights.shape}.")
     if weights is not None:
-        index = _weighted(source, weights, sizes, replace)
+        index = _weighted(source, weights, sizes, replace).astype(default_int())
     elif replace:
         index = randint(source, sizes, 0, max(count, 1))
     elif values is not None and wanted:

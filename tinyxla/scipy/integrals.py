@@ -30,6 +30,7 @@ from tinyxla.lax.special import (
 )
 from tinyxla.numpy.arguments import ArrayLike, cast, check_memory, count_of, inexact_array, promoted
 from tinyxla.numpy.elementwise import with_slope
+from tinyxla.ops import elementwise
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float
 
@@ -157,7 +158,15 @@ def _spence_slope(ans: Any, x: Any) -> Any:
     more = x - 1
     near = tnp.abs(more) < 1e-3
     series = polynomial([(-1) ** (k + 1) / (k + 1) for k in range(6)], more)
-    return tnp.where(near, series, tnp.log(tnp.where(near, 2.0, x)) / -tnp.where(near, 1.0, more))
+    return tnp.where(near, series, _log_by_difference(tnp.where(near, 2.0, x)))
+
+
+# Its derivative is a quotient that does not cancel at 0: (1 - x + x log(x)) / (x (1 - x)^2).
+_log_by_difference = with_slope(
+    "log(x) / (1 - x)",
+    lambda x: tnp.log(x) / (1 - x),
+    lambda ans, x: (1 - x + elementwise.chain_mul(x, tnp.log(x))) / (x * (1 - x) * (1 - x)),
+)
 
 
 @_with_derivatives(_spence_slope)

@@ -105,7 +105,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlogy(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     Array([0., 0.], dtype=float32)
     """
-    return _times_log("scipy.special.xlogy", tnp.log, x, y)
+    return _x_log_y(*_of_one_shape("xlogy", x, y))
 
 
 @replayed
@@ -115,13 +115,31 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlog1py(np.array([0.0]), np.array([-1.0]))
     Array([0.], dtype=float32)
     """
-    return _times_log("scipy.special.xlog1py", tnp.log1p, x, y)
+    return _x_log1p_y(*_of_one_shape("xlog1py", x, y))
 
 
-def _times_log(what: str, log: Any, x: ArrayLike, y: ArrayLike) -> Array:
-    """x log(y) as a product of the chain rule: it vanishes with x, while its derivative by x is log(y)."""
-    factor, value = broadcasted(what, promoted(what, x, y, to_inexact=True)[0])
-    return tnp.where((factor == 0) & tnp.isnan(value), value, elementwise.chain_mul(factor, log(value)))
+def _of_one_shape(what: str, *args: ArrayLike) -> Any:
+    name = f"scipy.special.{what}"
+    return broadcasted(name, promoted(name, *args, to_inexact=True)[0])
+
+
+def _vanishing(x: Array, y: Array, of_y: Array) -> Array:
+    """x times a function of y, which is 0 where x is 0, unless y is NaN."""
+    return tnp.where((x == 0) & tnp.isnan(y), y, elementwise.chain_mul(x, of_y))
+
+
+_x_log_y = with_slope(
+    "xlogy",
+    lambda x, y: _vanishing(x, y, tnp.log(y)),
+    lambda ans, x, y: tnp.log(y),
+    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / y),
+)
+_x_log1p_y = with_slope(
+    "xlog1py",
+    lambda x, y: _vanishing(x, y, tnp.log1p(y)),
+    lambda ans, x, y: tnp.log1p(y),
+    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / (1 + y)),
+)
 
 
 @replayed
@@ -493,8 +511,22 @@ def i1(x: ArrayLike) -> Array:
     >>> round(float(i1(1.0)), 4)
     0.5652
     """
-    (value,) = _of_one_type("i1", x)
-    return tnp.exp(tnp.abs(value)) * i1e(value)
+    return _bessel_i1(inexact_array(x, "scipy.special.i1"))
+
+
+def _bessel_i1_slope(ans: Any, x: Any) -> Any:
+    """i0(x) - i1(x) / x; near 0 the quotient is a series, since that has accurate derivatives there."""
+    near = tnp.abs(x) < 1
+    quarter = tnp.where(near, x * x, 0.0) / 4
+    series: Any = 0.0
+    for k in range(11, -1, -1):
+        series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + quarter * series
+    quotient = tnp.where(near, series, ans / tnp.where(near, 1.0, x))
+    # Where both are infinite, the quotient is the smaller.
+    return tnp.where(tnp.isinf(ans), tnp.abs(ans), i0(x) - quotient)
+
+
+_bessel_i1 = with_slope("i1", lambda x: tnp.exp(tnp.abs(x)) * i1e(x), _bessel_i1_slope)
 
 
 @replayed
@@ -504,11 +536,28 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0]))
     Array([ 0.,  0., inf], dtype=float32)
     """
-    first, second = _of_one_type("rel_entr", p, q)
+    first, second = _of_one_shape("rel_entr", p, q)
     refuse_complex("scipy.special.rel_entr", first)
-    both = (first > 0) & (second > 0)
-    value = first * (tnp.log(tnp.where(both, first, 1.0)) - tnp.log(tnp.where(both, second, 1.0)))
-    return tnp.where(both, value, tnp.where((first == 0) & (second >= 0), 0.0, tnp.inf))
+    return _relative_entropy(first, second)
+
+
+def _log_quotient(p: Array, q: Array) -> Array:
+    """log(p / q) of positive numbers, 0 of others."""
+    both = (p > 0) & (q > 0)
+    return tnp.log(tnp.where(both, p, 1.0)) - tnp.log(tnp.where(both, q, 1.0))
+
+
+def _relative_entropy_of_positive(p: Array, q: Array) -> Array:
+    value = p * _log_quotient(p, q)
+    return tnp.where((p > 0) & (q > 0), value, tnp.where((p == 0) & (q >= 0), 0.0, tnp.inf))
+
+
+_relative_entropy = with_slope(
+    "rel_entr",
+    _relative_entropy_of_positive,
+    lambda ans, p, q: tnp.where((p > 0) & (q > 0), 1.0 + _log_quotient(p, q), 0.0),
+    lambda ans, p, q: tnp.where((p > 0) & (q > 0), -p / tnp.where(q > 0, q, 1.0), 0.0),
+)
 
 
 @replayed

@@ -303,7 +303,8 @@ def _truncated_above(z: Any, a: Any, b: Any) -> Any:
 
 
 def _below_generalized_normal(z: Any, beta: Any) -> Any:
-    return 0.5 + 0.5 * tnp.sign(z) * gammainc(1 / beta, tnp.abs(z) ** beta)
+    tail = 0.5 * gammaincc(1 / beta, tnp.abs(z) ** beta)  # exact where the difference from 1 would not be
+    return tnp.where(z < 0, tail, 1 - tail)
 
 
 def _cauchy_quantile(q: Any) -> Any:
