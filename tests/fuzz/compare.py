@@ -74,9 +74,7 @@ def structure(ours: Any, theirs: Any, weak: bool = False) -> str | None:
     return None
 
 
-def differing(
-    ours: Any, theirs: Any, scaled: bool, precision: float = 0.0, magnitude: float = 0.0
-) -> str | None:
+def differing(ours: Any, theirs: Any, scaled: bool, precision: float = 0.0, magnitude: float = 0.0) -> str | None:
     """How values differ by more than rounding, or None. `scaled`: errors are relative to the largest element, or to
     `magnitude` if that is larger.
 
@@ -125,9 +123,7 @@ def narrows_to(found: Array, exact: Array) -> bool:
         return bool(np.all(agreeing(found, exact.astype(found.dtype), False)))
 
 
-def agreeing(
-    found: Array, expected: Array, scaled: bool, least: float = 0.0, magnitude: float = 0.0
-) -> Array:
+def agreeing(found: Array, expected: Array, scaled: bool, least: float = 0.0, magnitude: float = 0.0) -> Array:
     """Where elements are equal but for some units in the last place; NaN and infinities agree with themselves."""
     if not is_inexact(expected.dtype):
         return np.asarray(found == expected)
@@ -262,6 +258,8 @@ def _within(found: Array, theirs: Array, narrow: list[Array], exact: list[Array]
         explained = slack * explained * (precision / epsilon(np.dtype(np.float32)) if double else 1)
         finite = [np.isfinite(_wide(m)) for m in (*exact, *narrow)]
         unstable = np.any(finite, axis=0) != np.all(finite, axis=0)
+        if double:  # the inputs are moved by units of 32 bits, so that only a discontinuity makes a difference
+            unstable |= np.max(np.nan_to_num(moved), axis=0) > 0.1 * np.abs(_wide(exact[0]))
         allowed = explained + ulps * precision * np.abs(wide) + 4 * _tiny(theirs.dtype)
         near = (np.abs(a - wide) <= allowed) | (np.abs(a - b) <= allowed)
         largest = float(ml_dtypes.finfo(theirs.dtype).max)

@@ -26,11 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla import numpy as tnp
+from tinyxla.api import jvp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax import cummax, cummin
 from tinyxla.numpy.arguments import (
     ArrayLike,
     array_of,
+    broadcasted,
     canonical_axes,
     choice_of,
     inexact_array,
@@ -39,6 +41,7 @@ from tinyxla.numpy.arguments import (
     refuse_complex,
     with_flags,
 )
+from tinyxla.numpy.elementwise import with_slope
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (
     betainc,
@@ -95,6 +98,11 @@ class Family:
         arrays, _ = promoted(self.name, *bound.args, to_inexact=True)
         refuse_complex(self.name, *arrays)
         return arrays
+
+
+def _log_probability(probability: Array, complement: Array) -> Array:
+    """The logarithm of a probability, that of 1 less its complement where it is nearly 1."""
+    return tnp.where(probability < 0.5, tnp.log(probability), tnp.log1p(-complement))
 
 
 def _mirrored(rule: Rule) -> Rule:
@@ -169,11 +177,15 @@ class Cumulative(Continuous):
 
     def logcdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of `cdf`."""
-        return self._apply(self._logcdf, args, kwargs) if self._logcdf else tnp.log(self.cdf(*args, **kwargs))
+        if self._logcdf:
+            return self._apply(self._logcdf, args, kwargs)
+        return _log_probability(self.cdf(*args, **kwargs), self.sf(*args, **kwargs))
 
     def logsf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of `sf`."""
-        return self._apply(self._logsf, args, kwargs) if self._logsf else tnp.log(self.sf(*args, **kwargs))
+        if self._logsf:
+            return self._apply(self._logsf, args, kwargs)
+        return _log_probability(self.sf(*args, **kwargs), self.cdf(*args, **kwargs))
 
 
 class Invertible(Cumulative):
@@ -279,9 +291,27 @@ def _student(z: Any, df: Any) -> Any:
 
 
 def _below_student(z: Any, df: Any) -> Any:
+    return _probability_below_student(*broadcasted("scipy.stats.t.cdf", promoted("scipy.stats.t.cdf", z, df)[0]))
+
+
+def _student_probability(z: Any, df: Any) -> Any:
+    """By an incomplete beta function of z^2 / (df + z^2) near 0, and of df / (df + z^2) in the tails."""
     endless = df == math.inf
     df = tnp.where(endless, 1.0, df)
-    return tnp.where(endless, ndtr(z), 0.5 + 0.5 * tnp.sign(z) * (1 - betainc(df / 2, 0.5, df / (df + z * z))))
+    square = z * z
+    near = square < df
+    middle = 0.5 * tnp.sign(z) * betainc(0.5, df / 2, tnp.where(near, square / (df + square), 0.0))
+    tail = 0.5 * betainc(df / 2, 0.5, tnp.where(near, 0.5, df / (df + square)))
+    outer = tnp.where(z < 0, tail, 1 - tail)
+    return tnp.where(endless, ndtr(z), tnp.where(near, 0.5 + middle, outer))
+
+
+_probability_below_student = with_slope(
+    "t.cdf",
+    _student_probability,
+    lambda ans, z, df: tnp.exp(_student(z, df)),
+    lambda ans, z, df: jvp(lambda n: _student_probability(z, n), (df,), (tnp.ones_like(df),))[1],
+)
 
 
 def _log_normal_between(low: Any, high: Any) -> Any:
