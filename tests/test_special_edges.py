@@ -146,3 +146,18 @@ def test_logarithms_of_probabilities_near_one_keep_their_digits(family: str) -> 
     )
     low = np.array([0.05, 1e-3], np.float32)
     np.testing.assert_allclose(ours.logsf(low, *shapes), exact.logsf(low.astype(float), *shapes), rtol=2e-5)
+
+
+def test_expm_of_empty_matrices_is_empty() -> None:
+    for shape in ((0, 0), (0, 3, 3), (2, 0, 0)):
+        for upper in (False, True):
+            found = tx.scipy.linalg.expm(np.zeros(shape, np.float32), upper_triangular=upper)
+            assert (found.shape, found.dtype) == (shape, np.float32)
+
+
+@pytest.mark.parametrize("function", [special.owens_t, special.expn])
+def test_function_of_two_arrays_broadcasts_ranks(function: Any) -> None:
+    first, second = np.ones((2, 3, 4), np.float32), np.full((3, 1), 2.0, np.float32)
+    found = function(first, second)
+    assert found.shape == (2, 3, 4)
+    np.testing.assert_array_equal(found, function(first, np.broadcast_to(second, first.shape)))

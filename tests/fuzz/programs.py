@@ -28,10 +28,18 @@ Function = Callable[..., Any]
 DERIVED = ("value", "jvp", "vjp", "linearize", "forward_over_reverse", "reverse_over_reverse")
 
 
+class _Lax:
+    """NumPy's or SciPy's functions by the names that they have in `lax`."""
+
+    def __getattr__(self, name: str) -> Any:
+        name = {"lgamma": "gammaln"}.get(name, name)
+        return getattr(np, name) if hasattr(np, name) else getattr(scipy.special, name)
+
+
 class SciPy:
     """The oracle of what JAX does not have."""
 
-    scipy, numpy, lax = scipy, np, np
+    scipy, numpy, lax = scipy, np, _Lax()
 
 
 class Program(NamedTuple):

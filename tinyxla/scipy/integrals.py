@@ -28,7 +28,7 @@ from tinyxla.lax.special import (
     slope_on_host,
     special_function,
 )
-from tinyxla.numpy.arguments import ArrayLike, cast, check_memory, count_of, inexact_array, promoted
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, check_memory, count_of, inexact_array, promoted
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.tracing.array import Array
@@ -46,7 +46,7 @@ def _with_derivatives(*partials: Partial, compute: Function | None = None) -> Ca
         @functools.wraps(described)
         def apply(*args: ArrayLike, **kwargs: ArrayLike) -> Array:
             arrays, common = promoted(what, *args, *kwargs.values(), to_inexact=True)
-            values = [cast(x, *common) for x in arrays]
+            values = broadcasted(what, [cast(x, *common) for x in arrays])
             return found(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
 
         return apply

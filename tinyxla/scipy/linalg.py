@@ -253,6 +253,8 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
            [0., 1.]], dtype=float32)
     """
     x: Any = matrices("scipy.linalg.expm", A, square=True)
+    if not x.size:
+        return x
     if x.dtype.itemsize < 4:
         wide = expm(x.astype(np.float32), upper_triangular=upper_triangular, max_squarings=max_squarings)
         return wide.astype(x.dtype)
