@@ -80,6 +80,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("scipy.special.*", "accepts eager", "is not supported, see docstring", "integers become floats, as in SciPy"),
     Intended("nn.squareplus", "(infinity|nan) value .*", r"j\) at", "a product of infinite complex numbers is left to its algorithm", INFINITE),
     Intended("lax.lgamma scipy.special.gammaln scipy.special.betaln", "sign of zero value .*", ANY, "the logarithm of one is a zero of either sign"),
+    Intended("lax.pow lax.integer_pow", "accepts eager", "does not accept dtype (u?int|bool)", "integers have whole powers"),
     Intended("scipy.linalg.eigh", "value (vjp|forward_over_reverse|reverse_over_reverse) .*", "^value", "the triangle that is read has the derivatives; JAX reads the mean of both"),
     Intended("scipy.special.owens_t", "dtype value .*", "expected float(32|64)", "the type of the operands; JAX's constants widen it"),
     Intended("scipy.special.sici", "nan (forward|reverse)_over_reverse .*", "^nan: -?inf at .*expected nan", "at a pole derivatives are infinite"),
