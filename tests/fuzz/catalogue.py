@@ -50,6 +50,9 @@ _PRINTING = "sets how arrays are printed"
 _DEVICES = "there is one device: it gives its argument back"
 
 EXCLUDED: dict[str, str] = {
+    **dict.fromkeys(
+        ("lax.after_all", "lax.infeed", "lax.outfeed"), "tokens and the host's queues; test_host_queues has them"
+    ),
     "lax.DotDimensionNumbers": "a type for annotations",
     "lax.pbroadcast": "JAX's does not run under vmap; test_named_axes has it",
     "lax.rng_uniform": "draws from a hidden state",

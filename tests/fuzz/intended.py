@@ -81,6 +81,8 @@ INTENDED: tuple[Intended, ...] = (
     Intended("nn.squareplus", "(infinity|nan) value .*", r"j\) at", "a product of infinite complex numbers is left to its algorithm", INFINITE),
     Intended("lax.lgamma scipy.special.gammaln scipy.special.betaln", "sign of zero value .*", ANY, "the logarithm of one is a zero of either sign"),
     Intended("lax.pow lax.integer_pow", "accepts eager", "does not accept dtype (u?int|bool)", "integers have whole powers"),
+    Intended("Array.at.get", "raises value eager", "index -?\\d+ is out of range", "known indices out of range are errors, as in NumPy, unless a mode is given"),
+    Intended("numpy.argmax numpy.argmin Array.argmax Array.argmin numpy.nanargmax numpy.nanargmin", "accepts eager", "does not accept dtype complex", "complex numbers have NumPy's order"),
     Intended("scipy.linalg.eigh", "value (vjp|forward_over_reverse|reverse_over_reverse) .*", "^value", "the triangle that is read has the derivatives; JAX reads the mean of both"),
     Intended("scipy.special.owens_t", "dtype value .*", "expected float(32|64)", "the type of the operands; JAX's constants widen it"),
     Intended("scipy.special.sici", "nan (forward|reverse)_over_reverse .*", "^nan: -?inf at .*expected nan", "at a pole derivatives are infinite"),
