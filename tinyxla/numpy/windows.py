@@ -70,8 +70,7 @@ def i0(x: ArrayLike) -> Array:
     series: Any = 0.0
     for k in range(_SERIES_TERMS, -1, -1):
         series = 1 / math.factorial(k) ** 2 + quarter * series
-    scaled = where(size == math.inf, size, arith.multiply(exp(size), bessel_i0e(value)))
-    return where(small, series, scaled).with_weak_type(value.weak_type)
+    return where(small, series, arith.multiply(exp(size), bessel_i0e(value))).with_weak_type(value.weak_type)
 
 
 @replayed

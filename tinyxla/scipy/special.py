@@ -526,7 +526,7 @@ def _bessel_i1_slope(ans: Any, x: Any) -> Any:
     return tnp.where(tnp.isinf(ans), tnp.abs(ans), i0(x) - quotient)
 
 
-_bessel_i1 = with_slope("i1", lambda x: tnp.where(tnp.isinf(x), x, tnp.exp(tnp.abs(x)) * i1e(x)), _bessel_i1_slope)
+_bessel_i1 = with_slope("i1", lambda x: tnp.exp(tnp.abs(x)) * i1e(x), _bessel_i1_slope)
 
 
 @replayed
