@@ -158,7 +158,8 @@ def check_refused_or_equal(op: Op, sample: Sample, compiled: bool) -> str:
     else:
         refused = ""
     if refused:
-        assert refused.startswith(f"{op.name}: "), f"the message does not name the op: {refused}"
+        name = op.name.removesuffix("-start")  # the error may be of what is begun
+        assert refused.startswith((f"{op.name}: ", f"{name}: ")), f"the message does not name the op: {refused}"
         return "refused"
     assert isinstance(inferred, Shape | TupleShape), inferred
     if op.name in FOREIGN or size_of(inferred) > LARGEST:

@@ -111,7 +111,7 @@ def test_map_coordinates(mode: str) -> None:
     slopes = tx.grad(lambda c: ndimage.map_coordinates(A, c, 1, mode).sum())(places)
     for found, wanted in zip(slopes, expected, strict=True):
         close(found, wanted)
-    with pytest.raises(ArgumentError, match="order 0 or 1"):
+    with pytest.raises(ArgumentError, match="order must be 0 or 1"):
         ndimage.map_coordinates(A, places, 3)
     with pytest.raises(ShapeError, match="coordinates for 2 dimensions"):
         ndimage.map_coordinates(A, places[:1], 1)

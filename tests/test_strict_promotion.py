@@ -34,6 +34,7 @@ WITHOUT_VALUE = {
     "numpy.set_printoptions": "changes how arrays are printed",
     "lax.rng_uniform": "draws other numbers each time",
     "lax.empty": "its elements are arbitrary",
+    **dict.fromkeys(("lax.after_all", "lax.create_token"), "a token has none"),
 }
 
 

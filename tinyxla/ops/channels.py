@@ -100,6 +100,7 @@ def _infeed_batch(size: int, operands: Any, axes: Axes, *, axis_name: Hashable, 
 infeed = Op(
     "infeed",
     attributes=Infeed,
+    fill_defaults=True,
     shape=_infeed_shape,
     evaluate=_infeed_evaluate,
     derivative=_no_derivative("infeed"),
@@ -148,6 +149,7 @@ def _outfeed_batch(size: int, operands: tuple[Value, ...], axes: Axes, *, axis_n
 outfeed = Op(
     "outfeed",
     attributes=Outfeed,
+    fill_defaults=True,
     shape=_outfeed_shape,
     evaluate=_outfeed_evaluate,
     derivative=_no_derivative("outfeed"),
@@ -310,6 +312,7 @@ def _channel_op(name: str, attributes: type[Any], shape: Any, evaluate: Any) -> 
     return Op(
         name,
         attributes=attributes,
+        fill_defaults=True,
         shape=shape,
         evaluate=evaluate,
         derivative=_no_derivative(name),

@@ -74,6 +74,7 @@ def _start(begun: Op, attributes: type[Any], context: Context) -> Op:
     op = Op(
         f"{begun.name}-start",
         attributes=attributes,
+        fill_defaults=True,
         shape=shape,
         evaluate=evaluate,
         derivative=Decomposition(evaluate),

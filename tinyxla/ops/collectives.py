@@ -289,6 +289,7 @@ def _all_reduce_derivative(*, to_apply: Computation, replica_groups: Groups, **o
 all_reduce = Op(
     "all-reduce",
     attributes=AllReduce,
+    fill_defaults=True,
     shape=_all_reduce_shape,
     evaluate=alone("all-reduce", lambda x, **attributes: x),
     derivative=ByAttributes(_all_reduce_derivative),
@@ -414,6 +415,7 @@ def _all_gather_transpose(g: Value, x: Value, *, all_gather_dimension: int, **ot
 all_gather = Op(
     "all-gather",
     attributes=AllGather,
+    fill_defaults=True,
     shape=shape_of_each("all-gather", _all_gather_shape),
     evaluate=alone("all-gather", lambda x, **attributes: x),
     derivative=transposed(_all_gather_transpose),
@@ -519,6 +521,7 @@ def _reduce_scatter_derivative(*, to_apply: Computation, channel_id: int | None,
 reduce_scatter = Op(
     "reduce-scatter",
     attributes=ReduceScatter,
+    fill_defaults=True,
     shape=shape_of_each("reduce-scatter", _reduce_scatter_shape),
     evaluate=alone("reduce-scatter", lambda x, **attributes: x),
     derivative=ByAttributes(_reduce_scatter_derivative),

@@ -160,6 +160,7 @@ def _all_to_all_alone(
 all_to_all = Op(
     "all-to-all",
     attributes=AllToAll,
+    fill_defaults=True,
     shape=_all_to_all_shape,
     evaluate=_all_to_all_alone,
     derivative=Linear(_all_to_all_transpose),
@@ -223,6 +224,7 @@ def _permute_alone(x: Any, source_target_pairs: Pairs) -> Any:
 collective_permute = Op(
     "collective-permute",
     attributes=CollectivePermute,
+    fill_defaults=True,
     shape=shape_of_each("collective-permute", _permute_shape),
     evaluate=alone("collective-permute", _permute_alone),
     derivative=transposed(_permute_transpose),
@@ -287,6 +289,7 @@ def _broadcast_derivative(*, replica_groups: Groups, channel_id: int | None, axi
 collective_broadcast = Op(
     "collective-broadcast",
     attributes=CollectiveBroadcast,
+    fill_defaults=True,
     shape=shape_of_each("collective-broadcast", _broadcast_shape),
     evaluate=alone("collective-broadcast", lambda x, **attributes: x),
     derivative=ByAttributes(_broadcast_derivative),
@@ -455,6 +458,7 @@ def _ragged_samples(random: np.random.Generator) -> Iterator[Sample]:
 ragged_all_to_all = Op(
     "ragged-all-to-all",
     attributes=RaggedAllToAll,
+    fill_defaults=True,
     shape=_ragged_shape,
     evaluate=_ragged_alone,
     derivative=NotDifferentiable("XLA's contract gives ragged-all-to-all none; pad the rows and use all_to_all"),
@@ -495,6 +499,7 @@ def _number(name: str, of_device: Callable[[Value, int], Value]) -> Op:
     op = Op(
         name,
         attributes=Number,
+        fill_defaults=True,
         shape=lambda **attributes: _NUMBER,
         evaluate=evaluate,
         derivative=Zero(),

@@ -182,10 +182,13 @@ class Op:
         attributes: type[Any] = NoAttributes,
         expand: Callable[..., Any] | None = None,
         structural: bool = False,
+        fill_defaults: bool = False,
     ) -> None:
         self.name = name
         self.attributes = attributes
-        self.defaults: dict[str, Any] = attributes._field_defaults  # those that a call may leave out
+        self.defaults: dict[str, Any] = (
+            attributes._field_defaults if fill_defaults else {}
+        )  # that rules get in any case
         self._shape = shape
         self.evaluate = evaluate
         self.derivative = derivative
