@@ -105,7 +105,7 @@ def test_printed_text_in_xla(generator: np.random.Generator, part: int) -> None:
             op_checks.assert_close(op_checks.evaluated(convolution, exact), found, text, scale=4)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("part", range(4))
 def test_compiled(generator: np.random.Generator, part: int) -> None:
     for k in range(12):
@@ -133,7 +133,7 @@ def test_compiled_in_groups_of_few_features(
         op_checks.check_compiled(tinyxla.jit, convolution, sample)
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize(
     "window", [(3, 1, 1, 1), (4, 2, 1, 2), (3, 3, 2, 0), (3, 1, 2, 2, 2), (5, 1, 9, 3), (2, 1, -1, -2)]
 )
@@ -179,7 +179,7 @@ def test_one_output_feature_of_many_terms(generator: np.random.Generator, labels
     op_checks.check_compiled(tinyxla.jit, convolution, Sample((x, y), attributes))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("layout", ["bf01_oi01->bf01", "b01f_01io->b01f", "b01f_oi01->f01b", "fb10_i01o->b0f1"])
 def test_larger_ones(generator: np.random.Generator, layout: str) -> None:
     """Value and both cotangents of a strided convolution, for dimension numbers in which kernels differ; the same bits
@@ -336,7 +336,7 @@ def _same(found: Any, expected: Any, scale: float = 16) -> None:
     op_checks.assert_close([np.asarray(found.numpy())], [np.asarray(expected)], "lax", scale=scale)
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", CASES)
 def test_function(name: str) -> None:
     call, arrays = CASES[name]
@@ -345,7 +345,7 @@ def test_function(name: str) -> None:
     _same(call(lax, *map(tinyxla.numpy.asarray, arrays)), expected)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize(
     "name", ["labels", "feature groups", "batch groups", "with general padding", "transpose", "tiles"]
 )
@@ -506,7 +506,7 @@ EPILOGUES: dict[str, tuple[int, Callable[..., Any], list[NumPyArray]]] = {
 }
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_what_is_made_of_a_result_is_made_with_it(name: str) -> None:
     """The number of kernels, and the same values as JAX's with any number of threads."""
@@ -531,7 +531,7 @@ def test_tiles_of_all_widths(places: int, features: int) -> None:
         op_checks.check_compiled(tinyxla.jit, convolution, Sample((x.astype(dtype), y.astype(dtype)), attributes))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("layout", ["bf01_oi01->bf01", "b01f_01io->b01f", "1bf0_o1i0->f0b1"])
 def test_few_features_of_many(generator: np.random.Generator, layout: str) -> None:
     """Without strides: with holes in the input or in the window, and with padding of any kind."""
@@ -558,7 +558,7 @@ def test_few_features_of_many(generator: np.random.Generator, layout: str) -> No
             op_checks.check_compiled(tinyxla.jit, convolution, Sample((x.astype(dtype), y.astype(dtype)), attributes))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("channels", [4, 5, 16, 70, 130])
 def test_depthwise(channels: int) -> None:
     """Value and both cotangents, with and without strides."""
@@ -575,7 +575,7 @@ def test_depthwise(channels: int) -> None:
             np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize(
     "sizes", [(16, 8, 8, 12), (9, 3, 4, 10), (7, 2, 2, 5), (33, 4, 8, 6), (5, 3, 6, 4), (3, 2, 4, 23), (2, 3, 5, 19)]
 )
@@ -595,7 +595,7 @@ def test_groups_of_few_features(sizes: tuple[int, ...], monkeypatch: pytest.Monk
         np.testing.assert_allclose(a.numpy(), b, 1e-3, 1e-3 * float(np.abs(b).max()))
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize(
     "window", [((3, 1, 1, 1), (3, 1, 1, 1)), ((4, 2, 0, 3), (3, 1, -1, 1)), ((2, 3, 1, 1), (5, 2, 2, 1))]
 )
@@ -623,7 +623,7 @@ def test_gradient_by_a_kernel_of_few_features(
     np.testing.assert_allclose(found.numpy(), expected, 1e-4, 1e-4 * float(np.abs(expected).max()))
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("layout", ["b01f_01io->b01f", "bf01_oi01->bf01"])
 @pytest.mark.parametrize("features", [7, 16])
 @pytest.mark.parametrize("taps", [2, 3, 9])
@@ -646,7 +646,7 @@ def test_rows_slide_along_terms(
             op_checks.check_compiled(tinyxla.jit, convolution, Sample((x.astype(dtype), y.astype(dtype)), attributes))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("has_shortcuts", [False, True])
 @pytest.mark.parametrize("is_mean", [False, True])
 def test_layers_with_features_first(has_shortcuts: bool, is_mean: bool) -> None:
@@ -728,7 +728,7 @@ def test_padding_with_zeros_copies_rows(dtype: Any) -> None:
         np.testing.assert_array_equal(found, np.pad(x, [c[:2] for c in config]))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 @pytest.mark.parametrize("labels", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("HWCN", "WIHO", "CNWH")])
 def test_8_bit_integers_are_multiplied_as_matrices(kind: str, labels: tuple[str, str, str]) -> None:

@@ -32,7 +32,7 @@ def close(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
 def test_iterative_solvers(name: str) -> None:
     mine = getattr(sparse.linalg, name)
@@ -92,7 +92,7 @@ def test_minimize() -> None:
         optimize.minimize(_rosenbrock, np.ones((2, 2)), method="BFGS")
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])
 def test_map_coordinates(mode: str) -> None:
     places = [RANDOM.uniform(-9, 12, (6, 2)).astype(np.float32) for _ in range(2)]
@@ -144,7 +144,7 @@ def test_grid_interpolation(method: str) -> None:
         interpolate.RegularGridInterpolator(grid, A)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", ["dct", "idct", "dctn", "idctn"])
 def test_cosine_transforms(name: str) -> None:
     mine, theirs = getattr(fft, name), getattr(scipy.fft, name)
@@ -240,7 +240,7 @@ def test_tridiagonal_systems() -> None:
         solve(low, middle, high[:, :3], right)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", ["union1d", "intersect1d", "setdiff1d", "setxor1d"])
 def test_sets_of_a_given_size(name: str) -> None:
     x, y = np.array([3.0, 1.0, 2.0, 3.0], np.float32), np.array([2.0, 5.0, 3.0, 7.0], np.float32)

@@ -56,7 +56,14 @@ VALUE_CHECKS = [
 
 
 # Of many operands each is mapped over any axis or none, in all combinations: hundreds for each sample.
-MANY_BATCHES = ["batch-norm-grad", "scaled-dot"]
+MANY_BATCHES = [
+    "batch-norm-grad",
+    "batch-norm-inference",
+    "ragged-all-to-all",
+    "scaled-dot",
+    "scatter",
+    "while-pullback",
+]
 
 
 def _name_of(check: Callable[..., Any]) -> str:

@@ -58,7 +58,7 @@ def kind_of(module: Any, function: str, *operands: Any) -> Any:
     return result.dtype.name, bool(result.weak_type) and result.dtype != bool  # weak booleans are like others
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("function", ["add", "multiply", "true_divide", "maximum", "equal"])
 def test_types_of_arrays(function: str) -> None:
     for x, y in itertools.product(OPERANDS, repeat=2):
@@ -88,7 +88,7 @@ REAL_ONLY = ("arctan2", "hypot", "logaddexp", "logaddexp2", "copysign", "heavisi
 NEVER_WEAK = ("hypot", "heaviside", "logaddexp2")
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("function", BINARY)
 def test_types_with_scalars(function: str) -> None:
     for name, scalar, turned in itertools.product(NARROW, SCALARS, (False, True)):
@@ -111,7 +111,7 @@ count_nonzero positive invert sinc arcsin expm1 zeros_like ones_like diff isfini
 WEAK_IF_SCALAR = ("deg2rad", "sinc")  # JAX's results of weak arrays are weak without dimensions only
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("function", UNARY)
 def test_types_of_functions_of_one_array(function: str) -> None:
     for name, weak in [*((n, False) for n in NARROW[:-1]), ("int32", True), ("float32", True), ("complex64", True)]:

@@ -78,7 +78,7 @@ def beta(m: Any, key: Any) -> Any:
     return m.grad(lambda a: m.random.beta(key, a, 1.0, (5,)).sum())
 
 
-@pytest.mark.sample(every=2)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize(("gradient", "ours", "at"), [(gamma, tx.jit(gamma(tx, KEY)), 2.5), (beta, beta(tx, KEY), 0.5)])
 def test_gamma_and_beta_are_differentiable(gradient: Any, ours: Any, at: float) -> None:
     theirs = jax.jit(gradient(jax, jax.random.PRNGKey(7)))(at)
@@ -111,7 +111,7 @@ def test_refusals() -> None:
     assert random.gamma(KEY, np.ones(0, np.float32)).shape == (0,)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("parameter", [-1.0, np.nan, -np.inf])
 def test_parameters_of_no_distribution_end_in_nan(parameter: float) -> None:
     """And not in candidates that are rejected for ever."""

@@ -67,7 +67,7 @@ def test_batches_and_sizes_of_cholesky(generator):
         close(linear_algebra.cholesky(exact(given), lower=lower), np.asarray(found))
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_every_way_to_solve_triangular_systems(dtype, generator):
     flags = itertools.product((True, False), (True, False), (True, False), range(3))

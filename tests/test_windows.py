@@ -94,7 +94,7 @@ def some_window(random: np.random.Generator, largest: int, dilated: bool = True)
     return WindowDimension(size, stride, low, high, window, base)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_windows(random: np.random.Generator, seed: int) -> None:
     for _ in range(9):
@@ -148,7 +148,7 @@ def line(size: int, reverse: bool = False) -> WindowDimension:
     return WindowDimension(size, padding_low=0 if reverse else edge, padding_high=edge if reverse else 0)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", [(200_001,), (5, 7), (7, 5), (3, 1500), (1, 70_000, 2)], ids=str)
 def test_cumulative_folds(random: np.random.Generator, shape: tuple[int, ...], reverse: bool) -> None:
@@ -189,7 +189,7 @@ def _latest_of_all(x: Array, axis: int, start: int, reverse: bool) -> Array:
     return np.moveaxis(np.array(found[::-1] if reverse else found), 0, axis)
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("is_large", [False, True], ids=["in the caches", "past the caches"])
 @pytest.mark.parametrize(
     ("shape", "axis"),
@@ -225,7 +225,7 @@ def test_cumulative_pieces(
         assert several[0].tobytes() == several[1].tobytes()
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", ["s8", "u16", "s32", "u64", "f32", "f64"])
 @pytest.mark.parametrize("op", ["add", "multiply", "maximum", "minimum", "and", "xor"])
@@ -324,7 +324,7 @@ def test_types(name: str) -> None:
             op_checks.assert_equal([found.numpy()], [expected], f"{op} of {name}")
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("shape", [(70_001,), (3, 40_000), (40, 700), (5, 70), (9, 60, 3)], ids=str)
 def test_costly_folds(random: np.random.Generator, shape: tuple[int, ...]) -> None:
     """Blocks and lines are gone through side by side, also where the last one is shorter: beginnings, ends, and windows
@@ -438,7 +438,7 @@ def test_pools_against_jax(random: np.random.Generator, op: str, pool: Any) -> N
         np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), 1e-10, 1e-10)
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize(
     ("name", "reverse"),
@@ -692,7 +692,7 @@ def test_shape_tuple() -> None:
 LONG = [(60,), (100, 9), (9, 100), (3, 60, 70), (2, 30, 31, 5)]
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("shape", LONG)
 @pytest.mark.parametrize("name", ["add", "maximum"])
 def test_long_windows_against_jax(random: np.random.Generator, shape: tuple[int, ...], name: str) -> None:
@@ -756,7 +756,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_windows(random: np.random.Generator, kind: str) -> None:
     """With what follows element by element, which is made where the result is."""
@@ -782,7 +782,7 @@ def test_an_average_is_one_kernel() -> None:
     assert len(made.kernels) == 1
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("padding", ["SAME", "SAME_LOWER", "VALID"])
 def test_named_padding_of_dilated_arrays_is_that_of_jax(padding: str) -> None:
     x = np.arange(40, dtype=np.float32).reshape(5, 8)
