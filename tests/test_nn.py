@@ -255,3 +255,12 @@ def test_dtypes_of_initializers() -> None:
 def test_errors(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_attention_of_mixed_element_types_is_refused() -> None:
+    query, key = (
+        tinyxla.numpy.ones((1, 2, 1, 4), tinyxla.numpy.bfloat16),
+        tinyxla.numpy.ones((1, 2, 1, 4), tinyxla.numpy.float16),
+    )
+    with pytest.raises(DTypeError, match="query, key and value must have one element type, but have bfloat16, float16"):
+        tinyxla.nn.dot_product_attention(query, key, key)

@@ -234,7 +234,7 @@ NUMPY: dict[str, tuple[str, ...]] = {
     "roll": ("({any S}, {?1|-2|0|7}<<, axis={?None|{axis}}>>)", "({any 3,4}, (1, -2), axis=(0, 1))", "({any 5}, {i32 - small})"),
     "rollaxis": ("({any 2,3,4}, {?0|1|2|-1}<<, {?0|1|3}>>)",),
     "rot90": ("({any *B,3,4}<<, {?0|1|2|-1}>>)", "({any 2,3,4}, 1, {?(1, 2)|(0, 2)|(2, 0)})"),
-    "searchsorted": ("({real 7 sorted}, {real S}<<, side='{?left|right}'>><<, method='{?scan|sort|compare_all|scan_unrolled}'>>)", "({f32 5 distinct}, {f32 S}, sorter={i32 5 permutation})"),
+    "searchsorted": ("({real 7 sorted}, {real S}<<, side='{?left|right}'>><<, method='{?scan|sort|compare_all|scan_unrolled}'>>)", "({f32 5 distinct}, {f32 S}, sorter=jx.numpy.argsort(x0))"),
     "select": ("([{bool S}, {bool S}], [{any S}, {any S~}]<<, {?0|1.5}>>)",),
     "squeeze": ("({any 1,3,1}<<, axis={?0|2|(0, 2)|-1}>>)", "({any S})"),
     "swapaxes": ("({any S}, {axis}, {axis})",),

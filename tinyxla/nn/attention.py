@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla import numpy as tnp
-from tinyxla.errors import ShapeError
+from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.nn.normalization import logsumexp
 from tinyxla.numpy.arguments import array_of, integers_of, operand, with_flags
 
@@ -63,6 +63,11 @@ def dot_product_attention(
         raise ShapeError(
             f"{what}: query must be (batch, queries, heads, size), key and value (batch, keys, divisor of heads, size),"
             f" but they have the shapes {q.shape}, {k.shape} and {v.shape}."
+        )
+    if not q.dtype == k.dtype == v.dtype:
+        raise DTypeError(
+            f"{what}: query, key and value must have one element type, but have {q.dtype}, {k.dtype} and {v.dtype}; "
+            "cast them."
         )
     k, v = (tnp.repeat(x, heads // shared, axis=2) if heads != shared else x for x in (k, v))
     logits: Any = tnp.einsum("btnh,bsnh->bnts", q, k, preferred_element_type=np.float32)
