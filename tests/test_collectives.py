@@ -560,7 +560,7 @@ def test_ragged_all_to_all_has_no_derivative() -> None:
 def test_call_of_a_program_for_several_shards_is_refused(build: Build) -> None:
     program = built(build, X)
     for backend in BACKENDS:
-        with pytest.raises(AttributeValueError, match="shard_count must be 1, .*; run several with execute_replicated"):
+        with pytest.raises(AttributeValueError, match="shard_count must be 1, the number"):
             program(X, backend=backend)
 
 
