@@ -554,3 +554,19 @@ def test_ragged_all_to_all_has_no_derivative() -> None:
     program = built(lambda b, x, n: xla.RaggedAllToAll(x, n, n, x, n, n), f32(1), offsets)
     with pytest.raises(DifferentiationError, match="ragged-all-to-all"):
         tx.grad(lambda x: program(x, offsets).sum())(f32(1))
+
+
+@pytest.mark.parametrize("build", [lambda b, x: xla.AllGather(x, 0, 2), lambda b, x: xla.ReduceScatter(x, ADD, 0, 2)])
+def test_call_of_a_program_for_several_shards_is_refused(build: Build) -> None:
+    program = built(build, X)
+    for backend in BACKENDS:
+        with pytest.raises(AttributeValueError, match="shard_count must be 1, the number"):
+            program(X, backend=backend)
+
+
+def test_ragged_offsets_far_outside_are_clipped_on_both_backends() -> None:
+    far = np.array([2**31 - 1], np.int32)
+    one = np.array([1], np.int32)
+    program = built(lambda b, x, i, n: xla.RaggedAllToAll(x, i, n, x, n, n), X, far, one)
+    for backend in BACKENDS:
+        equal(program(X, far, one, backend=backend), f32(1, 4, 3, 4))

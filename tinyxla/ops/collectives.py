@@ -105,6 +105,20 @@ def alone(name: str, one: Callable[..., Any]) -> Callable[..., Any]:
     return evaluate
 
 
+def of_one_shard(name: str) -> Callable[..., Any]:
+    """`alone` for an operation whose `shard_count` must be that of the one replica."""
+
+    def one(x: Any, *, shard_count: int, **attributes: Any) -> Any:
+        if shard_count != 1:
+            raise AttributeValueError(
+                f"{name}: shard_count must be 1, the number of replicas when a computation is called, but is "
+                f"{shard_count}; run several with execute_replicated."
+            )
+        return x
+
+    return alone(name, one)
+
+
 def transposed(transpose: Callable[..., Value]) -> Linear:
     """Linear in each operand; `transpose(g, x, **attributes)` is the cotangent of one."""
 
@@ -417,11 +431,11 @@ all_gather = Op(
     attributes=AllGather,
     fill_defaults=True,
     shape=shape_of_each("all-gather", _all_gather_shape),
-    evaluate=alone("all-gather", lambda x, **attributes: x),
+    evaluate=of_one_shard("all-gather"),
     derivative=transposed(_all_gather_transpose),
     batch=batch_of_each(_all_gather_own, _all_gather_other),
     samples=samples((3,), (2, 3), (2, 0), all_gather_dimension=0, shard_count=1),
-    expand=alone("all-gather", lambda x, **attributes: x),
+    expand=of_one_shard("all-gather"),
 )
 
 
@@ -523,7 +537,7 @@ reduce_scatter = Op(
     attributes=ReduceScatter,
     fill_defaults=True,
     shape=shape_of_each("reduce-scatter", _reduce_scatter_shape),
-    evaluate=alone("reduce-scatter", lambda x, **attributes: x),
+    evaluate=of_one_shard("reduce-scatter"),
     derivative=ByAttributes(_reduce_scatter_derivative),
     batch=batch_of_each(_reduce_scatter_own, _reduce_scatter_other),
     samples=lambda random: (
@@ -538,5 +552,5 @@ reduce_scatter = Op(
             to_apply=lambda dtype, op=op: reduction.scalar_computation(op, dtype),
         )(random)
     ),
-    expand=alone("reduce-scatter", lambda x, **attributes: x),
+    expand=of_one_shard("reduce-scatter"),
 )

@@ -346,6 +346,9 @@ def _check_updates(sizes: Ints, count: int) -> None:
         )
 
 
+_INDEX = element_type("s64")  # wide enough for an offset from any row
+
+
 def _ragged_own(size: int, operands: tuple[Value, ...], axes: Axes, *, replica_groups: Groups) -> tuple[Value, int]:
     """For each member that sends: its rows where they belong in all members' results, the others' rows as they are."""
     groups = all_lanes("ragged-all-to-all", replica_groups, size)
@@ -362,7 +365,7 @@ def _ragged_own(size: int, operands: tuple[Value, ...], axes: Axes, *, replica_g
         start, length, at = (
             elementwise.convert(
                 movement.reshape_to(movement.slice_axis(x, 1, member, member + 1), (len(groups), count, each)),
-                new_element_type=element_type("s32"),
+                new_element_type=_INDEX,
             )
             for x in ragged[:3]
         )
@@ -382,7 +385,7 @@ def _ragged_own(size: int, operands: tuple[Value, ...], axes: Axes, *, replica_g
 
 
 def _counting(count: int) -> Value:
-    return movement.iota(shape=Shape(element_type("s32"), (count,)), iota_dimension=0)
+    return movement.iota(shape=Shape(_INDEX, (count,)), iota_dimension=0)
 
 
 def _like_rows(x: Value, given: Value, *dimensions: int) -> Value:
@@ -395,11 +398,11 @@ def _over_elements(x: Value, like: Value) -> Value:
 
 def _rows_at(x: Value, numbers: Value, last: int) -> Value:
     """Of each group's one member those rows, (group, member, row) to (group, member, row, ...)."""
-    limit = movement.full(last, np.int32, numbers.shape)
+    limit = movement.full(last, np.int64, numbers.shape)
     clipped = elementwise.min_(elementwise.max_(numbers, elementwise.zeros_like(numbers)), limit)
     offset = movement.broadcast(_counting(x.shape[0]), sizes=numbers.shape, dimensions=(0,))
     flat = movement.reshape_to(x, (x.shape[0] * x.shape[2], *x.shape[3:]))
-    index = elementwise.add(elementwise.mul(offset, movement.full(last + 1, np.int32, numbers.shape)), clipped)
+    index = elementwise.add(elementwise.mul(offset, movement.full(last + 1, np.int64, numbers.shape)), clipped)
     return indexing.gather(
         flat,
         index,
