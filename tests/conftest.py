@@ -58,20 +58,24 @@ def _fixed_seeds(seed: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run; the others
-    are marked `thorough`. It is chosen by a hash of its name, since strides miss values of nested parameters."""
-    sampled = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
+    with at least `_LONG` sets three of four; what remains is marked `thorough`. They are chosen by a hash of their
+    names, since strides miss values of nested parameters."""
+    sweeps = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
         mark = item.get_closest_marker("sample")
-        if mark is not None:
-            sampled[item.nodeid.partition("[")[0], mark.kwargs["every"]].append(item)
-    for (_, every), parameters in sampled.items():
-        for first in range(0, len(parameters), every):
-            block = parameters[first : first + every]
-            chosen = min(block, key=lambda item: zlib.crc32(item.nodeid.encode()))
-            for item in block:
-                if item is not chosen:
-                    item.add_marker("thorough")
+        sweeps[item.nodeid.partition("[")[0], mark.kwargs["every"] if mark is not None else 0].append(item)
+    for (_, every), parameters in sweeps.items():
+        if not every and len(parameters) < _LONG:
+            continue
+        size, kept = (every, 1) if every else (4, 3)
+        for first in range(0, len(parameters), size):
+            block = sorted(parameters[first : first + size], key=lambda item: zlib.crc32(item.nodeid.encode()))
+            for item in block[kept:]:
+                item.add_marker("thorough")
+
+
+_LONG = 12  # sets of parameters
 
 
 def pytest_collection_finish() -> None:
