@@ -234,18 +234,13 @@ def _all_reduce_own(
     return rows(folded, group_of(groups, size)), 0
 
 
-def _hits(x: Value, extremum: Value) -> Value:
-    """1 where an element is the extremum of its group, or that is NaN; 0 elsewhere."""
-    hits = elementwise.or_(elementwise.eq(x, extremum), elementwise.ne(extremum, extremum))
-    return elementwise.convert(hits, new_element_type=element_type(x.dtype))
-
-
-def _share(x: Value, extremum: Value, attributes: dict[str, Any]) -> Value:
-    """The derivative of an extremum by its group's elements: those that tie for it share it; of a NaN it is NaN."""
-    hits = _hits(x, extremum)
-    count = all_reduce(hits, **{**attributes, "to_apply": sum_of(x.dtype)})
-    share = elementwise.chain_div(hits, count)
-    return elementwise.select(elementwise.ne(extremum, extremum), extremum, share)
+def _hits(x: Value, extremum: Value, attributes: dict[str, Any]) -> tuple[Value, Value]:
+    """Which elements are the extremum of their group, and how many share its derivative; if it is NaN all do, and their
+    number is NaN."""
+    is_nan = elementwise.ne(extremum, extremum)
+    hits = elementwise.or_(elementwise.eq(x, extremum), is_nan)
+    count = _all_reduce_sum(elementwise.convert(hits, new_element_type=element_type(x.dtype)), attributes)
+    return hits, elementwise.select(is_nan, extremum, count)
 
 
 def _all_reduce_sum(x: Value, attributes: dict[str, Any]) -> Value:
@@ -254,19 +249,26 @@ def _all_reduce_sum(x: Value, attributes: dict[str, Any]) -> Value:
 
 def _extremum_jvp(tangents: Sequence[Value | None], ans: Any, *operands: Value, **attributes: Any) -> Any:
     found = ans if isinstance(ans, tuple) else (ans,)
-    parts = [
-        elementwise.zeros_like(x) if t is None else elementwise.mul(t, _share(x, a, attributes))
-        for t, a, x in zip(tangents, found, operands, strict=True)
-    ]
-    return _as_result([_all_reduce_sum(x, attributes) for x in parts])
+    parts: list[Value] = []
+    for t, a, x in zip(tangents, found, operands, strict=True):
+        zero = elementwise.zeros_like(x)
+        if t is None:
+            parts.append(zero)
+            continue
+        hits, count = _hits(x, a, attributes)
+        total = _all_reduce_sum(elementwise.select(hits, t, zero), attributes)
+        parts.append(elementwise.chain_div(total, count))
+    return _as_result(parts)
 
 
 def _extremum_vjp(g: Any, ans: Any, *operands: Value, **attributes: Any) -> tuple[Value, ...]:
     cotangents, found = (x if isinstance(x, tuple) else (x,) for x in (g, ans))
-    return tuple(
-        elementwise.mul(_all_reduce_sum(c, attributes), _share(x, a, attributes))
-        for c, a, x in zip(cotangents, found, operands, strict=True)
-    )
+    parts: list[Value] = []
+    for c, a, x in zip(cotangents, found, operands, strict=True):
+        hits, count = _hits(x, a, attributes)
+        share = elementwise.chain_div(_all_reduce_sum(c, attributes), count)
+        parts.append(elementwise.select(hits, share, elementwise.zeros_like(x)))
+    return tuple(parts)
 
 
 def _all_reduce_by_gathering(*operands: Value, to_apply: Computation, replica_groups: Groups, **others: Any) -> Any:
