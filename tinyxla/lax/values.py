@@ -83,7 +83,7 @@ def stage(x: ArrayLike, /) -> Array:
 
 def shape_as_value(shape: Sizes) -> Array:
     """A shape as an array of integers."""
-    return tnp.asarray(shape_of("lax.shape_as_value", shape), int)
+    return tnp.asarray(shape_of("lax.shape_as_value", shape), np.int32)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
