@@ -155,3 +155,9 @@ def test_function_of_two_arrays_broadcasts_ranks(function: Any) -> None:
     found = function(first, second)
     assert found.shape == (2, 3, 4)
     np.testing.assert_array_equal(found, function(first, np.broadcast_to(second, first.shape)))
+
+
+@pytest.mark.parametrize(("kind", "result"), [("bfloat16", "bfloat16"), ("float32", "float32"), ("int32", "float32")])
+def test_unwrap_of_nothing_is_nothing(kind: str, result: str) -> None:
+    found = tnp.unwrap(tnp.zeros((2, 0), kind))
+    assert (found.shape, found.dtype) == ((2, 0), tnp.dtype(result))

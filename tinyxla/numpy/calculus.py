@@ -369,6 +369,8 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
 def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, half: Array) -> Array:
     """`unwrap` in the type of x; `half` is half the period, rounded down among integers."""
     along = canonical_axis(axis, x.ndim, "unwrap")
+    if not x.shape[along]:
+        return cast(x, python_dtype(x.dtype))
     steps = diff(x, axis=along)
     limit = arith.true_divide(period, 2) if discont is None else discont
     shifted = arith.subtract(arith.remainder(arith.add(steps, half), period), half)
