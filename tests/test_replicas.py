@@ -347,6 +347,12 @@ def test_arguments_are_checked() -> None:
             call()
 
 
+def test_zeros_of_either_sign_are_different_arguments() -> None:
+    computation = program(lambda x: -x, SCALAR)
+    found = computation.execute_replicated([[np.float32(0.0)], [np.float32(-0.0)]])
+    assert [bool(np.signbit(x)) for x in found] == [True, False]
+
+
 def test_groups_must_fit_the_replicas() -> None:
     computation, arguments = program(every_pair, Shape(F32, (2, 4))), rows(2, 2, 4)
     with pytest.raises(AttributeValueError, match="each of the 2 replicas once, from 0 to 1"):

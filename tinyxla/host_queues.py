@@ -35,7 +35,6 @@ class HostQueue:
         self._changed = threading.Condition()
         self._is_closed = False
         self._source: Source | None = None
-        self._count = 0  # of items that were put
 
     def __len__(self) -> int:
         return len(self._items)
@@ -50,7 +49,6 @@ class HostQueue:
             self._wait(full, timeout, f"is full: {self.capacity} items have not been taken; let a program take them")
             if not is_over():
                 self._items.append(item)
-                self._count += 1
                 self._changed.notify_all()
 
     def get(self, timeout: float | None = None) -> Arrays:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyxla.errors import SourceLine
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, channels, movement
+from tinyxla.ops import calls, movement
 from tinyxla.ops.callback import Callback, callback
 from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.ops.tuples import leaf_shapes
@@ -112,6 +112,3 @@ def _called(x: Instruction, operands: Sequence[Instruction], number: int, emit: 
     if isinstance(x.shape, TupleShape):
         return call
     return emit(Instruction(calls.get_tuple_element, (call,), calls.GetTupleElement(0), x.shape, x.source))
-
-
-__all__ = ["Meeting", "channels", "in_thread"]

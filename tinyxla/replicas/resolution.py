@@ -15,9 +15,8 @@ COLLECTIVES = frozenset(
     reduce-scatter replica-id""".split()
 )
 CHANNELS = frozenset("send recv recv-done".split())
-PARTICIPATING = (
-    COLLECTIVES | CHANNELS | {"infeed", "outfeed"}
-)  # what a replica does that others or the host take part in
+# What a replica does that others or the host take part in.
+PARTICIPATING = COLLECTIVES | CHANNELS | {"infeed", "outfeed"}
 
 
 @lru_cache(256)

@@ -183,11 +183,13 @@ def _shared(arguments: Sequence[Any]) -> list[Any]:
     def as_one(x: Any) -> Any:
         if isinstance(x, (tuple, list)):
             return tuple(map(as_one, x))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        if isinstance(x, np.generic):
-            return known.setdefault((type(x), x), wrap(np.asarray(x)))
-        if isinstance(x, np.ndarray):
-            return known.setdefault(id(x), wrap(np.array(x)))
-        return x
+        if not isinstance(x, (np.ndarray, np.generic)):
+            return x
+        # Bits, not values: zeros of either sign are two numbers.
+        key = id(x) if isinstance(x, np.ndarray) else (x.dtype, x.tobytes())
+        if key not in known:
+            known[key] = wrap(np.array(x))
+        return known[key]
 
     return [list(map(as_one, x)) if isinstance(x, (tuple, list)) else x for x in arguments]  # pyright: ignore[reportUnnecessaryIsInstance]
 
