@@ -17,6 +17,7 @@ from tinyxla import (
     numpy as numpy,
     ops as ops,
     segments,
+    sharding as sharding,
     stages as stages,
     tree as tree,
     tree_util as tree_util,
@@ -82,6 +83,12 @@ from tinyxla.devices import (
 from tinyxla.hlo import Module as _Module
 from tinyxla.linearization import linear_transpose as linear_transpose, linearize as linearize
 from tinyxla.replication import pmap as pmap
+from tinyxla.sharding import (
+    NamedSharding as NamedSharding,
+    PartitionSpec as P,
+    make_mesh as make_mesh,
+    set_mesh as set_mesh,
+)
 from tinyxla.suggestions import missing as _missing
 from tinyxla.threads import (
     get_num_threads as get_num_threads,

@@ -27,6 +27,7 @@ from tinyxla.errors import (
 )
 from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.device import CPU, Device, check_device
+from tinyxla.tracing.shardings import SingleDeviceSharding
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 
 _namespace: Any = None
@@ -145,6 +146,14 @@ class Array:
         """The value without its derivative, if it is known: for conditions, shapes and text, through which no
         derivative flows. Else an error that says what `wanted` it."""
         return self.concrete(wanted, error)
+
+    @property
+    def sharding(self) -> SingleDeviceSharding:
+        """Where the elements are: on the one device."""
+        return SingleDeviceSharding()
+
+    is_fully_addressable = True
+    is_fully_replicated = True
 
     def block_until_ready(self) -> Array:
         """This array; results are always ready."""

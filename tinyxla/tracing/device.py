@@ -38,9 +38,13 @@ class Device:
 CPU = Device()
 
 
+class Placement:
+    """Where arrays are to be, on the one device: the base class of shardings."""
+
+
 def check_device(what: str, device: Any) -> None:
     """An error for another device than the one there is; None stands for any."""
-    if not (device is None or isinstance(device, Device) or (isinstance(device, str) and device == CPU)):
+    if not (device is None or isinstance(device, (Device, Placement)) or (isinstance(device, str) and device == CPU)):
         raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")
 
 

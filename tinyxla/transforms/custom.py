@@ -86,6 +86,11 @@ class Rule:
         outputs = apply(replace(mapped, axes=others, own=()), *operands)
         return outputs, (0,) * len(outputs)
 
+    def linear(self) -> Rule | None:
+        """The rule that counts where the function is applied to tangents in the linear part of another rule; None: the
+        ops of the function count."""
+        return self
+
     def of(self, computation: Computation, captured: Values) -> Rule:
         """The rule of a recorded call: its function is the computation, which also takes what the function captured."""
         return replace(self, function=lambda *values: run(computation, [*values, *captured]))
@@ -176,10 +181,12 @@ class LinearTape(TapeTrace):
 
     def record(self, op: Any, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         rule: Any = op
-        if isinstance(op, CustomJvp) or (isinstance(op, Rule) and not op.has_derivatives):
-            return tuple(rule.function(*operands))
+        if isinstance(op, Rule):
+            rule = op.linear()
+            if rule is None or not rule.has_derivatives:
+                return tuple(op.function(*operands))
         self._check_linear(op, [self.number(x) is not None for x in operands])
-        return super().record(rule, operands, _without_jvp_rules(attributes))
+        return super().record(rule, operands, _with_linear_rules(attributes))
 
     def _check_linear(self, op: Any, tracked: Sequence[bool]) -> None:
         """An error for an op that is not linear in the tangents: at zero, the value that they carry, its derivative
@@ -201,26 +208,27 @@ class LinearTape(TapeTrace):
             )
 
 
-def _without_jvp_rules(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with plain calls in place of those of functions with `CustomJvp` rules."""
-    found = map_computations(attributes, _plain) if attributes else attributes
-    return {**found, "rule": None} if isinstance(found.get("rule"), CustomJvp) else found
+def _with_linear_rules(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes with the rules of calls replaced by those that count in a linear part."""
+    found = map_computations(attributes, _linear_part) if attributes else attributes
+    rule = found.get("rule")
+    return found if rule is None else {**found, "rule": rule.linear()}
 
 
 @lru_cache(1024)
-def _plain(computation: Computation) -> Computation:
-    """The computation without the `CustomJvp` rules of calls in it."""
-    if not _has_jvp_rules(computation):
+def _linear_part(computation: Computation) -> Computation:
+    """The computation with the rules of calls in it replaced."""
+    if not _has_rules(computation):
         return computation
     made, _ = computation.copy()
     for x in made.instructions:
-        x.attributes = x.attributes._replace(**_without_jvp_rules(x.attributes._asdict()))
+        x.attributes = x.attributes._replace(**_with_linear_rules(x.attributes._asdict()))
     return made
 
 
-def _has_jvp_rules(computation: Computation) -> bool:
+def _has_rules(computation: Computation) -> bool:
     return any(
-        isinstance(getattr(x.attributes, "rule", None), CustomJvp) or any(map(_has_jvp_rules, x.computations()))
+        getattr(x.attributes, "rule", None) is not None or any(map(_has_rules, x.computations()))
         for x in computation.instructions
     )
 
@@ -250,6 +258,9 @@ class CustomJvp(Rule):
 
     push: Callable[[Values, Values], tuple[Values, Values]]
     has_derivatives: bool = field(default=True, init=False)
+
+    def linear(self) -> Rule | None:
+        return None
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         outputs, moves = self.push(values, tangents)

@@ -1,0 +1,177 @@
+"""Abstract values: what is known of an array while a function is traced, and the types that stand for zeros and unknown
+values in derivative rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyxla.api.functions import ShapeDtypeStruct
+from tinyxla.errors import ArgumentError
+from tinyxla.ops import movement
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import as_array, float0
+
+
+class AbstractValue:
+    """The base class of abstract values."""
+
+
+class ShapedArray(ShapeDtypeStruct, AbstractValue):
+    """The shape, element type and weakness of an array.
+
+    Example:
+        >>> ShapedArray((2, 3), "float32")
+        ShapedArray(float32[2,3])
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        weak_type: bool = False,
+        *,
+        sharding: Any = None,
+        vma: Any = frozenset(),
+        memory_space: Any = None,
+        manual_axis_type: Any = None,
+    ) -> None:
+        if np.dtype(dtype) == float0:
+            for name, value in (("shape", tuple(shape)), ("dtype", float0), ("sharding", None), ("weak_type", False)):
+                object.__setattr__(self, name, value)
+        else:
+            super().__init__(shape, dtype, sharding=sharding, weak_type=weak_type)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def vma(self) -> frozenset[Any]:
+        return frozenset()
+
+    def update(self, **changes: Any) -> ShapedArray:
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        return ShapedArray(**(kept | changes))
+
+    def str_short(self, short_dtypes: bool = False, **ignored: Any) -> str:
+        """`float32[2,3]`, or `f32[2,3]` as jaxprs are printed."""
+        name = short_name(self.dtype) if short_dtypes else self.dtype.name
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def strip_weak_type(self) -> ShapedArray:
+        return self.update(weak_type=False)
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """The type of tangents: `float0` for arrays that are not floating or complex."""
+        dtype = self.dtype if element_type(self.dtype).is_inexact else float0
+        return ShapedArray(self.shape, dtype, self.weak_type)
+
+    at_least_vspace = to_tangent_aval
+    to_cotangent_aval = to_tangent_aval
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short()}{weak})"
+
+    __str__ = __repr__
+
+
+def short_name(dtype: np.dtype[Any]) -> str:
+    """The short name of an element type in jaxprs: `f32`, `i32`, `bool`."""
+    if dtype == float0:
+        return "float0"
+    name = element_type(dtype).name
+    return "bool" if name == "pred" else f"i{name[1:]}" if name[0] == "s" else name
+
+
+def get_aval(x: Any) -> AbstractValue:
+    """The abstract value of an array, a tracer or a number."""
+    if isinstance(x, AbstractValue):
+        return x
+    if isinstance(x, (Zero, UndefinedPrimal)):
+        return x.aval
+    if isinstance(x, np.ndarray) and x.dtype == float0:
+        return ShapedArray(x.shape, float0)
+    if isinstance(x, ShapeDtypeStruct):
+        return ShapedArray(x.shape, x.dtype, x.weak_type)
+    array = as_array(x, "get_aval")
+    return ShapedArray(array.shape, array.dtype, array.weak_type)
+
+
+def of_shape(shape: Shape, weak_type: bool = False) -> ShapedArray:
+    """The abstract value of an instruction's shape."""
+    return ShapedArray(shape.dimensions, shape.dtype, weak_type)
+
+
+class Zero:
+    """A tangent or cotangent that is zero whatever the values are; `aval` is its type."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(value: Any) -> Zero:
+        """The zero tangent of a value."""
+        aval: Any = get_aval(value)
+        return Zero(aval.to_tangent_aval())
+
+    def instantiate(self) -> Any:
+        return instantiate_zeros(self)
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval})"
+
+
+class UndefinedPrimal:
+    """An operand of a transpose rule in which the primitive is linear: its value is not known."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"UndefinedPrimal({self.aval})"
+
+
+def is_undefined_primal(x: Any) -> bool:
+    """Whether an operand of a transpose rule is one of those in which the primitive is linear."""
+    return isinstance(x, UndefinedPrimal)
+
+
+def zeros_like_aval(aval: Any) -> Any:
+    """An array of zeros of an abstract value's shape and element type."""
+    if aval.dtype == float0:
+        return np.zeros(aval.shape, float0)
+    zeros: Array = movement.full(0, aval.dtype, aval.shape)
+    return zeros.with_weak_type(aval.weak_type)
+
+
+def instantiate_zeros(x: Any) -> Any:
+    """The array of zeros that a `Zero` stands for; anything else as it is."""
+    return zeros_like_aval(x.aval) if isinstance(x, Zero) else x
+
+
+def add_tangents(x: Any, y: Any) -> Any:
+    """The sum of two tangents, either of which may be a `Zero`."""
+    if isinstance(x, Zero):
+        return y
+    return x if isinstance(y, Zero) else x + y
+
+
+def mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
+    """The abstract value of one element along a mapped axis."""
+    if axis is None:
+        return aval
+    if aval.shape[axis] != size:
+        raise ArgumentError(f"mapped_aval: axis {axis} of {aval} must have the size {size}.")
+    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis:][1:]))
+
+
+def unmapped_aval(size: int, axis: int | None, aval: Any, *ignored: Any) -> Any:
+    """The abstract value of `size` of these along a new axis."""
+    if axis is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))

@@ -1,0 +1,245 @@
+"""JAX's primitives as functions of this library: what binding them does.
+
+Parameters that say nothing here, as those of sharding and accuracy, are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tinyxla import lax
+from tinyxla.ad_checkpoint import checkpoint
+from tinyxla.jax.jaxprs import ClosedJaxpr, jaxpr_as_fun
+from tinyxla.jax.primitives import Primitive
+from tinyxla.numpy import iinfo
+from tinyxla.ops import elementwise
+from tinyxla.ops.op import ops
+from tinyxla.shapes import element_type
+from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.custom import Rule, apply
+
+
+class LaxPrimitive(Primitive):
+    """A primitive that is a function of this library: `function(*operands, **params)`."""
+
+    def __init__(self, name: str, function: Callable[..., Any], multiple_results: bool = False) -> None:
+        super().__init__(name)
+        self.function = function
+        self.multiple_results = multiple_results
+        self.impl = function
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        return self.function(*args, **params)
+
+
+def _dropping(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """A function that also takes these parameters, which say nothing here."""
+
+    @functools.wraps(function)
+    def of_others(*args: Any, **params: Any) -> Any:
+        return function(*args, **{k: v for k, v in params.items() if k not in names})
+
+    return of_others
+
+
+# --- element by element -----------------------------------------------------------------------------------------------
+
+# The name of an op: that of JAX's primitive.
+UNARY = {
+    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosh": "cosh", "cosine": "cos", "count-leading-zeros": "clz",
+    "erf": "erf", "erf-inv": "erf_inv", "exponential": "exp", "exponential-minus-one": "expm1", "floor": "floor",
+    "imag": "imag", "is-finite": "is_finite", "log": "log", "log-plus-one": "log1p", "logistic": "logistic",
+    "negate": "neg", "popcnt": "population_count", "real": "real", "rsqrt": "rsqrt", "sign": "sign", "sine": "sin",
+    "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+}  # fmt: skip
+BINARY = {
+    "add": "add", "atan2": "atan2", "complex": "complex", "divide": "div", "maximum": "max", "minimum": "min",
+    "multiply": "mul", "power": "pow", "remainder": "rem", "shift-left": "shift_left",
+    "shift-right-arithmetic": "shift_right_arithmetic", "shift-right-logical": "shift_right_logical",
+    "subtract": "sub",
+}  # fmt: skip
+BITWISE = {"and": "bitwise_and", "not": "bitwise_not", "or": "bitwise_or", "xor": "bitwise_xor"}
+# Functions of `lax` that are compositions here, and primitives in JAX.
+_FUNCTIONS = """acos acosh asin asinh atan atanh bessel_i0e bessel_i1e conj digamma erfc exp2 igamma igammac igamma_grad_a
+    lgamma nextafter polygamma square zeta""".split()
+_IGNORED = ("accuracy", "out_dtype", "out_sharding", "sharding")
+
+primitives: dict[str, LaxPrimitive] = {}
+
+
+def _define(name: str, function: Callable[..., Any], multiple_results: bool = False) -> LaxPrimitive:
+    found = primitives[name] = LaxPrimitive(name, _dropping(function, *_IGNORED), multiple_results)
+    return found
+
+
+for _name in (*UNARY.values(), *BINARY.values(), *_FUNCTIONS):
+    _define(_name, getattr(lax, _name))
+for _name in BITWISE:
+    _define(_name, getattr(lax, BITWISE[_name]))
+for _name in "eq ne lt le gt ge".split():
+    _define(_name, getattr(lax, _name))
+for _name in "eq lt le".split():
+    _define(f"{_name}_to", functools.partial(elementwise.compare, direction=_name.upper(), type="TOTALORDER"))
+
+_define("regularized_incomplete_beta", lax.betainc)
+_define("integer_pow", lambda x, y: lax.integer_pow(x, y))
+_define("select_n", lax.select_n)
+_define("clamp", lax.clamp)
+_define("round", lambda x, rounding_method: lax.round(x, rounding_method))
+_define("convert_element_type", lambda x, new_dtype, weak_type=False: _converted(x, new_dtype, weak_type))
+_define("bitcast_convert_type", lax.bitcast_convert_type)
+_define("reduce_precision", lax.reduce_precision)
+_define("stop_gradient", lax.stop_gradient)
+_define("copy", lambda x: ops["copy"](as_array(x)))
+
+
+def _converted(x: Any, new_dtype: Any, weak_type: bool) -> Any:
+    return lax.convert_element_type(x, new_dtype).with_weak_type(weak_type)
+
+
+# --- shapes, contractions, reductions ---------------------------------------------------------------------------------
+
+_define("broadcast_in_dim", lambda x, shape, broadcast_dimensions: lax.broadcast_in_dim(x, shape, broadcast_dimensions))
+_define("reshape", lambda x, new_sizes, dimensions=None: lax.reshape(x, new_sizes, dimensions))
+_define("squeeze", lax.squeeze)
+_define("transpose", lax.transpose)
+_define("rev", lax.rev)
+_define("slice", lax.slice)
+_define("dynamic_slice", lambda x, *starts, slice_sizes: lax.dynamic_slice(x, starts, slice_sizes))
+_define("dynamic_update_slice", lambda x, update, *starts: lax.dynamic_update_slice(x, update, starts))
+_define("pad", lax.pad)
+_define("concatenate", lambda *xs, dimension: lax.concatenate(xs, dimension))
+_define("iota", lambda dtype, shape, dimension: lax.broadcasted_iota(dtype, shape, dimension))
+_define("dot_general", lax.dot_general)
+_define("fft", lax.fft)
+_define("cholesky", lambda x, symmetrize_input=False: lax.linalg.cholesky(x, symmetrize_input=symmetrize_input))
+_define("optimization_barrier", lambda *xs: list(lax.optimization_barrier(xs)), True)
+_define("top_k", lambda x, k, **options: list(lax.top_k(x, k, **options)), True)
+_define("argmax", lambda x, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
+_define("argmin", lambda x, axes, index_dtype: lax.argmin(x, axes[0], index_dtype))
+_define("cumsum", lax.cumsum)
+_define("cumprod", lax.cumprod)
+_define("cummax", lax.cummax)
+_define("cummin", lax.cummin)
+_define("cumlogsumexp", lax.cumlogsumexp)
+
+# The op that combines two elements, and the function: by the ending of the reduction's name.
+REDUCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "sum": ("add", lax.add),
+    "prod": ("multiply", lax.mul),
+    "max": ("maximum", lax.max),
+    "min": ("minimum", lax.min),
+    "and": ("and", lax.bitwise_and),
+    "or": ("or", lax.bitwise_or),
+    "xor": ("xor", lax.bitwise_xor),
+}
+
+
+def identity(kind: str, dtype: Any) -> Any:
+    """The identity of a reduction's monoid."""
+    known = element_type(dtype)
+    if kind in ("sum", "or", "xor"):
+        return np.zeros((), dtype)
+    if kind == "prod" or (known.kind == "pred" and kind == "and"):
+        return np.ones((), dtype)
+    if kind == "and":
+        return np.bitwise_not(np.zeros((), dtype))
+    if known.kind == "pred":
+        return np.asarray(kind == "min")
+    if known.is_integer:
+        return np.asarray(iinfo(dtype).min if kind == "max" else iinfo(dtype).max, dtype)
+    return np.asarray(-np.inf if kind == "max" else np.inf, dtype)
+
+
+def _reduction(kind: str) -> Callable[..., Any]:
+    function = REDUCTIONS[kind][1]
+
+    def reduce(x: Any, axes: Sequence[int]) -> Any:
+        x = as_array(x)
+        return lax.reduce(x, identity(kind, x.dtype), function, tuple(axes))
+
+    return reduce
+
+
+for _kind in REDUCTIONS:
+    _define(f"reduce_{_kind}", _reduction(_kind))
+
+
+# --- control flow and calls -------------------------------------------------------------------------------------------
+
+
+def _scan(
+    *args: Any,
+    jaxpr: ClosedJaxpr,
+    length: int,
+    reverse: bool,
+    num_consts: int,
+    num_carry: int,
+    unroll: Any = 1,
+    **ignored: Any,
+) -> list[Any]:
+    constants, carry, xs = args[:num_consts], args[num_consts : num_consts + num_carry], args[num_consts + num_carry :]
+    step = jaxpr_as_fun(jaxpr)
+
+    def body(carried: Any, x: Any) -> tuple[Any, Any]:
+        found = step(*constants, *carried, *x)
+        return found[:num_carry], found[num_carry:]
+
+    final, ys = lax.scan(body, list(carry), list(xs), length, reverse, unroll)
+    return [*final, *ys]
+
+
+def _while(
+    *args: Any, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr, body_nconsts: int
+) -> list[Any]:
+    first, second = args[:cond_nconsts], args[cond_nconsts : cond_nconsts + body_nconsts]
+    test, step = jaxpr_as_fun(cond_jaxpr), jaxpr_as_fun(body_jaxpr)
+    init = list(args[cond_nconsts + body_nconsts :])
+    return lax.while_loop(lambda x: test(*first, *x)[0], lambda x: step(*second, *x), init)
+
+
+def _cond(index: Any, *args: Any, branches: Sequence[ClosedJaxpr], **ignored: Any) -> list[Any]:
+    return lax.switch(index, [jaxpr_as_fun(b) for b in branches], *args)
+
+
+def _jit(*args: Any, jaxpr: ClosedJaxpr, **ignored: Any) -> list[Any]:
+    return jaxpr.compiled(*args)
+
+
+def _custom_jvp(*args: Any, call_jaxpr: ClosedJaxpr, jvp_jaxpr_fun: Rule, **ignored: Any) -> list[Any]:
+    return _with_rule(jvp_jaxpr_fun, call_jaxpr, args)
+
+
+def _custom_vjp(*args: Any, call_jaxpr: ClosedJaxpr, fwd_jaxpr_thunk: Rule, **ignored: Any) -> list[Any]:
+    return _with_rule(fwd_jaxpr_thunk, call_jaxpr, args)
+
+
+def _with_rule(rule: Rule, jaxpr: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    values = [as_array(x) for x in args]
+    captured, function = values[rule.count :], jaxpr_as_fun(jaxpr)
+    return list(apply(replace(rule, function=lambda *x: function(*x, *captured)), *values[: rule.count]))
+
+
+scan_p = _define("scan", _scan, True)
+while_p = _define("while", _while, True)
+cond_p = _define("cond", _cond, True)
+jit_p = _define("jit", _jit, True)
+closed_call_p = _define("closed_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
+core_call_p = _define("core_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
+remat_p = _define(
+    "checkpoint",
+    lambda *args, jaxpr, policy=None, prevent_cse=True, **ignored: _remat(args, jaxpr, policy, prevent_cse),
+    True,
+)
+custom_jvp_call_p = _define("custom_jvp_call", _custom_jvp, True)
+custom_vjp_call_p = _define("custom_vjp_call", _custom_vjp, True)
+
+
+def _remat(args: Sequence[Any], jaxpr: Any, policy: Any, prevent_cse: bool) -> list[Any]:
+    closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, [])
+    return checkpoint(jaxpr_as_fun(closed), policy=policy, prevent_cse=prevent_cse)(*args)

@@ -1,0 +1,180 @@
+"""The finder on `sys.meta_path` that resolves `jax`, `jax.*` and `jaxlib` to modules of this library.
+
+A module `jax.a.b` is the file `interface/a/b.py` (or `interface/a/b/__init__.py`) beside this one, where there is one;
+names that it does not define are those of `tinyxla.a.b`. Without such a file `jax.a.b` is the module `tinyxla.a.b`
+itself, if that is among the public ones.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tinyxla.errors import ArgumentError
+
+JAX_VERSION = "0.10.2"
+"""The version of JAX whose interface is followed."""
+
+_INTERFACE = Path(__file__).parent / "interface"
+_ROOTS = ("jax", "jaxlib")
+# The modules of tinyxla that stand for those of JAX of the same name, with their submodules.
+_PUBLIC = frozenset(
+    """ad_checkpoint checkpoint_policies custom_batching custom_derivatives debug dtypes errors example_libraries
+    experimental ffi flatten_util image lax nn numpy ops profiler random scipy sharding stages test_util tree tree_util
+    typing""".split()
+)
+
+
+class JaxFinder(MetaPathFinder):
+    """Finds JAX's modules, and the distributions `jax` and `jaxlib` for `importlib.metadata`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        root, _, rest = fullname.partition(".")
+        if root not in _ROOTS:
+            return None
+        parts = rest.split(".") if rest else []
+        base = _INTERFACE.joinpath(*([] if root == "jax" else [root]), *parts)
+        for file, folders in ((base / "__init__.py", [str(base)]), (base.with_suffix(".py"), None)):
+            if file.is_file():
+                loader = _InterfaceLoader(fullname, str(file))
+                return importlib.util.spec_from_file_location(
+                    fullname, file, loader=loader, submodule_search_locations=folders
+                )
+        twin = twin_name(fullname)
+        if twin is not None:
+            return ModuleSpec(fullname, _TwinLoader(twin), is_package=True)
+        namespace = _namespace(fullname)
+        if namespace is not None:
+            return ModuleSpec(fullname, _NamespaceLoader(namespace))
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: tinyxla, which stands for JAX {JAX_VERSION} here, does not have it.",
+            name=fullname,
+        )
+
+    def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
+        """The distributions that `importlib.metadata` is to find before those that are installed."""
+        if context is not None and context.name in _ROOTS:
+            yield _Distribution(context.name)
+
+
+class _InterfaceLoader(SourceFileLoader):
+    """Runs a file of `interface`, whose names are completed by those of the module of tinyxla that it extends."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        twin = twin_name(module.__name__)
+        if "__getattr__" not in vars(module):
+            module.__getattr__ = _completion(module, twin)  # type: ignore[method-assign]
+        if twin is not None and "__all__" not in vars(module):
+            module.__dir__ = lambda: sorted({*vars(module), *dir(importlib.import_module(twin))})  # type: ignore[method-assign]
+
+
+class _TwinLoader(Loader):
+    """Gives a module of tinyxla under a second name."""
+
+    def __init__(self, twin: str) -> None:
+        self.twin = twin
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self.twin)
+        self.spec = module.__spec__  # which the import system replaces
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec
+
+
+class _NamespaceLoader(Loader):
+    """Gives an object of a module of tinyxla, such as `scipy.stats.norm`, which is a module in JAX."""
+
+    def __init__(self, namespace: Any) -> None:
+        self.namespace = namespace
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        return self.namespace
+
+    def exec_module(self, module: Any) -> None:
+        for name in ("__name__", "__loader__", "__package__", "__spec__"):
+            vars(module).pop(name, None)
+
+
+class _Distribution(importlib.metadata.Distribution):
+    def __init__(self, name: str) -> None:
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {JAX_VERSION}\n"
+
+    def read_text(self, filename: str) -> str | None:
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return _INTERFACE / path
+
+
+def twin_name(fullname: str) -> str | None:
+    """The module of tinyxla with the same name as one of JAX: `tinyxla.numpy` for `jax.numpy`."""
+    root, _, rest = fullname.partition(".")
+    if root != "jax" or (rest and rest.split(".")[0] not in _PUBLIC):
+        return None
+    name = f"tinyxla.{rest}" if rest else "tinyxla"
+    try:
+        return name if importlib.util.find_spec(name) else None
+    except ModuleNotFoundError:  # one of its parents is not there
+        return None
+
+
+def _namespace(fullname: str) -> Any:
+    """The object of that name in a module of tinyxla which is neither a function nor a class."""
+    parent, _, name = fullname.rpartition(".")
+    twin = twin_name(parent)
+    found = None if twin is None else getattr(importlib.import_module(twin), name, None)
+    is_namespace = hasattr(found, "__dict__") and not isinstance(found, (type, ModuleType)) and not callable(found)
+    return found if is_namespace else None
+
+
+def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: the names of its twin, then submodules."""
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        if twin is not None:
+            found = getattr(importlib.import_module(twin), name, module)
+            if found is not module and not isinstance(found, ModuleType):
+                return found
+        try:
+            return importlib.import_module(f"{module.__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{module.__name__}.{name}":
+                raise
+        raise AttributeError(
+            f"module {module.__name__!r} has no attribute {name!r}: tinyxla, which stands for JAX {JAX_VERSION} here, "
+            "does not have it."
+        )
+
+    return __getattr__
+
+
+def install() -> None:
+    """Let `import jax` give tinyxla from now on, in this process.
+
+    Raises:
+        ArgumentError: JAX itself has been imported already.
+    """
+    if any(isinstance(finder, JaxFinder) for finder in sys.meta_path):
+        return
+    found = [root for root in _ROOTS if root in sys.modules]
+    if found:
+        raise ArgumentError(
+            f"tinyxla.jax: {' and '.join(found)} had been imported before; import tinyxla.jax first, or run the program "
+            "by python -m tinyxla.jax."
+        )
+    sys.meta_path.insert(0, JaxFinder())

@@ -1,0 +1,15 @@
+"""`jax`: the names of tinyxla, and those that only JAX's interface has."""
+
+from tinyxla.jax.finder import JAX_VERSION
+from tinyxla.jax.refs import (
+    Ref as Ref,
+    empty_ref as empty_ref,
+    free_ref as free_ref,
+    freeze as freeze,
+    new_ref as new_ref,
+)
+from tinyxla.jax.sharded import reshard as reshard, shard_map as shard_map
+from tinyxla.jax.staging import make_jaxpr as make_jaxpr
+
+__version__ = JAX_VERSION
+__version_info__ = tuple(map(int, JAX_VERSION.split(".")))

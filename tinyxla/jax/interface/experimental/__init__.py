@@ -1,0 +1,3 @@
+"""`jax.experimental`."""
+
+from tinyxla import enable_x64 as enable_x64, io_callback as io_callback

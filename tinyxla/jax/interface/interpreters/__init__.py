@@ -1,0 +1,1 @@
+"""`jax.interpreters`: the registries of primitives' rules."""

@@ -1,0 +1,22 @@
+"""`jax.interpreters.batching`: batching rules."""
+
+from tinyxla.jax.primitives import (
+    AxisData as AxisData,
+    axis_primitive_batchers as axis_primitive_batchers,
+    bdim_at_front as bdim_at_front,
+    defbroadcasting as defbroadcasting,
+    defreducer as defreducer,
+    defvectorized as defvectorized,
+    moveaxis as moveaxis,
+    not_mapped as not_mapped,
+    primitive_batchers as primitive_batchers,
+)
+from tinyxla.transforms.batch import BatchTrace as BatchTrace
+
+fancy_primitive_batchers = axis_primitive_batchers
+NotMapped = type(None)
+
+
+def broadcast(x, size, axis, *ignored):
+    """An array repeated along a new axis."""
+    return moveaxis(bdim_at_front(x, None, size), 0, axis)

@@ -1,0 +1,1 @@
+"""`jaxlib`: its version."""

@@ -1,0 +1,71 @@
+"""Functions as jaxprs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyxla.api.functions import Function, ShapeDtypeStruct, as_integers, name_of, trace_tree
+from tinyxla.errors import ArgumentError
+from tinyxla.jax import recording
+from tinyxla.jax.jaxprs import ClosedJaxpr
+from tinyxla.jax.translation import of_computation
+from tinyxla.tracing import pytrees
+
+
+def make_jaxpr(
+    fun: Function,
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Any, int]] | None = None,
+    return_shape: bool = False,
+    abstracted_axes: Any = None,
+) -> Callable[..., Any]:
+    """The jaxpr of a function for arguments of given shapes.
+
+    Args:
+        fun: of pytrees of arrays.
+        static_argnums: positions of arguments that stay Python values.
+        axis_env: names and sizes of mapped axes that the function uses.
+        return_shape: also give the result's shapes, as `eval_shape` does.
+        abstracted_axes: must be None.
+
+    Returns:
+        A function of the same arguments that gives a `ClosedJaxpr`, or that and a pytree of `ShapeDtypeStruct`s.
+
+    Example:
+        >>> import tinyxla.jax
+        >>> import jax
+        >>> jax.make_jaxpr(lambda x: jax.numpy.sin(x) * 2)(1.0)
+        { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
+    """
+    if abstracted_axes is not None:
+        raise ArgumentError(f"make_jaxpr of {name_of(fun)}: abstracted_axes must be None.")
+    numbers = as_integers(static_argnums, f"make_jaxpr of {name_of(fun)}: static_argnums")
+
+    @functools.wraps(fun)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
+        others = tuple(x for n, x in enumerate(args) if n not in held)
+
+        @functools.wraps(fun)
+        def of_others(*given: Any, **kwargs: Any) -> Any:
+            values = iter(given)
+            return fun(*[held[n] if n in held else next(values) for n in range(len(args))], **kwargs)
+
+        closed, weak, tree = recording.with_axes(axis_env or (), lambda: closed_jaxpr(of_others, others, kwargs))
+        if not return_shape:
+            return closed
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=w) for a, w in zip(closed.out_avals, weak, strict=True)]
+        return closed, pytrees.unflatten(tree, shapes)
+
+    return traced
+
+
+def closed_jaxpr(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> tuple[ClosedJaxpr, list[bool], Any]:
+    """The jaxpr of a function of pytrees, which of its results are weakly typed, and their structure."""
+    made, captured, weak, tree = recording.record(lambda: trace_tree(function, args, kwargs or {}))
+    jaxpr, constants = of_computation(made, len(made.parameters) - len(captured), name_of(function), weak)
+    return ClosedJaxpr(jaxpr, [*captured, *constants]), weak, tree

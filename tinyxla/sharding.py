@@ -1,0 +1,23 @@
+"""Meshes, partition specs and shardings. There is one device, so that every sharding puts all of an array there."""
+
+from tinyxla.tracing.shardings import (
+    AbstractMesh as AbstractMesh,
+    AxisType as AxisType,
+    Mesh as Mesh,
+    NamedSharding as NamedSharding,
+    PartitionSpec as PartitionSpec,
+    Sharding as Sharding,
+    SingleDeviceSharding as SingleDeviceSharding,
+    current_mesh as get_mesh,
+    make_mesh as make_mesh,
+    set_mesh as set_mesh,
+)
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The axes of the current mesh, without devices."""
+    return get_mesh().abstract_mesh
+
+
+__all__ = """AbstractMesh AxisType Mesh NamedSharding PartitionSpec Sharding SingleDeviceSharding get_abstract_mesh get_mesh
+    make_mesh set_mesh""".split()
