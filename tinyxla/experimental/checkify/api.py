@@ -77,7 +77,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
     kinds = frozenset(errors)
     if not all(isinstance(k, type) and issubclass(k, JaxException) for k in kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(
-            f"checkify of {name_of(f)}: errors is a set of categories, such as checkify.float_checks, but is {errors!r}."
+            f"checkify of {name_of(f)}: errors is a set of categories, such as float_checks, but is {errors!r}."
         )
 
     @boundary
