@@ -43,7 +43,7 @@ from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
-from tinyxla.transforms.computations import clear_transformed
+from tinyxla.transforms.computations import clear_transformed, effects
 
 
 class Program:
@@ -162,12 +162,23 @@ def observe(observer: Callable[[Executable], Executable] | None) -> None:
 def _compiled(
     computation: Computation, residual_bytes: int, interpret_first: bool, donated: tuple[int, ...]
 ) -> Executable:
+    _check_compilable(computation)
     compile = functools.partial(compile_module, Module(computation.name, computation), donated=donated)
     if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
         return compile()
     from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it
 
     return cast(Executable, TieredExecutable(computation, compile))
+
+
+def _check_compilable(computation: Computation) -> None:
+    """An error for a callback that must not be in a compiled program, which its function says."""
+    for x in effects(computation):
+        refuse = getattr(getattr(x.attributes, "function", None), "refuse_compilation", None)
+        if refuse is not None:
+            refuse()
+        for inner in x.computations():
+            _check_compilable(inner)
 
 
 def _execute(*operands: Any, to_apply: Computation) -> Any:
