@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from tinyxla.errors import ArgumentError
+from tinyxla.jax.attributes import set_attributes
 
 JAX_VERSION = "0.10.2"
 """The version of JAX whose interface is followed."""
@@ -177,4 +178,5 @@ def install() -> None:
             f"tinyxla.jax: {' and '.join(found)} had been imported before; import tinyxla.jax first, or run the program "
             "by python -m tinyxla.jax."
         )
+    set_attributes()
     sys.meta_path.insert(0, JaxFinder())

@@ -1,6 +1,18 @@
 """`jax._src.dtypes`."""
 
-from tinyxla.dtypes import *  # noqa: F403
+import numpy as np
+
+from tinyxla.dtypes import finfo, issubdtype
 from tinyxla.errors import PromotionError as TypePromotionError
 
-__all__ = ["TypePromotionError"]
+
+class ExtendedDType:
+    """The base class of element types that are made of others."""
+
+
+def supports_inf(dtype):
+    """Whether a floating type has infinities."""
+    return issubdtype(dtype, np.floating) and bool(np.isinf(np.asarray(np.inf, dtype)))
+
+
+__all__ = ["ExtendedDType", "TypePromotionError", "finfo", "issubdtype", "supports_inf"]

@@ -1,5 +1,11 @@
 """`jax._src.traceback_util`."""
 
-from tinyxla.tracebacks import boundary as api_boundary, hide_file as register_exclusion
+from tinyxla.tracebacks import boundary as api_boundary, hide_file as register_exclusion, is_own as _is_own
 
-__all__ = ["api_boundary", "register_exclusion"]
+
+def include_frame(frame):
+    """Whether tracebacks show a frame."""
+    return not _is_own(frame)
+
+
+__all__ = ["api_boundary", "include_frame", "register_exclusion"]

@@ -1,0 +1,30 @@
+"""Attributes of arrays and traces that only JAX's interface has, given to this library's classes by the hook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinyxla.jax.avals import ShapedArray
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import Trace, Tracer
+
+
+def _aval(self: Any) -> ShapedArray:
+    """The shape, element type and weakness."""
+    return ShapedArray(self.shape, self.dtype, self.weak_type)
+
+
+def _trace(self: Any) -> Trace:
+    """The trace to which a tracer belongs."""
+    return self.owner
+
+
+def _main(self: Any) -> Any:
+    """What is the same for all tracers of one trace: the trace."""
+    return self
+
+
+def set_attributes() -> None:
+    """Give the classes these attributes."""
+    for kind, name, function in ((Array, "aval", _aval), (Tracer, "_trace", _trace), (Trace, "main", _main)):
+        setattr(kind, name, property(function))

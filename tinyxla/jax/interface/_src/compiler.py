@@ -1,0 +1,1 @@
+"""`jax._src.compiler`: programs of this library are not compiled through it."""
