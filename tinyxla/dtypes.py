@@ -12,13 +12,18 @@ import numpy as np
 
 from tinyxla.errors import PromotionError
 from tinyxla.numpy.arguments import python_dtype
-from tinyxla.numpy.types import bfloat16, finfo, iinfo, issubdtype, promote_types, result_type
+from tinyxla.numpy.types import bfloat16, dtype_of, finfo, iinfo, issubdtype, promote_types, result_type
 from tinyxla.shapes import element_type
-from tinyxla.tracing.promotion import as_array, default_dtype, float0
+from tinyxla.tracing.promotion import default_dtype, float0
 
 
-def canonicalize_dtype(dtype: Any) -> np.dtype[Any]:
-    """What values of a type become where no type is asked for: 32-bit ones, unless `enable_x64` is set."""
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype[Any]:
+    """What values of a type become where no type is asked for: 32-bit ones, unless `enable_x64` is set.
+
+    With `allow_extended_dtype`, a type that is no number, such as `float0`, stays as it is.
+    """
+    if dtype == float0 and allow_extended_dtype:
+        return float0
     return default_dtype(python_dtype(dtype))
 
 
@@ -39,7 +44,7 @@ def scalar_type_of(x: Any) -> type:
     >>> scalar_type_of(np.float32(1))
     <class 'float'>
     """
-    kind = element_type(as_array(x).dtype).kind
+    kind = element_type(dtype_of(x, "dtypes.scalar_type_of")).kind
     return {"pred": bool, "float": float, "complex": complex}.get(kind, int)
 
 
@@ -49,7 +54,7 @@ def itemsize_bits(dtype: Any) -> int:
     >>> itemsize_bits("int4")
     4
     """
-    return element_type(python_dtype(dtype)).bits
+    return element_type(dtype_of(dtype, "dtypes.itemsize_bits")).bits
 
 
 __all__ = [

@@ -413,6 +413,15 @@ def refuse_out(what: str, out: Any) -> None:
         raise ArgumentError(f"{what}: out must be None: arrays are immutable, so use the result instead.")
 
 
+def refuse_options(what: str, out: Any, where: Any) -> None:
+    """An error for the options of NumPy's ufuncs that arrays without memory of their own have no use for."""
+    refuse_out(what, out)
+    if where is not None:
+        raise ArgumentError(
+            f"{what}: where must be None, since it leaves elements without a value; use numpy.where on the result."
+        )
+
+
 def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:
     """An argument that is called."""
     if not callable(value):

@@ -276,19 +276,19 @@ def logical_not(x: ArrayLike, /) -> Array:
     return invert(truth(x, "logical_not"))
 
 
-def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+def logical_and(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
     """Whether neither x nor y is zero, element by element."""
-    return bitwise_and(truth(x, "logical_and"), truth(y, "logical_and"))
+    return bitwise_and(truth(x, "logical_and"), truth(y, "logical_and"), out, where)
 
 
-def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+def logical_or(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
     """Whether x or y is not zero, element by element."""
-    return bitwise_or(truth(x, "logical_or"), truth(y, "logical_or"))
+    return bitwise_or(truth(x, "logical_or"), truth(y, "logical_or"), out, where)
 
 
-def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+def logical_xor(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
     """Whether one of x and y is not zero, element by element."""
-    return bitwise_xor(truth(x, "logical_xor"), truth(y, "logical_xor"))
+    return bitwise_xor(truth(x, "logical_xor"), truth(y, "logical_xor"), out, where)
 
 
 # --- parts and signs --------------------------------------------------------------------------------------------------

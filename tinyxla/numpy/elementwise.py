@@ -25,6 +25,7 @@ from tinyxla.numpy.arguments import (
     like,
     named,
     operand,
+    refuse_options,
     type_of,
 )
 from tinyxla.numpy.operations import ops
@@ -42,13 +43,13 @@ _Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what comp
 class Unary(Protocol):
     """An element-wise function of one array."""
 
-    def __call__(self, x: ArrayLike, /) -> Array: ...
+    def __call__(self, x: ArrayLike, /, out: None = None, where: None = None) -> Array: ...
 
 
 class Binary(Protocol):
     """An element-wise function of two arrays."""
 
-    def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+    def __call__(self, x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array: ...
 
 
 class _Plan(NamedTuple):
@@ -172,8 +173,10 @@ def unary(
                 plans[key] = _Plan(_converter(x, dtype), None, compute, weak)
         return result
 
-    def apply(x: ArrayLike, /) -> Array:
+    def apply(x: ArrayLike, /, out: None = None, where: None = None) -> Array:
         key = None
+        if out is not None or where is not None:
+            refuse_options(name, out, where)
         if type(x) is ConcreteArray and state.staging is None and not config.special:
             value = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
             if value.size >= LARGE and not config.disable_jit:
@@ -228,22 +231,28 @@ def binary(
                 plans[key] = _Plan(_converter(x, dtype), _converter(y, dtype), compute, weak)
         return result
 
-    def apply(x: ArrayLike, y: ArrayLike, /) -> Array:
+    def apply(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = None) -> Array:
         key = a = b = None
+        if out is not None or where is not None:
+            refuse_options(name, out, where)
         if state.staging is None and not config.special:
             kind, other = type(x), type(y)
+            size = 1
             if kind is ConcreteArray:
                 a = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
+                size = a.size
                 if other is ConcreteArray:
                     b = y._value  # pyright: ignore[reportPrivateUsage]
+                    size = max(size, b.size)
                     key = (a.dtype, x.weak_type, b.dtype, y.weak_type, config.enable_x64)
                 elif other in _PYTHON:
                     b = y
                     key = (a.dtype, x.weak_type, other, config.enable_x64)
             elif other is ConcreteArray and kind in _PYTHON:
                 a, b = x, y._value  # pyright: ignore[reportPrivateUsage]
+                size = b.size
                 key = (kind, b.dtype, y.weak_type, config.enable_x64)
-            if max(getattr(a, "size", 1), getattr(b, "size", 1)) >= LARGE and not config.disable_jit:
+            if size >= LARGE and not config.disable_jit:
                 return large(*(k for k, value in enumerate((a, b)) if type(value) is int))(x, y)
             plan = plans.get(key)
             if plan is not None:

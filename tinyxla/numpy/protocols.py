@@ -18,34 +18,12 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError, TracerError
-from tinyxla.numpy.operations import reduction, windows
-from tinyxla.shapes.shape import canonical_axis
+from tinyxla.numpy.ufuncs import Fold, outer_of, ufunc, updated_at
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
 from tinyxla.tracing.promotion import with_lists_as_arrays
 
 _NOT_GIVEN: Any = np._NoValue  # pyright: ignore[reportPrivateUsage]
 _functions: dict[str, Callable[..., Any]] = {}
-_REDUCTIONS = {
-    "add": "sum",
-    "multiply": "prod",
-    "maximum": "max",
-    "minimum": "min",
-    "logical_and": "all",
-    "logical_or": "any",
-    "logaddexp": "special.logsumexp",
-}
-_UPDATES = {  # what updated copies can do
-    **{name: name for name in ("add", "subtract", "multiply", "divide", "power")},
-    "maximum": "max",
-    "minimum": "min",
-}
-_MONOIDS = ("add", "multiply", "maximum", "minimum")
-_BITWISE = {
-    "bitwise_and": reduction.reduce_and,
-    "bitwise_or": reduction.reduce_or,
-    "bitwise_xor": reduction.reduce_xor,
-    "logical_xor": reduction.reduce_xor,
-}
 _WITHOUT_MEANING = ("order", "subok", "casting", "device", "like")  # about memory, not about values
 _RENAMED = {"a_min": "min", "a_max": "max", "rcond": "rtol", "tol": "rtol"}
 _SHOWN = ("array2string", "shares_memory", "may_share_memory")  # with no derivative
@@ -130,30 +108,30 @@ def _array(value: Any) -> Any:
 # --- ufuncs -----------------------------------------------------------------------------------------------------------
 
 
-def _named(ufunc: np.ufunc) -> tuple[str, str]:
+def _named(function: np.ufunc) -> tuple[str, str]:
     """What a ufunc is called here, and what the user calls it."""
-    name = ufunc.__name__
-    if getattr(np, name, None) is ufunc:
+    name = function.__name__
+    if getattr(np, name, None) is function:
         return name, f"numpy.{name}"
-    if getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
+    if getattr(sys.modules.get("scipy.special"), name, None) is function:
         _load_special()
         known = {"psi": "digamma"}.get(name, name)
         return f"special.{known}" if f"special.{known}" in _functions else known, f"scipy.special.{name}"
     return "", name
 
 
-def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a NumPy ufunc does that is given an array of this library."""
-    name, said = _named(ufunc)
+def apply_ufunc(theirs: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a ufunc of NumPy does that is given an array of this library."""
+    name, said = _named(theirs)
     said += "" if method == "__call__" else f".{method}"
     out = kwargs.pop("out", None)
     if any(target is not None for target in out or ()):
         if _left_to_numpy(inputs, {"out": out}):  # `a += x` on an array of NumPy's
-            return getattr(ufunc, method)(*_converted(inputs, said), out=out, **_converted(kwargs, said))
+            return getattr(theirs, method)(*_converted(inputs, said), out=out, **_converted(kwargs, said))
         raise no_numpy_out(f"{said}(out=...)")
     if method == "at":
         if isinstance(inputs[0], np.ndarray) and _left_to_numpy(inputs, {}):
-            return ufunc.at(*_converted(inputs, said), **kwargs)
+            return theirs.at(*_converted(inputs, said), **kwargs)
         raise no_numpy_out(said)
     function = _function(name, said)
     options = {
@@ -172,65 +150,48 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
             dtype = options.pop("dtype")
             arrays = [_functions["asarray"](v, dtype) for v in arrays]
         if method == "outer":
-            x, y = (np.asarray(v) if not hasattr(v, "ndim") else v for v in arrays)
-            arrays = [x[(..., *(None,) * y.ndim)], y]
+            return outer_of(function, said, *arrays)
         return function(*arrays, **options)
-    if ufunc.nin != 2 or ufunc.nout != 1:
+    if theirs.nin != 2 or theirs.nout != 1:
         raise ArgumentError(f"{said}: a function of two arrays with one result is needed.")
-    if name.startswith("logical_"):
-        inputs = (inputs[0].astype(bool), *inputs[1:])
-    methods = {"reduce": _reduce, "accumulate": _accumulate, "reduceat": _reduce_at}
-    return methods[method](name, function, said, *inputs, **options)
+    fold = Fold(said, theirs.__name__, function, getattr(function, "identity", None))
+    return _METHODS[method](fold, *inputs, **options)
 
 
 def _reduce(
-    name: str, function: Callable[..., Any], said: str, x: Any, axis: Any = 0, keepdims: bool = False, **options: Any
+    fold: Fold,
+    x: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Any:
-    if name in _REDUCTIONS:
-        return _function(_REDUCTIONS[name], said)(x, axis=axis, keepdims=keepdims, **options)
-    if options or not hasattr(axis, "__index__"):
-        raise ArgumentError(f"{said}: only an integer axis and keepdims may be given; use it without other options.")
-    if name in _BITWISE and x.dtype.kind in "biu":
-        found = _BITWISE[name](x, (canonical_axis(axis, x.ndim, said),))
-    elif x.shape[axis] == 0:
-        raise ArgumentError(f"{said}: there is nothing to reduce along axis {axis}; its size must be positive.")
-    else:
-        found = reduce(function, _functions["moveaxis"](x, axis, 0))
-    return _functions["expand_dims"](found, axis) if keepdims else found
+    return fold.reduce(x, axis, dtype, keepdims, initial, where)
 
 
-def _accumulate(name: str, function: Callable[..., Any], said: str, x: Any, axis: int = 0, dtype: Any = None) -> Any:
-    x = x if dtype is None else x.astype(dtype)
-    if name in _MONOIDS and x.dtype.kind != "b":
-        return windows.cumulative_monoid(x, canonical_axis(axis, x.ndim, said), name)
-    rows = list(itertools.accumulate(_functions["moveaxis"](x, axis, 0), function))
-    return _functions["stack"](rows, axis) if rows else x
+def _accumulate(fold: Fold, x: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return fold.accumulate(x, axis, dtype)
 
 
-def _reduce_at(
-    name: str, function: Callable[..., Any], said: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None
-) -> Any:
-    x = _functions["moveaxis"](x if dtype is None else x.astype(dtype), axis, 0)
-    starts: list[int] = np.asarray(_converted(indices, f"{said}(indices)")).tolist()
-    beyond = [k for k in starts if not 0 <= k < len(x)]
-    if beyond:
-        raise OutOfBoundsError(f"{said}: indices must be from 0 to {len(x) - 1}, but got {beyond[0]}.")
-    parts = [
-        _reduce(name, function, said, x[i:j]) if i < j else x[i]
-        for i, j in zip(starts, [*starts[1:], len(x)], strict=True)
-    ]
-    return _functions["stack"](parts, axis)
+def _reduce_at(fold: Fold, x: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
+    return fold.reduceat(x, indices, axis, dtype)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {"reduce": _reduce, "accumulate": _accumulate, "reduceat": _reduce_at}
 
 
 def give_methods(functions: dict[str, Any]) -> None:
-    """Give functions of two arrays the methods that NumPy's ufuncs of their names have, as in JAX: `reduce`,
-    `accumulate`, `reduceat`, `outer`, and `at`, which makes an updated copy."""
+    """Give functions of two arrays that are no ufuncs, but whose namesakes in NumPy are, the methods of those:
+    `reduce`, `accumulate`, `reduceat`, `outer`, and `at`, which makes an updated copy."""
     for name, function in functions.items():
-        ufunc = getattr(np, name, None)
-        if isinstance(ufunc, np.ufunc) and (ufunc.nin, ufunc.nout) == (2, 1):
+        theirs = getattr(np, name, None)
+        if isinstance(function, ufunc) or not isinstance(theirs, np.ufunc):
+            continue
+        if (theirs.nin, theirs.nout) == (2, 1):
             for method in ("reduce", "accumulate", "reduceat", "outer"):
-                setattr(function, method, _method(ufunc, method))
-            function.at = partial(_at, f"{name}.at", _UPDATES.get(ufunc.__name__))
+                setattr(function, method, _method(theirs, method))
+            function.at = partial(_at, function, f"{name}.at")
 
 
 def _method(ufunc: np.ufunc, method: str) -> Callable[..., Any]:
@@ -244,12 +205,10 @@ def _method(ufunc: np.ufunc, method: str) -> Callable[..., Any]:
     return call
 
 
-def _at(said: str, update: str | None, a: Any, indices: Any, b: Any, *, inplace: bool = False) -> Any:
+def _at(function: Callable[..., Any], said: str, a: Any, indices: Any, b: Any, *, inplace: bool = False) -> Any:
     if inplace:
         raise ArgumentError(f"{said}: arrays are immutable; pass inplace=False and use the result.")
-    if update is None:
-        raise ArgumentError(f"{said} has no counterpart; x.at[indices] can {', '.join(_UPDATES.values())}.")
-    return getattr(_functions["asarray"](a).at[indices], update)(b)
+    return updated_at(function, said, a, indices, b)
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

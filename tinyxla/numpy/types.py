@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import ArgumentError, DTypeError
-from tinyxla.numpy.arguments import ArrayLike, cast, choice_of, operand, python_dtype, type_of
+from tinyxla.numpy.arguments import SCALARS, ArrayLike, cast, choice_of, operand, python_dtype, shown, type_of
 from tinyxla.numpy.creation import array
-from tinyxla.shapes import element_type
+from tinyxla.shapes import ElementType, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import (
     default_complex,
@@ -98,20 +98,38 @@ signedinteger, unsignedinteger = np.signedinteger, np.unsignedinteger
 dtype = np.dtype
 
 
-def finfo(type: Any) -> Any:
-    """The limits of a floating type: max, min, eps, tiny, bits, ..."""
-    found = python_dtype(getattr(type, "dtype", type))
+def finfo(dtype: Any) -> Any:
+    """The limits of a floating type, or of the type of an array: max, min, eps, tiny, bits, ...
+
+    >>> import numpy as np
+    >>> finfo(np.float32).bits
+    32
+    """
+    found = dtype_of(dtype, "finfo")
     if element_type(found).kind not in ("float", "complex"):
         raise DTypeError(f"finfo: takes a floating or complex type, but got {found}; use iinfo for integers.")
     return ml_dtypes.finfo(found)
 
 
-def iinfo(type: Any) -> Any:
-    """The limits of an integer type: max, min, bits."""
-    found = python_dtype(getattr(type, "dtype", type))
+def iinfo(int_type: Any) -> Any:
+    """The limits of an integer type, or of the type of an array: max, min, bits.
+
+    >>> import numpy as np
+    >>> iinfo(np.int8).max
+    127
+    """
+    found = dtype_of(int_type, "iinfo")
     if not element_type(found).is_integer:
         raise DTypeError(f"iinfo: takes an integer type, but got {found}; use finfo for floats.")
     return ml_dtypes.iinfo(found)
+
+
+def dtype_of(value: Any, what: str) -> np.dtype[Any]:
+    """The element type that a type names, or that a value has: an array, a number, or anything with a `dtype`."""
+    if isinstance(value, (type, np.dtype, str, ScalarType, ElementType)):
+        return python_dtype(value)
+    found = getattr(value, "dtype", None)
+    return python_dtype(found) if isinstance(found, np.dtype) else type_of(operand(value, what))[0]
 
 
 _ABSTRACT = {
@@ -124,15 +142,42 @@ _ABSTRACT = {
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a type is another, or of a kind such as `floating`; bfloat16 and the 8-bit types are floating."""
-    if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 in _KINDS:
-        return isinstance(arg2, type) and issubclass(arg1, arg2)
-    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2.__module__ == "tinyxla.dtypes":
-        return False  # kinds of which no array is
-    kind = element_type(python_dtype(arg1))
+    """Whether a type is another, or of a kind such as `floating`; bfloat16 and the 8-bit types are floating.
+
+    Python's `float` and `int` mean 64 bits here, as in NumPy. Types that arrays cannot have are of no numeric kind.
+
+    >>> issubdtype("bfloat16", floating), issubdtype("float32", "float64")
+    (True, False)
+    """
+    kind = _array_type(arg1)
+    if kind is None:
+        return _is_subclass(arg1, arg2)
     if isinstance(arg2, type) and arg2 in _KINDS:
         return arg2 in _ABSTRACT[kind.kind]
-    return kind is element_type(python_dtype(arg2))
+    return kind is _array_type(arg2)
+
+
+def _array_type(found: Any) -> ElementType | None:
+    """The element type that a type names as NumPy understands it; None for kinds, and what arrays cannot have."""
+    if found is None or (isinstance(found, type) and found in _KINDS):
+        return None
+    try:
+        return element_type(np.dtype(found) if found in (int, float, complex) else dtype_of(found, "issubdtype"))
+    except TypeError:
+        return None
+
+
+def _is_subclass(kind: Any, other: Any) -> bool:
+    """`numpy.issubdtype` of a kind of types, or of a type that arrays cannot have."""
+    kinds = [k if isinstance(k, type) and issubclass(k, np.generic) else _generic_type(k) for k in (kind, other)]
+    return issubclass(*kinds)
+
+
+def _generic_type(found: Any) -> type:
+    try:
+        return np.dtype(found).type
+    except TypeError:
+        raise DTypeError(f"issubdtype: {shown(found)} is not a type.") from None
 
 
 _KINDS = (number, generic, inexact, floating, complexfloating, integer, signedinteger, unsignedinteger)
@@ -151,7 +196,7 @@ _NAMED_KINDS = {
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a type is of a kind, by the names of the array API standard, or of one of several."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    found = element_type(python_dtype(dtype))
+    found = element_type(dtype_of(dtype, "isdtype"))
     for k in kinds:
         if isinstance(k, str) and k in _NAMED_KINDS:
             if found.kind in _NAMED_KINDS[k]:
@@ -163,30 +208,38 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     """The type that values of two types are brought to. Python's `int`, `float` and `complex` give way."""
-    return promote(*(_typed(t) for t in (a, b)))[0]
+    return promote(*((dtype_of(t, "promote_types"), _is_weak(t)) for t in (a, b)))[0]
 
 
-def _typed(t: Any) -> tuple[np.dtype[Any], bool]:
-    return python_dtype(t), t in (int, float, complex) if isinstance(t, type) else False
+def _is_weak(t: Any) -> bool:
+    return isinstance(t, type) and t in (int, float, complex)
 
 
-def result_type(*args: Any) -> np.dtype[Any]:
-    """The type that arrays, numbers and types have in common."""
-    found: list[tuple[np.dtype[Any], bool]] = []
-    for x in args:
-        is_type = isinstance(x, (type, np.dtype, str, ScalarType))
-        found.append(_typed(x) if is_type else type_of(operand(x, "result_type")))
-    if not found:
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The type that arrays, numbers, types and anything else with a `dtype` have in common; with
+    `return_weak_type_flag` a pair of it and of whether it gives way to other types.
+
+    >>> import tinyxla as tx
+    >>> result_type(tx.ShapeDtypeStruct((2,), "bfloat16"), 1.0)
+    dtype(bfloat16)
+    """
+    if not args:
         raise ArgumentError("result_type: takes at least one array, number or type, but got none.")
-    common, _ = promote(*((default_dtype(d) if not w else d, w) for d, w in found))
-    return common
+    found = [_type_and_weakness(x) for x in args]
+    common, weak = promote(*((d if w else default_dtype(d), w) for d, w in found))
+    return (common, weak) if return_weak_type_flag else common
+
+
+def _type_and_weakness(x: Any) -> tuple[np.dtype[Any], bool]:
+    if isinstance(x, SCALARS) and not isinstance(x, np.generic):
+        return type_of(x)
+    return dtype_of(x, "result_type"), _is_weak(x) or bool(getattr(x, "weak_type", False))
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether a type converts to another under NumPy's casting rule of that name."""
-    source = from_.dtype if hasattr(from_, "dtype") else from_
     rule: Any = choice_of("can_cast", "casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
-    return np.can_cast(python_dtype(source), python_dtype(to), casting=rule)
+    return np.can_cast(dtype_of(from_, "can_cast"), python_dtype(to), casting=rule)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
@@ -203,7 +256,11 @@ def isscalar(element: Any) -> bool:
 
 def iscomplexobj(x: Any) -> bool:
     """Whether the type is complex."""
-    return type_of(operand(x, "iscomplexobj"))[0].kind == "c"
+    if x is None or isinstance(x, str):
+        return False
+    if isinstance(x, (list, tuple)):
+        return np.iscomplexobj(x)
+    return dtype_of(x, "iscomplexobj").kind == "c"
 
 
 def isrealobj(x: Any) -> bool:

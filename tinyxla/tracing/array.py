@@ -31,12 +31,16 @@ from tinyxla.tracing.shardings import SingleDeviceSharding
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 
 _namespace: Any = None
+_operators: dict[str, Callable[..., Any]] = {}
 
 
 def set_namespace(module: Any) -> None:
-    """Say where the operators' functions are."""
+    """Say where the functions are that methods and operators are made of."""
     global _namespace
     _namespace = module
+    for name in _OPERATORS:
+        function = getattr(module, name)
+        _operators[name] = getattr(function, "__wrapped__", function)
 
 
 def namespace() -> Any:
@@ -44,19 +48,23 @@ def namespace() -> Any:
     return _namespace
 
 
+_OPERATORS: list[str] = []
+
+
 def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """The operator that a function is, and the same with its operands exchanged."""
+    _OPERATORS.append(name)
 
     def operator(self: Any, other: Any) -> Any:
         try:
-            return getattr(_namespace, name)(self, other) if _is_operand(other) else NotImplemented
+            return _operators[name](self, other) if _is_operand(other) else NotImplemented
         except Exception as error:
             filter_error(error)
             raise
 
     def reflected(self: Any, other: Any) -> Any:
         try:
-            return getattr(_namespace, name)(other, self) if _is_operand(other) else NotImplemented
+            return _operators[name](other, self) if _is_operand(other) else NotImplemented
         except Exception as error:
             filter_error(error)
             raise
