@@ -14,6 +14,7 @@ from tinyxla.errors import PromotionError
 from tinyxla.numpy.arguments import python_dtype
 from tinyxla.numpy.types import bfloat16, finfo, iinfo, issubdtype, promote_types, result_type
 from tinyxla.shapes import element_type
+from tinyxla.shapes.key_types import extended as extended, prng_key as prng_key
 from tinyxla.tracing.promotion import as_array, default_dtype, float0
 
 
@@ -23,14 +24,6 @@ def canonicalize_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 TypePromotionError = PromotionError
-
-
-class extended(np.generic):
-    """The kind of element types that are no numbers, for `issubdtype`: no array has one."""
-
-
-class prng_key(extended):
-    """The kind of element types of keys, for `issubdtype`. Keys are arrays of uint32 here, so no array has it."""
 
 
 def scalar_type_of(x: Any) -> type:

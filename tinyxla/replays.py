@@ -31,6 +31,7 @@ from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.options import config
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.key_arrays import KeyArray
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Plan = Callable[[list[Any]], Any]
@@ -122,6 +123,9 @@ def _describe(x: Any, key: list[Any], arrays: list[Any], traced: bool = False) -
     elif traced and isinstance(x, Tracer):
         arrays.append(x)
         key += x.dtype, x.shape, x.weak_type
+    elif kind is KeyArray:
+        key.append(x.dtype)
+        return _describe(x.words, key, arrays, traced)
     else:
         return False
     return True

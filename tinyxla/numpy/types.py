@@ -12,7 +12,8 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.numpy.arguments import ArrayLike, cast, choice_of, operand, python_dtype, type_of
 from tinyxla.numpy.creation import array
-from tinyxla.shapes import element_type
+from tinyxla.shapes import KeyType, element_type
+from tinyxla.shapes.key_types import extended
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import (
     default_complex,
@@ -21,6 +22,7 @@ from tinyxla.tracing.promotion import (
     default_int,
     promote_types as promote,
 )
+from tinyxla.transforms.key_arrays import of_key_type
 
 e = math.e
 pi = math.pi
@@ -127,8 +129,13 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a type is another, or of a kind such as `floating`; bfloat16 and the 8-bit types are floating."""
     if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 in _KINDS:
         return isinstance(arg2, type) and issubclass(arg1, arg2)
-    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2.__module__ == "tinyxla.dtypes":
-        return False  # kinds of which no array is
+    if isinstance(arg1, KeyType) or isinstance(arg2, KeyType):
+        kinds = isinstance(arg1, KeyType) and isinstance(arg2, type) and issubclass(arg1.type, arg2)
+        return arg1 is arg2 or kinds
+    if isinstance(arg1, type) and issubclass(arg1, extended):
+        return isinstance(arg2, type) and issubclass(arg1, arg2)
+    if isinstance(arg2, type) and issubclass(arg2, extended):
+        return False  # kinds of which no array of numbers is
     kind = element_type(python_dtype(arg1))
     if isinstance(arg2, type) and arg2 in _KINDS:
         return arg2 in _ABSTRACT[kind.kind]
@@ -192,6 +199,8 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """The array with elements of another type, also where that is a 64-bit one."""
     given = x if isinstance(x, Array) else array(x)
+    if isinstance(dtype, KeyType):
+        return of_key_type("astype", given, dtype)
     found = cast(given, python_dtype(dtype), False)
     return found.copy() if copy and found is x else found
 
