@@ -123,6 +123,9 @@ def _describe(x: Any, key: list[Any], arrays: list[Any], traced: bool = False) -
     elif traced and isinstance(x, Tracer):
         arrays.append(x)
         key += x.dtype, x.shape, x.weak_type
+    elif kind is KeyArray and type(x.words) is ConcreteArray:
+        arrays.append(x.words)
+        key += x.dtype, x.words.signature()
     elif kind is KeyArray:
         key.append(x.dtype)
         return _describe(x.words, key, arrays, traced)

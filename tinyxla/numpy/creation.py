@@ -75,7 +75,7 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
         Array([[1, 2],
                [3, 4]], dtype=int32)
     """
-    found = _of_type(object, dtype)
+    found = _from_data(object, None) if dtype is None else _of_type(object, dtype)
     if ndmin:
         found = _led_by_ones(found, integer_of("array", "ndmin", ndmin))
     return found.copy() if found is object and copy else found
@@ -90,15 +90,15 @@ def _led_by_ones(x: Array, rank: int) -> Array:
 @with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
     """An array of numbers, arrays, or nested lists of them; see `array`."""
-    found = _of_type(a, dtype)
+    found = _from_data(a, None) if dtype is None else _of_type(a, dtype)
     return found.copy() if copy and found is a else found
 
 
 def _of_type(value: Any, dtype: Any) -> Array:
-    """An array of anything that is one, of the type that a user asks for, if there is one."""
+    """An array of anything that is one, of the type that a user asks for."""
     if isinstance(dtype, KeyType):
         return of_key_type("array", _from_data(value, None), dtype)
-    return _from_data(value, None if dtype is None else python_dtype(dtype))
+    return _from_data(value, python_dtype(dtype))
 
 
 def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:

@@ -49,8 +49,8 @@ Encrypt = Callable[[list[Any], list[Any]], Sequence[Any]]
 def _of_cipher(
     encrypt: Encrypt, count: int, key_words: int, seed: Callable[[Any, Any], Any], long: Callable[[Sequence[Any]], Any]
 ) -> Generator:
-    """A generator by a cipher of counters of `count` words. Keys are derived with a counter's last words, bits made with
-    its first ones; `long` gives the upper and lower words of 64-bit numbers."""
+    """A generator by a cipher of counters of `count` words. Keys are derived with a counter's last words, bits made
+    with its first ones; `long` gives the upper and lower words of 64-bit numbers."""
 
     def spread(zero: Any) -> list[Any]:
         return [zero] * (count - 2)

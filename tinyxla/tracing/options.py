@@ -97,7 +97,8 @@ class Config(threading.local):
             them out, "remove_frames" adds a note that says so, "tracebackhide" marks them for displays that know
             `__tracebackhide__` (pytest, IPython), "off" shows them. The environment variable
             TINYXLA_TRACEBACK_FILTERING sets it.
-        default_prng_impl: the generator of keys that are made where none is named, and of keys that are arrays of words.
+        default_prng_impl: the generator of keys that are made where none is named, and of those that are arrays of
+            words.
         legacy_prng_key: "warn" or "error" where a function of random takes an array of words for a key.
         enable_custom_prng: `random.PRNGKey` makes keys like `random.key`, and no arrays of words.
         threefry_partitionable: bits of Threefry of which none depends on how many are drawn; else those that were drawn

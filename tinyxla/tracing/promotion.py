@@ -124,9 +124,7 @@ def join_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]
     if not least:
         names = " and ".join(sorted(nodes))
         if any(isinstance(t[0], KeyType) for t in types):
-            raise PromotionError(
-                f"{names} are not of one type: random keys are no numbers; take random.key_data(keys)."
-            )
+            raise PromotionError(f"{names} differ, and random keys are no numbers; take random.key_data(keys).")
         raise PromotionError(f"There is no implicit promotion between {names}; convert one of them with astype.")
     dtype, weak = _of_node(least[0])
     if all(default_dtype(t[0]) == t[0] for t in types):  # int32 and uint32 meet in 64 bits, which nobody asked for
