@@ -18,6 +18,7 @@ from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type
+from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
@@ -216,7 +217,11 @@ def default_inexact_array(value: ArrayLike, what: str) -> Array:
 
 def constant(value: Any, dtype: Any) -> Array:
     """A scalar constant."""
-    return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))
+    try:
+        return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))
+    except TypeError:
+        numbers_only(dtype)
+        raise
 
 
 def value_of(x: Any) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.errors import DTypeError
+
 
 class extended(np.generic):
     """The kind of element types that are no numbers, for `issubdtype`."""
@@ -49,6 +51,15 @@ class KeyType:
 
     def __reduce__(self) -> Any:
         return key_type_of, (self.implementation,)
+
+
+ADVICE = "keys are no numbers; their words are random.key_data(keys), and functions of random draw numbers from them"
+
+
+def numbers_only(dtype: Any) -> None:
+    """An error for an element type of keys, where there must be one of numbers."""
+    if isinstance(dtype, KeyType):
+        raise DTypeError(f"There are no numbers of the element type {dtype.name}: {ADVICE}.")
 
 
 _GENERATORS = (

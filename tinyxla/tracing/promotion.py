@@ -18,6 +18,7 @@ from tinyxla.allocation import allocated
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
 from tinyxla.ops import integers
 from tinyxla.shapes import KeyType, element_type
+from tinyxla.shapes.key_types import numbers_only
 from tinyxla.tracing.array import Array, dense_array, namespace, signature_of, wrap_dense
 from tinyxla.tracing.options import config
 
@@ -220,6 +221,7 @@ def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         with np.errstate(over="ignore"):  # a float that is too large becomes infinite
             return dtype.type(value)
     except TypeError:
+        numbers_only(dtype)
         raise DTypeError(
             f"The complex number {value} does not fit the element type {dtype.name}; take its real part."
         ) from None

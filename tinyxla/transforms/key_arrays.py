@@ -18,13 +18,13 @@ from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, Promo
 from tinyxla.ops import Op, elementwise, movement
 from tinyxla.ops.reduction import reduce_and, reduce_or
 from tinyxla.shapes import KEY_TYPES, KeyType, Shape
+from tinyxla.shapes.key_types import ADVICE
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Interpreted, Trace, Tracer
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms.batch import batch
 
 _WORD = np.dtype(np.uint32)
-_ADVICE = "keys are no numbers; their words are random.key_data(keys), and functions of random draw numbers from them"
 
 # --- operations -------------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def map_over_words(function: Callable[..., Any], *arrays: Any) -> KeyArray:
 
 def refuse(what: str) -> NoReturn:
     """The error for what is not defined on keys."""
-    raise DTypeError(f"{what}: got random keys, but {_ADVICE}.")
+    raise DTypeError(f"{what}: got random keys, but {ADVICE}.")
 
 
 def check_same_keys(what: str, *arrays: Any) -> None:
@@ -88,7 +88,7 @@ def check_same_keys(what: str, *arrays: Any) -> None:
     for x in arrays:
         if not isinstance(x, KeyArray):
             other = Shape.of(x) if isinstance(x, Array) else repr(x)
-            raise PromotionError(f"{what}: got random keys together with {other}, but {_ADVICE}.")
+            raise PromotionError(f"{what}: got random keys together with {other}, but {ADVICE}.")
     types = dict.fromkeys(x.dtype.name for x in arrays)
     if len(types) > 1:
         raise PromotionError(f"{what}: got keys of different generators, {' and '.join(types)}; make them of one.")
