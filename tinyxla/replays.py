@@ -177,7 +177,7 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         return compiled
     weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]
     alike = draws and default_backend() != "interpreter"
-    plan, steps = _plan(made, weak, traced.out_tree, alike)
+    plan, steps = _plan(made, weak, traced.result_tree, alike)
     most = _replays(made, steps, draws)
     if most is None:
         return plan

@@ -55,6 +55,13 @@ def shown(treedef: TreeDef) -> TreeDef:
 _LEAF = object()
 
 
+def alike(one: TreeDef, other: TreeDef) -> bool:
+    """Whether structures are equal as users see them: what has no derivative, such as a key, has a leaf for one."""
+    if one == other:
+        return True
+    return (any(key_leaves(one)) or any(key_leaves(other))) and shown(one) == shown(other)
+
+
 class Flattener:
     """Flattens trees of which many are alike: those whose dicts have names as keys in a quarter of the time."""
 
