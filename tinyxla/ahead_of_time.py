@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tinyxla.api.functions import ShapeDtypeStruct, shapes_of
+from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Module
 from tinyxla.ops.cost import bytes_of, cost_of
@@ -13,6 +13,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.key_arrays import KeyArray
 
 if TYPE_CHECKING:
     from tinyxla.backends.report import Machine, Report
@@ -30,11 +31,16 @@ class _Stage:
     @property
     def in_tree(self) -> pytrees.TreeDef:
         """The structure of `(args, kwargs)`."""
-        return pytrees.flatten(self.args_info)[1]
+        return pytrees.flatten_shown(self.args_info)[1]
 
     @property
     def out_tree(self) -> pytrees.TreeDef:
         """The structure of the result."""
+        return pytrees.flatten_shown(self.out_info)[1]
+
+    @property
+    def result_tree(self) -> pytrees.TreeDef:
+        """The structure of the result for the library, to which random keys are containers of their words."""
         return self._program.tree
 
     @property
@@ -180,10 +186,17 @@ class Compiled(_Stage):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._program.run(self._arguments(args, kwargs))
 
+    def _has_structure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether arguments have the structure of those that the program was traced for, of which some were
+        `ShapeDtypeStruct`s of random keys."""
+        leaves, tree = pytrees.flatten_shown((args, kwargs))
+        given = pytrees.unflatten(tree, [typeof(x) if isinstance(x, KeyArray) else x for x in leaves])
+        return pytrees.flatten(given)[1] == pytrees.flatten(self.args_info)[1]
+
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ConcreteArray]:
         """The arrays of a call, which must be of the shapes that the program was compiled for."""
         leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
-        if structure != self._program.structure:
+        if structure != self._program.structure and not self._has_structure(args, kwargs):
             raise ArgumentError(
                 f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} "
                 f"was called with {pytrees.structure_text(structure)}."

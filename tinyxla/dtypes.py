@@ -13,7 +13,8 @@ import numpy as np
 from tinyxla.errors import PromotionError
 from tinyxla.numpy.arguments import python_dtype
 from tinyxla.numpy.types import bfloat16, dtype_of, finfo, iinfo, issubdtype, promote_types, result_type
-from tinyxla.shapes import element_type
+from tinyxla.shapes import KeyType, element_type
+from tinyxla.shapes.key_types import extended as extended, prng_key as prng_key
 from tinyxla.tracing.promotion import default_dtype, float0
 
 
@@ -22,20 +23,12 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dty
 
     With `allow_extended_dtype`, a type that is no number, such as `float0`, stays as it is.
     """
-    if dtype == float0 and allow_extended_dtype:
-        return float0
+    if allow_extended_dtype and (dtype == float0 or isinstance(dtype, KeyType)):
+        return dtype
     return default_dtype(python_dtype(dtype))
 
 
 TypePromotionError = PromotionError
-
-
-class extended(np.generic):
-    """The kind of element types that are no numbers, for `issubdtype`: no array has one."""
-
-
-class prng_key(extended):
-    """The kind of element types of keys, for `issubdtype`. Keys are arrays of uint32 here, so no array has it."""
 
 
 def scalar_type_of(x: Any) -> type:

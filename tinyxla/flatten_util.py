@@ -13,9 +13,11 @@ from tinyxla import numpy as tnp
 from tinyxla.api.functions import arrays_of
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
+from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.key_arrays import check_same_keys
 
 
 def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
@@ -34,6 +36,8 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
         (Array([1., 2., 3.], dtype=float32), Array(2., dtype=float32))
     """
     leaves, treedef = arrays_of(pytree, "ravel_pytree: the leaf")
+    if any(pytrees.key_leaves(treedef)):
+        return _raveled_keys(pytree)
     shapes, types = [x.shape for x in leaves], [x.dtype for x in leaves]
     common = tnp.result_type(*types) if types else np.dtype(np.float32)
     parts = [cast(x, common, False).ravel() for x in leaves]
@@ -48,5 +52,21 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
             raise DTypeError(f"unravel takes a vector of {common.name}, but got {given.dtype.name}; convert it.")
         whole = zip(pairwise(bounds), shapes, types, strict=True)
         return pytrees.unflatten(treedef, [cast(given[a:b].reshape(s), t, False) for (a, b), s, t in whole])
+
+    return vector, unravel
+
+
+def _raveled_keys(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """A vector of all random keys of a pytree, which must have nothing else, and the function back."""
+    leaves, treedef = pytrees.flatten_shown(pytree)
+    check_same_keys("ravel_pytree", *leaves)
+    vector = tnp.concatenate([x.ravel() for x in leaves])
+    bounds = list(accumulate((x.size for x in leaves), initial=0))
+
+    def unravel(flat: Any) -> Any:
+        if getattr(flat, "shape", None) != vector.shape or flat.dtype != vector.dtype:
+            raise DTypeError(f"unravel takes a vector {Shape.of(vector)}, but got {flat!r}.")
+        rows = zip(pairwise(bounds), leaves, strict=True)
+        return pytrees.unflatten(treedef, [flat[a:b].reshape(x.shape) for (a, b), x in rows])
 
     return vector, unravel

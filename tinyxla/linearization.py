@@ -85,7 +85,7 @@ def _reversed(made: Computation, count: int) -> Computation:
 def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str) -> list[Any]:
     """The leaves of tangents or cotangents, in the types of what they belong to."""
     leaves, tree = pytrees.flatten(given)
-    if tree != treedef:
+    if not pytrees.alike(tree, treedef):
         raise ArgumentError(
             f"{what} must have the structure {pytrees.structure_text(treedef)}, where * stands for an array, but has "
             f"{pytrees.structure_text(tree)}."

@@ -31,6 +31,7 @@ from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.options import config
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.key_arrays import KeyArray
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Plan = Callable[[list[Any]], Any]
@@ -122,6 +123,12 @@ def _describe(x: Any, key: list[Any], arrays: list[Any], traced: bool = False) -
     elif traced and isinstance(x, Tracer):
         arrays.append(x)
         key += x.dtype, x.shape, x.weak_type
+    elif kind is KeyArray and type(x.words) is ConcreteArray:
+        arrays.append(x.words)
+        key += x.dtype, x.words.signature()
+    elif kind is KeyArray:
+        key.append(x.dtype)
+        return _describe(x.words, key, arrays, traced)
     else:
         return False
     return True
@@ -170,7 +177,7 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         return compiled
     weak = [x.weak_type for x in pytrees.leaves(traced.out_info)]
     alike = draws and default_backend() != "interpreter"
-    plan, steps = _plan(made, weak, traced.out_tree, alike)
+    plan, steps = _plan(made, weak, traced.result_tree, alike)
     most = _replays(made, steps, draws)
     if most is None:
         return plan

@@ -116,7 +116,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
     >>> leaves
     [1, 2, 3]
     """
-    return pytrees.flatten(tree, is_leaf)
+    return pytrees.flatten_shown(tree, is_leaf)
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
@@ -237,7 +237,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
     {'a': 11, 'b': 22}
     """
     try:
-        leaves, treedef = pytrees.flatten(tree, is_leaf)
+        leaves, treedef = pytrees.flatten_shown(tree, is_leaf)
         columns = [leaves, *(_flatten_up_to(treedef, tree, other, "tree_map") for other in rest)]
         return pytrees.unflatten(treedef, [f(*values) for values in zip(*columns, strict=True)])
     except Exception as error:
@@ -432,9 +432,7 @@ def register_pytree_node(
         return children, rest, tuple(key for key, _ in flatten_with_keys_func(value)[0])
 
     try:
-        optree.register_pytree_node(
-            nodetype, flatten, unflatten_func, path_entry_type=optree.FlattenedEntry, namespace=NAMESPACE
-        )
+        pytrees.register_node(nodetype, flatten, unflatten_func, optree.FlattenedEntry)
     except ValueError as error:
         raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
 

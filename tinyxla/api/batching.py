@@ -69,18 +69,22 @@ def vmap(
         leaves, treedef = pytrees.flatten((args, kwargs))
         wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
         wanted += [0] * (len(leaves) - len(wanted))
-        axes = [_axis(leaves, k, axis, what, name) for k, axis in enumerate(wanted)]
+        of_keys = pytrees.key_leaves(treedef)
+        axes = [_axis(leaves, k, axis, of_keys[k], what, name) for k, axis in enumerate(wanted)]
         size = _batch_size(leaves, axes, name, axis_size, what)
         flat = OfLeaves(fun, treedef, named=True)
         results = batch_flat(flat, size, leaves, axes, *names)
-        whole = flat.result(value for value, _ in results)
+        whole = flat.result(range(len(results)))
         targets = pytrees.broadcast_prefix(out_axes, whole, f"{what}: out_axes")
+        results_of_keys = pytrees.key_leaves(flat.tree)
 
         def place(k: int) -> Any:
             (value, axis), to = results[k], targets[k]
-            if to is None and axis is not None and sum_match:
+            if to is None and axis is not None and sum_match and not results_of_keys[k]:
                 return reduction.reduce_sum(value, (axis,))
-            return _placed(value, axis, to, size, lambda: f"{what}: the result{pytrees.leaf_names(whole)[k]}")
+            return _placed(
+                value, axis, to, size, results_of_keys[k], lambda: f"{what}: the result{pytrees.leaf_names(whole)[k]}"
+            )
 
         return flat.result(place(k) for k in range(len(results)))
 
@@ -95,12 +99,13 @@ def _check_count(what: str, in_axes: Any, args: tuple[Any, ...]) -> None:
         )
 
 
-def _axis(leaves: list[Any], k: int, axis: Any, what: str, name: Callable[[int], str]) -> int | None:
-    """The axis that a leaf is mapped over, which makes it an array. What is not mapped over may be anything."""
+def _axis(leaves: list[Any], k: int, axis: Any, of_keys: bool, what: str, name: Callable[[int], str]) -> int | None:
+    """The axis that a leaf is mapped over, which makes it an array. What is not mapped over may be anything. Words of
+    keys are not mapped over their last axis."""
     if axis is None:
         return None
     (leaves[k],), _ = arrays_of(leaves[k], f"{what}: ", lambda: [name(k)])
-    rank = leaves[k].ndim
+    rank = leaves[k].ndim - of_keys
     if not isinstance(axis, int) or not -rank <= axis < rank:
         axis = canonical_axis(axis, rank, f"{what}: in_axes for {name(k)}")
     return axis % rank
@@ -126,7 +131,7 @@ def _batch_size(
     return sizes.pop()
 
 
-def _placed(value: Any, axis: int | None, to: Any, size: int, name: Callable[[], str]) -> Any:
+def _placed(value: Any, axis: int | None, to: Any, size: int, of_keys: bool, name: Callable[[], str]) -> Any:
     if to is None:
         if axis is not None:
             raise AttributeValueError(
@@ -134,7 +139,7 @@ def _placed(value: Any, axis: int | None, to: Any, size: int, name: Callable[[],
                 "the examples, or return what is the same for all, such as lax.psum of it over a named axis."
             )
         return value
-    rank = value.ndim + (axis is None)
+    rank = value.ndim + (axis is None) - of_keys
     if not isinstance(to, int) or not -rank <= to < rank:
         to = canonical_axis(to, rank, f"{name()}, with the axis of examples: out_axes")
     return movement.align_axis(value, axis, to % rank, size)

@@ -139,7 +139,7 @@ def _matched(
     """Tangents or cotangents, of the shapes and types of what they belong to; None for what has no derivative, which
     must be a float0 if `strict`."""
     leaves, given_tree = pytrees.flatten(given)
-    if given_tree != tree:
+    if not pytrees.alike(given_tree, tree):
         raise ArgumentError(
             f"The {what} must have the structure of the {where}, which is {pytrees.structure_text(tree)} where * "
             f"stands for an array, but it has the structure {pytrees.structure_text(given_tree)}."

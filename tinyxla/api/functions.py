@@ -14,13 +14,15 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms import key_arrays
+from tinyxla.transforms.key_arrays import KeyArray
 
 Function = Callable[..., Any]
 
@@ -39,6 +41,9 @@ class ShapeDtypeStruct:
     dtype: Any
     sharding: Any = None
     weak_type: bool = False
+
+    def __new__(cls, shape: Any = (), dtype: Any = None, **options: Any) -> ShapeDtypeStruct:
+        return object.__new__(_KeysStruct if isinstance(dtype, KeyType) else cls)
 
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, sharding: Any = None, weak_type: bool = False, **ignored: Any
@@ -77,6 +82,25 @@ class ShapeDtypeStruct:
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+
+class _KeysStruct(ShapeDtypeStruct):
+    """The structure of an array of random keys: for the library a container of the structure of its words."""
+
+    def flatten(self) -> tuple[tuple[ShapeDtypeStruct], Any]:
+        return (ShapeDtypeStruct((*self.shape, self.dtype.words), np.uint32),), self.dtype
+
+
+def _of_words(dtype: Any, children: Sequence[Any]) -> Any:
+    (words,) = children
+    if isinstance(words, ShapeDtypeStruct):
+        return ShapeDtypeStruct(words.shape[:-1], dtype)
+    return key_arrays.of_words(dtype, children)
+
+
+_KeysStruct.__name__ = ShapeDtypeStruct.__name__
+pytrees.register_leaf(KeyArray, lambda keys: ((keys.words,), keys.dtype), _of_words)
+pytrees.register_leaf(_KeysStruct, _KeysStruct.flatten, _of_words)
 
 
 def name_of(function: Function) -> str:

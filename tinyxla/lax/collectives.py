@@ -26,6 +26,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
+from tinyxla.transforms.key_arrays import refuse
 
 Groups = Sequence[Sequence[int]] | None
 
@@ -162,8 +163,11 @@ def _split(what: str, x: Any, dimension: int, group: _Group, tiled: bool) -> Any
     return movement.reshape_to(x, (*x.shape[:dimension], group.size, each, *x.shape[dimension + 1 :]))
 
 
-def _mapped(what: str, function: Callable[[Any], Any], tree: Any) -> Any:
+def _mapped(what: str, function: Callable[[Any], Any], tree: Any, computes: bool = False) -> Any:
+    """A function of each leaf, which of random keys moves elements only; one that computes refuses them."""
     leaves, treedef = arrays_of(tree, f"{what}: the operand")
+    if computes and any(pytrees.key_leaves(treedef)):
+        refuse(what)
     return pytrees.unflatten(treedef, [function(x) for x in leaves])
 
 
@@ -196,7 +200,7 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
             x = collectives.all_reduce(x, to_apply=to_apply, axis_name=axis.name)
         return x
 
-    return _mapped(what, leaf, x)
+    return _mapped(what, leaf, x, computes=True)
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
@@ -324,7 +328,7 @@ def psum_scatter(
             return movement.reshape_to(own, (*own.shape[:at], *own.shape[at + 1 :]))
         return _rows(reduction.reduce_sum(group.gathered(parts), (0,)), group.position(), at)
 
-    return _mapped(what, leaf, x)
+    return _mapped(what, leaf, x, computes=True)
 
 
 def all_to_all(

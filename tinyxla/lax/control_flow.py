@@ -516,7 +516,7 @@ def cond(pred: ArrayLike, true_fun: Function, false_fun: Function, *operands: An
         return cond(pred, lambda x, _: first(x), lambda _, y: second(y), one, other)
     _check_callable(what, true_fun, false_fun)
     chooses = array_of(pred, what)
-    if chooses.shape or np.dtype(chooses.dtype).kind == "c":
+    if chooses.shape or chooses.dtype.kind == "c":
         raise ArgumentError(f"{what}: pred must be a pred or a number without dimensions, but is {_typed(chooses)}.")
     if chooses.dtype != np.bool_:
         chooses = elementwise.ne(chooses, elementwise.zeros_like(chooses))

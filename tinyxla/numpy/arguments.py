@@ -17,7 +17,8 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError, Tin
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
-from tinyxla.shapes import ElementType, Shape, element_type
+from tinyxla.shapes import ElementType, KeyType, Shape, element_type
+from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
@@ -144,6 +145,11 @@ def python_dtype(dtype: Any) -> np.dtype[Any]:
         return element_type(dtype).dtype
     kind = getattr(dtype, "dtype", None)  # a scalar constructor, such as tinyxla.numpy.float32, has one
     if not isinstance(kind, np.dtype):
+        if isinstance(dtype, KeyType):
+            raise DTypeError(
+                f"A dtype of numbers is wanted, but got {dtype.name}, that of random keys; random.wrap_key_data makes "
+                "keys of numbers, and random.key_data numbers of keys."
+            )
         return element_type(dtype).dtype
     if isinstance(dtype, (Array, np.ndarray)):
         raise DTypeError(f"A dtype is wanted, but got an array; give its dtype, {dtype.dtype.name}.")
@@ -211,7 +217,11 @@ def default_inexact_array(value: ArrayLike, what: str) -> Array:
 
 def constant(value: Any, dtype: Any) -> Array:
     """A scalar constant."""
-    return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))
+    try:
+        return movement.constant(literal=Literal(np.asarray(value).astype(dtype)))
+    except TypeError:
+        numbers_only(dtype)
+        raise
 
 
 def value_of(x: Any) -> Any:

@@ -37,7 +37,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
 from tinyxla.replays import replayed
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -52,6 +52,7 @@ from tinyxla.tracing.promotion import (
     promote_types,
 )
 from tinyxla.tracing.views import read_only_view
+from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, filled, of_key_type
 
 # --- from data --------------------------------------------------------------------------------------------------------
 
@@ -74,8 +75,7 @@ def array(object: Any, dtype: Any = None, copy: bool | None = True, order: str |
         Array([[1, 2],
                [3, 4]], dtype=int32)
     """
-    wanted = None if dtype is None else python_dtype(dtype)
-    found = _from_data(object, wanted)
+    found = _from_data(object, None) if dtype is None else _of_type(object, dtype)
     if ndmin:
         found = _led_by_ones(found, integer_of("array", "ndmin", ndmin))
     return found.copy() if found is object and copy else found
@@ -90,8 +90,15 @@ def _led_by_ones(x: Array, rank: int) -> Array:
 @with_device
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array:
     """An array of numbers, arrays, or nested lists of them; see `array`."""
-    found = _from_data(a, None if dtype is None else python_dtype(dtype))
+    found = _from_data(a, None) if dtype is None else _of_type(a, dtype)
     return found.copy() if copy and found is a else found
+
+
+def _of_type(value: Any, dtype: Any) -> Array:
+    """An array of anything that is one, of the type that a user asks for."""
+    if isinstance(dtype, KeyType):
+        return of_key_type("array", _from_data(value, None), dtype)
+    return _from_data(value, python_dtype(dtype))
 
 
 def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
@@ -140,6 +147,8 @@ def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
     if dtype is None:
         kinds = [type_of(operand(x, "array")) for x in leaves] or [(default_float(), False)]
         dtype = promote_types(*kinds)[0]
+    if isinstance(dtype, KeyType):
+        check_same_keys("array", *leaves)
     if builtins.all(not isinstance(x, Array) or isinstance(x, ConcreteArray) for x in leaves) and (
         state.staging is None or not builtins.any(isinstance(x, Array) for x in leaves)
     ):
@@ -233,6 +242,8 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     """An array with one value everywhere (or a value that broadcasts to the shape)."""
     sizes = shape_of("full", shape)
+    if isinstance(dtype, KeyType) or isinstance(fill_value, KeyArray):
+        return _full_of_keys(fill_value, dtype, sizes)
     value = operand(fill_value, "full") if not isinstance(fill_value, (list, tuple)) else array(fill_value)
     found, weak = type_of(value)
     if dtype is not None:
@@ -240,6 +251,15 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     if isinstance(value, Array):
         return broadcast_to_shape("full", cast(value, found, weak), sizes)
     return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
+
+
+def _full_of_keys(fill_value: Any, dtype: Any, sizes: tuple[int, ...]) -> Any:
+    """One key everywhere: the one that is given, or that of which all words are a number."""
+    if not isinstance(fill_value, KeyArray):
+        return filled(dtype, integer_of("full", "the words of a key", fill_value), sizes)
+    if dtype not in (None, fill_value.dtype):
+        raise DTypeError(f"full: got keys {fill_value.dtype.name}, which cannot be converted to {dtype}.")
+    return broadcast_to_shape("full", fill_value, sizes)
 
 
 @with_device
@@ -273,6 +293,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
 
 def _template(a: Any) -> tuple[np.dtype[Any], bool]:
     """The type of an array, or of anything with shape and dtype."""
+    if isinstance(getattr(a, "dtype", None), KeyType):
+        return a.dtype, False
     if not isinstance(a, Array) and hasattr(a, "dtype") and hasattr(a, "shape") and not isinstance(a, np.generic):
         return default_dtype(np.dtype(a.dtype)), bool(getattr(a, "weak_type", False))
     return type_of(operand(a, "full_like"))

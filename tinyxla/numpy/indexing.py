@@ -25,6 +25,7 @@ from tinyxla.shapes import element_type
 from tinyxla.suggestions import did_you_mean
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
+from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, map_over_words, refuse
 
 Ints = tuple[int, ...]
 MODES = (None, "fill", "drop", "clip", "wrap", "promise_in_bounds")
@@ -241,6 +242,8 @@ def take_index(x: Array, index: Any) -> Array:
 
 
 def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = True) -> Array:
+    if type(x) is KeyArray:
+        return map_over_words(lambda words, fill: read(words, index, mode, fill, wraps), x, fill_value)
     weak = x.weak_type
     y, entries = entries_of(x, index)
     if mode is not None:
@@ -467,6 +470,8 @@ class Update:
             raise ArgumentError(f"{what}: there is no option {', '.join(sorted(unknown))}.")
         x = self._array
         value = array(values) if isinstance(values, (list, tuple)) else operand(values, what)
+        if type(x) is KeyArray or type(value) is KeyArray:
+            return _replaced_keys(what, x, self._index, value, options)
         dtype = x.dtype if name == "set" else promoted(what, x, value)[1][0]
         y = cast(value, dtype)
         wide, entries = entries_of(cast(x, dtype), self._index)
@@ -485,6 +490,14 @@ class Update:
             found = _write_spans(wide, spans, combine(old, y))
         result = cast(movement.reshape_to(found, x.shape), x.dtype)
         return result.with_weak_type(x.weak_type)
+
+
+def _replaced_keys(what: str, keys: Any, index: Any, values: Any, options: dict[str, Any]) -> Any:
+    """Keys of which some are replaced by others; there is no arithmetic on them."""
+    if what != "at[].set":
+        refuse(what)
+    check_same_keys(what, keys, values)
+    return map_over_words(lambda words, others: Update(words, index).set(others, **options), keys, values)
 
 
 def _reading(options: dict[str, Any]) -> dict[str, Any]:

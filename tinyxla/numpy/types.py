@@ -12,7 +12,8 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.numpy.arguments import SCALARS, ArrayLike, cast, choice_of, operand, python_dtype, shown, type_of
 from tinyxla.numpy.creation import array
-from tinyxla.shapes import ElementType, element_type
+from tinyxla.shapes import ElementType, KeyType, element_type
+from tinyxla.shapes.key_types import extended
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import (
     default_complex,
@@ -21,6 +22,7 @@ from tinyxla.tracing.promotion import (
     default_int,
     promote_types as promote,
 )
+from tinyxla.transforms.key_arrays import of_key_type
 
 e = math.e
 pi = math.pi
@@ -149,6 +151,13 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     >>> issubdtype("bfloat16", floating), issubdtype("float32", "float64")
     (True, False)
     """
+    if isinstance(arg1, KeyType) or isinstance(arg2, KeyType):
+        kinds = isinstance(arg1, KeyType) and isinstance(arg2, type) and issubclass(arg1.type, arg2)
+        return arg1 is arg2 or kinds
+    if isinstance(arg1, type) and issubclass(arg1, extended):
+        return isinstance(arg2, type) and issubclass(arg1, arg2)
+    if isinstance(arg2, type) and issubclass(arg2, extended):
+        return False  # kinds of which no array of numbers is
     kind = _array_type(arg1)
     if kind is None:
         return _is_subclass(arg1, arg2)
@@ -245,6 +254,8 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """The array with elements of another type, also where that is a 64-bit one."""
     given = x if isinstance(x, Array) else array(x)
+    if isinstance(dtype, KeyType):
+        return of_key_type("astype", given, dtype)
     found = cast(given, python_dtype(dtype), False)
     return found.copy() if copy and found is x else found
 

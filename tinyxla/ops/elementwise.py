@@ -19,6 +19,7 @@ from tinyxla.ops import floats, integers, movement
 from tinyxla.ops.accuracy import ResultAccuracy, working_type
 from tinyxla.ops.op import Array, Axes, Derivative, Linear, NoAttributes, Op, Partials, Rules, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
+from tinyxla.shapes.key_types import numbers_only
 
 PRED = frozenset({"pred"})
 SIGNED = frozenset({"signed"})
@@ -46,6 +47,7 @@ def check_operands(name: str, kinds: frozenset[str], *shapes: AnyShape) -> Shape
             raise ShapeError(f"{name}: operands must have one shape, but got {first} and {shape}; broadcast one.")
     assert isinstance(first, Shape)
     if first.element_type.kind not in kinds:
+        numbers_only(first.dtype)
         wanted = ", ".join(sorted(kinds))
         raise DTypeError(f"{name}: not defined for {first}; the element type must be of kind {wanted}.")
     return first

@@ -16,6 +16,7 @@ from tinyxla.hlo import Literal
 from tinyxla.ops import elementwise, reduction
 from tinyxla.ops.op import Array, Axes, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, element_type
+from tinyxla.shapes.key_types import numbers_only
 
 
 def array_operand(name: str, shape: AnyShape) -> Shape:
@@ -132,7 +133,11 @@ iota = Op(
 
 def full(value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
     """One value everywhere: a scalar constant, broadcast."""
-    scalar = np.asarray(value).astype(dtype)
+    try:
+        scalar = np.asarray(value).astype(dtype)
+    except TypeError:
+        numbers_only(dtype)
+        raise
     scalar.setflags(write=False)
     x = constant(literal=Literal(scalar))
     return broadcast(x, sizes=tuple(shape), dimensions=()) if shape else x

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -97,7 +97,40 @@ threefry = Op(
 )
 
 
-def _philox4x32(run: Run, keys: tuple[Any, Any], counters: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+def philox2x32(run: Run, key: Any, counters: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The ciphertext of a counter of two 32-bit words under a key of one."""
+    a, b = counters
+    for _ in range(10):
+        low, high = _words(run, _convert(run, a, _LONG) * 0xD256D193)
+        a, b = high ^ b ^ key, low
+        key = key + _KEY_STEPS[0]
+    return a, b
+
+
+_ROTATIONS_OF_FOUR = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
+
+
+def threefry4x32(keys: Sequence[Any], counters: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    """The ciphertext of a counter of four 32-bit words under a key of four."""
+    schedule = (*keys, keys[0] ^ keys[1] ^ keys[2] ^ keys[3] ^ _PARITY)
+    a, b, c, d = (x + k for x, k in zip(counters, keys, strict=True))
+    for turn in range(20):
+        left, right = _ROTATIONS_OF_FOUR[turn % 8]
+        a, c = a + b, c + d
+        b, d = _rotated(b, left) ^ a, _rotated(d, right) ^ c
+        b, d = d, b  # which are mixed with the other halves next
+        if turn % 4 == 3:
+            g = turn // 4 + 1
+            a, b, c, d = (x + schedule[(g + k) % 5] for k, x in enumerate((a, b, c, d)))
+            d = d + g
+    return a, b, c, d
+
+
+def _rotated(x: Any, distance: int) -> Any:
+    return (x << distance) | (x >> (32 - distance))
+
+
+def philox4x32(run: Run, keys: tuple[Any, Any], counters: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
     """The ciphertext of a counter of four 32-bit words under a key of two."""
     a, b, c, d = counters
     for _ in range(10):
@@ -195,7 +228,7 @@ def _by_philox(run: Run, numbers: list[Any], shape: Shape) -> tuple[list[Any], A
     at = start + _count(run, blocks)
     carried = _spread(run, high, blocks) + _convert(run, at < start, _LONG)
     counters = (*_words(run, at), *_words(run, carried))
-    words = _philox4x32(run, _words(run, _spread(run, key, blocks)), counters)
+    words = philox4x32(run, _words(run, _spread(run, key, blocks)), counters)
     parts = [_long(run, *words[:2]), _long(run, *words[2:])] if each == 2 else list(words)
     lead = low.shape
     line = run(movement.reshape, _stacked(run, parts, len(lead) + 1), sizes=(*lead, blocks[0] * each))

@@ -19,6 +19,7 @@ from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, elementwise, movement
 from tinyxla.ops.op import ByAttributes, Decomposition, Derivative, Linear, Op, Rules, Sample, Value, Zero, ops
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.key_types import numbers_only
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -67,6 +68,7 @@ def ufunc_of(computation: Computation, dtype: Any) -> np.ufunc | None:
 @cache
 def identity_element(op: str, dtype: Any) -> Any:
     """The neutral element of a monoid."""
+    numbers_only(dtype)
     found = element_type(dtype)
     kind = found.kind
     if op in ("add", "or", "xor"):

@@ -52,7 +52,9 @@ from tinyxla.random.keys import (
     fold_in as fold_in,
     key as key,
     key_data as key_data,
+    key_dtype as key_dtype,
     key_impl as key_impl,
+    random_seed as random_seed,
     split as split,
     wrap_key_data as wrap_key_data,
 )

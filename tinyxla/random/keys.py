@@ -1,128 +1,269 @@
 """Keys, and the random bits that they stand for.
 
-A key is an array of two 32-bit words. Using one does not change it: the same key gives the same numbers, and further
-ones come from the keys that `split` and `fold_in` derive from it.
+A key is an element of an array of keys, whose type names a generator; or, as `PRNGKey` makes it, an array of 32-bit
+words for the generator that the option `default_prng_impl` says. Using a key does not change it: the same key gives the
+same numbers, and further ones come from the keys that `split` and `fold_in` derive from it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError
-from tinyxla.numpy.arguments import array_of, cast, constant, element_count, python_dtype, shape_of
-from tinyxla.ops import elementwise, movement
-from tinyxla.ops.random_bits import threefry, threefry2x32
-from tinyxla.random.threefry import halves, words
+from tinyxla.numpy.arguments import array_of, constant, python_dtype, shape_of
+from tinyxla.ops import elementwise
+from tinyxla.ops.random_bits import threefry2x32
+from tinyxla.random.generators import GENERATORS
 from tinyxla.replays import drawn
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import KEY_TYPES, KeyType, Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import config, default_int
+from tinyxla.transforms.key_arrays import KeyArray as KeyArray
 
-KeyArray = Array
 ShapeLike = int | Sequence[int]
 _WORD = element_type("u32")
-_IMPLEMENTATION = "threefry2x32"
+_WORDS: Any = _WORD.dtype
 
 
-def checked_key(what: str, key: Any) -> Array:
+def checked_key(what: str, key: Any) -> KeyArray:
     """A single key."""
-    if not isinstance(key, (Array, np.ndarray)):
-        raise ArgumentError(f"{what}: the first argument is a key, made by tinyxla.random.key(seed), but got {key!r}.")
-    found = array_of(key, what)
-    if found.dtype != _WORD.dtype or found.shape[-1:] != (2,):
+    keys, _ = typed_keys(what, key)
+    if keys.ndim:
+        raise ShapeError(f"{what}: takes a single key, but got {Shape.of(key)}; use vmap over keys.")
+    return keys
+
+
+def typed_keys(what: str, keys: Any) -> tuple[KeyArray, bool]:
+    """Keys, and whether they were given as an array of words."""
+    if isinstance(keys, KeyArray):
+        return keys, False
+    dtype = default_key_type()
+    if not isinstance(keys, (Array, np.ndarray)):
+        raise ArgumentError(f"{what}: the first argument is a key, made by tinyxla.random.key(seed), but got {keys!r}.")
+    found = array_of(keys, what)
+    if found.dtype != _WORDS or found.shape[-1:] != (dtype.words,):
         raise ArgumentError(
-            f"{what}: a key is a u32[2] array, made by tinyxla.random.key(seed), but got {Shape.of(found)}."
+            f"{what}: a key is made by tinyxla.random.key(seed), or a u32[{dtype.words}] array of the words of "
+            f"{dtype.name}, but got {Shape.of(found)}."
         )
-    if found.ndim != 1:
-        raise ShapeError(f"{what}: takes a single key u32[2], but got {Shape.of(found)}; use vmap over keys.")
-    return found
+    _judge_words(what)
+    return KeyArray(dtype, found), True
+
+
+def _judge_words(what: str) -> None:
+    """What the option `legacy_prng_key` says of keys that are arrays of words."""
+    if config.legacy_prng_key == "allow":
+        return
+    said = (
+        f"{what}: got a key as an array of words, and legacy_prng_key is {config.legacy_prng_key!r}; make keys by "
+        "random.key, or of words by random.wrap_key_data."
+    )
+    if config.legacy_prng_key == "error":
+        raise ArgumentError(said)
+    warnings.warn(said, stacklevel=3)
+
+
+def as_given(keys: KeyArray, by_words: bool) -> Any:
+    """Keys as those were given that they come from."""
+    return keys.words if by_words and not config.enable_custom_prng else keys
+
+
+def generator_of(keys: KeyArray) -> Any:
+    """The generator that keys are for."""
+    return GENERATORS[keys.dtype.implementation]
 
 
 # --- making keys ------------------------------------------------------------------------------------------------------
 
 
-def PRNGKey(seed: Any, *, impl: str | None = None) -> KeyArray:
-    """A key from an integer: the words of its 64-bit value, of which the upper one is 0 unless `enable_x64` is set.
+def default_key_type() -> KeyType:
+    """The type of the keys that are made where no generator is named."""
+    return KEY_TYPES[config.default_prng_impl]
+
+
+def _key_type(what: str, impl: Any, dtype: Any = None) -> KeyType:
+    """The type of keys that is asked for: by a generator's name, or itself."""
+    if impl is not None and dtype is not None:
+        raise ArgumentError(f"{what}: impl and dtype mean the same; give one of them.")
+    wanted = dtype if impl is None else impl
+    if wanted is None:
+        return default_key_type()
+    if isinstance(wanted, KeyType):
+        return wanted
+    if not isinstance(wanted, str):
+        raise ArgumentError(
+            f"{what}: impl must be the name of a generator or a dtype of keys, but is {wanted!r} of type "
+            f"{type(wanted).__name__}."
+        )
+    if wanted not in KEY_TYPES:
+        known = ", ".join(map(repr, KEY_TYPES))
+        raise AttributeValueError(f"{what}: impl must be one of {known}, but got {wanted!r}.")
+    return KEY_TYPES[wanted]
+
+
+def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
+    """The element type of keys of a generator: of that named, or of the default one.
+
+    >>> key_dtype("rbg")
+    key<rbg>
+    """
+    return _key_type("tinyxla.random.key_dtype", impl_spec)
+
+
+def PRNGKey(seed: Any, *, impl: str | KeyType | None = None) -> Any:
+    """A key from an integer, as an array of words: the key of `key`, which does not say what generator it is for.
+
+    Args:
+        seed: an integer, of which 32 bits are taken, or 64 if `enable_x64` is set or it has so many.
+        impl: the name of a generator; that of the option `default_prng_impl` unless given. Functions take arrays of
+            words for keys of the default one.
 
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
-    what = "tinyxla.random.key"
-    if impl not in (None, _IMPLEMENTATION):
-        raise AttributeValueError(f"{what}: the only impl is {_IMPLEMENTATION!r}, but got {impl!r}.")
+    return as_given(_seeded("tinyxla.random.PRNGKey", seed, impl, None), True)
+
+
+def key(seed: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | None = None) -> KeyArray:
+    """A key from an integer: an array without dimensions, whose element type names the generator.
+
+    Args:
+        seed: an integer, of which 32 bits are taken, or 64 if `enable_x64` is set or it has so many.
+        impl: the name of a generator: "threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32" or
+            "philox4x32"; that of the option `default_prng_impl` unless given.
+        dtype: the same, by a name or a `key_dtype`.
+
+    Errors: `AttributeValueError` for an unknown generator, `ArgumentError` for a seed that is not one integer,
+    `NumberRangeError` for one that does not fit 64 bits.
+
+    >>> key(42).shape, key(42).dtype
+    ((), key<fry>)
+    """
+    return _seeded("tinyxla.random.key", seed, impl, dtype)
+
+
+def random_seed(seed: Any, *, impl: str | KeyType | None = None) -> KeyArray:
+    """Keys from an array of integers, in its shape.
+
+    >>> random_seed(np.array([1, 2])).shape
+    (2,)
+    """
+    what = "tinyxla.random.random_seed"
+    seeds = seed if isinstance(seed, int) else array_of(seed, what)
+    if isinstance(seeds, int) or not seeds.ndim:
+        return _seeded(what, seeds, impl, None)
+    dtype = _key_type(what, impl)
+    return KeyArray(dtype, GENERATORS[dtype.implementation].seed(*_words_of(what, seeds)))
+
+
+def _seeded(what: str, seed: Any, impl: Any, dtype: Any) -> KeyArray:
+    wanted = _key_type(what, impl, dtype)
+    if isinstance(seed, KeyArray):
+        raise ArgumentError(f"{what}: the seed is one integer, but got {Shape.of(seed)}; split makes keys of keys.")
+    make = GENERATORS[wanted.implementation].seed
     if isinstance(seed, (bool, int, np.integer)) and not isinstance(seed, Array):
         value = int(seed)
         if not -(2**63) <= value < 2**63:
             raise NumberRangeError(f"{what}: the seed {value} does not fit 64 bits.")
-        high = (value >> 32) & 0xFFFFFFFF if config.enable_x64 else 0
-        return wrap(np.array([high, value & 0xFFFFFFFF], np.uint32))
-    value = array_of(seed, what)
-    kind = element_type(value.dtype)
-    if value.ndim or not kind.is_integer:
-        raise ArgumentError(f"{what}: the seed is one integer, but got {Shape.of(value)}; use vmap over seeds.")
-    low = elementwise.convert(value, new_element_type=_WORD)
+        pair = ((value >> 32) & 0xFFFFFFFF if config.enable_x64 else 0, value & 0xFFFFFFFF)
+        if wanted.implementation == "threefry2x32":
+            return KeyArray(wanted, wrap(np.array(pair, np.uint32)))
+        return KeyArray(wanted, make(*(ConcreteArray(np.uint32(x)) for x in pair)))
+    found = array_of(seed, what)
+    if found.ndim:
+        raise ArgumentError(f"{what}: the seed is one integer, but got {Shape.of(found)}; use vmap over seeds.")
+    return KeyArray(wanted, make(*_words_of(what, found)))
+
+
+def _words_of(what: str, seeds: Any) -> tuple[Any, Any]:
+    """The upper and the lower 32 bits of integers."""
+    kind = element_type(seeds.dtype)
+    if not kind.is_integer:
+        raise ArgumentError(f"{what}: a seed is an integer, but got {Shape.of(seeds)}.")
+    low = elementwise.convert(seeds, new_element_type=_WORD)
     if kind.bits < 64:
-        return _stacked(elementwise.zeros_like(low), low)
-    upper = elementwise.shift_right_logical(value, constant(32, value.dtype))
-    return _stacked(elementwise.convert(upper, new_element_type=_WORD), low)
+        return elementwise.zeros_like(low), low
+    upper = elementwise.shift_right_logical(seeds, elementwise.zeros_like(seeds) + constant(32, seeds.dtype))
+    return elementwise.convert(upper, new_element_type=_WORD), low
 
 
-def key(seed: Any, *, impl: str | None = None) -> KeyArray:
-    """A key from an integer; the same array of two words as `PRNGKey` makes.
+def key_data(keys: Any) -> Array:
+    """The words of keys, along one more axis.
 
-    >>> key(0)
-    Array([0, 0], dtype=uint32)
+    >>> key_data(key(42))
+    Array([ 0, 42], dtype=uint32)
     """
-    return PRNGKey(seed, impl=impl)
+    return typed_keys("tinyxla.random.key_data", keys)[0].words
 
 
-def key_data(keys: KeyArray) -> Array:
-    """The words of keys, which are the keys themselves."""
-    return array_of(keys, "tinyxla.random.key_data")
+def key_impl(keys: Any) -> str:
+    """The name of the generator that keys are for.
+
+    >>> key_impl(key(0))
+    'threefry2x32'
+    """
+    return typed_keys("tinyxla.random.key_impl", keys)[0].dtype.implementation
 
 
-def key_impl(keys: KeyArray) -> str:
-    """The name of the generator that keys are for: there is one."""
-    return _IMPLEMENTATION
+def wrap_key_data(
+    key_bits_array: Any, *, impl: str | KeyType | None = None, dtype: str | KeyType | None = None
+) -> KeyArray:
+    """Keys of the given words.
+
+    Args:
+        key_bits_array: the words, u32 of a shape that ends with as many as a key of the generator has.
+        impl, dtype: the generator, as in `key`.
+
+    >>> wrap_key_data(np.array([[0, 1], [0, 2]], np.uint32)).shape
+    (2,)
+    """
+    what = "tinyxla.random.wrap_key_data"
+    wanted, found = _key_type(what, impl, dtype), array_of(key_bits_array, what)
+    if found.dtype != _WORDS or found.shape[-1:] != (wanted.words,):
+        raise ArgumentError(
+            f"{what}: keys {wanted.name} are made of u32[..., {wanted.words}] arrays, but got {Shape.of(found)}."
+        )
+    return KeyArray(wanted, found)
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> KeyArray:
-    """Keys of the given words: a u32[..., 2] array."""
-    found = array_of(key_bits_array, "tinyxla.random.wrap_key_data")
-    if found.dtype != _WORD.dtype or found.shape[-1:] != (2,):
-        raise ArgumentError(f"tinyxla.random.wrap_key_data: keys are u32[..., 2] arrays, but got {Shape.of(found)}.")
-    return found
-
-
-def clone(key: KeyArray) -> KeyArray:
+def clone(key: Any) -> Any:
     """The same key, to say that it is used again on purpose."""
-    return key
+    keys, by_words = typed_keys("tinyxla.random.clone", key)
+    return as_given(keys, by_words)
 
 
 @drawn("num")
-def split(key: KeyArray, num: int | tuple[int, ...] = 2) -> KeyArray:
-    """New keys from one: an array of them, of shape `num`.
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+    """New keys from one: an array of them, of shape `num`; of a key that is an array of words, their words.
 
-    >>> split(PRNGKey(0), 3).shape
-    (3, 2)
+    >>> split(key(0), 3).shape
+    (3,)
     """
-    source = checked_key("tinyxla.random.split", key)
-    sizes = shape_of("tinyxla.random.split", num)
-    return movement.reshape_to(_stacked(*words(source, math.prod(sizes))), (*sizes, 2))  # type: ignore[return-value]
+    what = "tinyxla.random.split"
+    source, by_words = typed_keys(what, key)
+    found = split_words(checked_key(what, source), shape_of(what, num))
+    return as_given(found, by_words)
 
 
-def fold_in(key: KeyArray, data: Any) -> KeyArray:
+def split_words(key: KeyArray, sizes: tuple[int, ...]) -> KeyArray:
+    """Keys from one, in a shape."""
+    return KeyArray(key.dtype, generator_of(key).split(key.words, sizes))
+
+
+def fold_in(key: Any, data: Any) -> Any:
     """A new key from one and a number from 0 to 2**32 - 1, such as that of a training step.
 
-    >>> fold_in(PRNGKey(0), 1).shape
-    (2,)
+    >>> fold_in(key(0), 1).shape
+    ()
     """
     what = "tinyxla.random.fold_in"
-    source = checked_key(what, key)
+    given, by_words = typed_keys(what, key)
+    source = checked_key(what, given)
     if isinstance(data, (int, np.integer)):
         if not 0 <= int(data) < 2**32:
             raise NumberRangeError(f"{what}: {data} is not a number from 0 to 2**32 - 1.")
@@ -132,24 +273,25 @@ def fold_in(key: KeyArray, data: Any) -> KeyArray:
         if number.ndim or not element_type(number.dtype).is_integer:
             raise ArgumentError(f"{what}: data is one integer, but got {Shape.of(number)}; use vmap.")
         number = elementwise.convert(number, new_element_type=_WORD)
-    if isinstance(source, ConcreteArray) and isinstance(number, ConcreteArray):
-        with np.errstate(over="ignore"):
-            pair = threefry2x32((source.buffer()[0], source.buffer()[1]), (np.uint32(0), np.uint32(number.buffer())))
-        return wrap(np.array(pair, np.uint32))
-    return _stacked(*threefry(*halves(source), elementwise.zeros_like(number), number))
+    known = isinstance(source.words, ConcreteArray) and isinstance(number, ConcreteArray)
+    fold: Callable[..., Any] = generator_of(source).fold_in
+    if known and source.dtype.implementation == "threefry2x32":
+        fold = _fold_in_now
+    return as_given(KeyArray(source.dtype, fold(source.words, number)), by_words)
 
 
-def _stacked(high: Any, low: Any) -> Any:
-    """Pairs of words along a new last dimension."""
-    parts = [movement.reshape(x, sizes=(*x.shape, 1)) for x in (high, low)]
-    return movement.concatenate(*parts, dimension=high.ndim)
+def _fold_in_now(words: Any, number: Any) -> Array:
+    """The same for known words, in a few calls of NumPy."""
+    with np.errstate(over="ignore"):
+        pair = threefry2x32((words.buffer()[0], words.buffer()[1]), (np.uint32(0), np.uint32(number.buffer())))
+    return wrap(np.array(pair, np.uint32))
 
 
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-@drawn("shape", "dtype")
-def bits(key: KeyArray, shape: ShapeLike = (), dtype: Any = None) -> Array:
+@drawn("shape", "dtype", "out_sharding")
+def bits(key: Any, shape: ShapeLike = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
 
     >>> bits(PRNGKey(42), (2,))
@@ -159,15 +301,11 @@ def bits(key: KeyArray, shape: ShapeLike = (), dtype: Any = None) -> Array:
     wanted = np.dtype(f"u{default_int().name}") if dtype is None else python_dtype(dtype)
     if element_type(wanted).kind != "unsigned":
         raise DTypeError(f"{what}: bits are unsigned integers, but the dtype asked for is {wanted}.")
+    check_placement(f"{what}: out_sharding", out_sharding)
     return random_bits(checked_key(what, key), shape_of(what, shape), wanted)
 
 
-def random_bits(key: Array, sizes: tuple[int, ...], dtype: Any) -> Any:
-    """An array of unsigned integers of the given type. Narrow ones are the low bits of what 32-bit ones are."""
-    high, low = words(key, element_count(sizes))
-    if element_type(dtype).bits < 64:
-        found: Any = cast(elementwise.xor(high, low), dtype)
-    else:
-        upper, lower = (cast(x, dtype) for x in (high, low))
-        found = elementwise.or_(elementwise.shift_left(upper, movement.full(32, dtype, upper.shape)), lower)
-    return movement.reshape_to(found, sizes)
+def random_bits(key: KeyArray, sizes: tuple[int, ...], dtype: Any) -> Any:
+    """An array of unsigned integers of the given type. Narrow ones are the low bits of what 32-bit ones are, with
+    generators that are ciphers of counters."""
+    return generator_of(key).bits(key.words, sizes, dtype)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError
+from tinyxla.shapes.key_types import KEY_TYPES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementType:
     """One of XLA's primitive types. There is one object for each, so identity is equality.
 
-    `kind` is `pred`, `signed`, `unsigned`, `float` or `complex` (or `token` or `opaque`); `bits` is the width in the
-    documents (a NumPy array spends a whole byte on narrower ones).
+    `kind` is `pred`, `signed`, `unsigned`, `float` or `complex` (or `token`, `opaque` or `key`); `bits` is the width in
+    the documents (a NumPy array spends a whole byte on narrower ones).
     """
 
     name: str
@@ -60,7 +61,8 @@ def _without_value(name: str) -> ElementType:
 
 element_types: dict[str, ElementType] = {t.name: t for t in _types()}  # those of arrays
 TOKEN, OPAQUE = _without_value("token"), _without_value("opaque")
-_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in (*element_types.values(), TOKEN, OPAQUE)}
+_KEYS = [ElementType(t.name, cast(Any, t), "key", 8 * t.itemsize) for t in KEY_TYPES.values()]
+_BY_DTYPE: dict[Any, ElementType] = {t.dtype: t for t in (*element_types.values(), TOKEN, OPAQUE, *_KEYS)}
 
 
 def element_type(dtype: Any) -> ElementType:

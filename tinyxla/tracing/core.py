@@ -91,12 +91,18 @@ class Trace:
         """What else changes in this thread while the trace is active."""
 
 
-class Tracer(Array):
+class Interpreted(Array):
+    """An array whose operations go to a trace, its `owner`."""
+
+    __slots__ = ()
+
+    owner: Trace
+
+
+class Tracer(Interpreted):
     """Stands for an array while a function is traced: its shape and type are known, its value in general not."""
 
     __slots__ = ("owner",)
-
-    owner: Trace
 
     def __init_subclass__(cls) -> None:
         cls.__name__ = "Tracer"  # which Python's own messages show
@@ -319,7 +325,7 @@ def _scoped(source: SourceLine | None) -> SourceLine | None:
 # --- binding ----------------------------------------------------------------------------------------------------------
 
 
-def check_active(tracer: Tracer) -> None:
+def check_active(tracer: Any) -> None:
     if not tracer.owner.active:
         raise LeakedTracerError(
             f"A tracer {tracer.described()} is used after {tracer.owner.what}, to which it belongs, has ended."
@@ -359,7 +365,7 @@ def innermost(operands: Sequence[Any]) -> Trace | None:
     """The trace that decides what an op on these operands means; None if that is computing it at once."""
     trace: Trace | None = state.staging
     for x in operands:
-        if isinstance(x, Tracer):
+        if isinstance(x, Interpreted):
             check_active(x)
             if trace is None or x.owner.level > trace.level:
                 trace = x.owner

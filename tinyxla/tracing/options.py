@@ -12,11 +12,14 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from tinyxla.errors import AttributeValueError, warn
+from tinyxla.shapes import KEY_TYPES
 from tinyxla.suggestions import did_you_mean
 from tinyxla.tracebacks import MODES, set_mode_source
 from tinyxla.tracing.device import CPU, check_device
 
 _CHOICES = {
+    "default_prng_impl": tuple(KEY_TYPES),
+    "legacy_prng_key": ("allow", "warn", "error"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "traceback_filtering": MODES,
@@ -29,7 +32,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         """
         compiler_enable_remat_pass cpu_enable_async_dispatch cpu_collectives_implementation debug_key_reuse
-        disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_custom_prng enable_key_reuse_checks
+        disable_most_optimizations dump_ir_to dynamic_shapes enable_checks enable_key_reuse_checks
         exec_time_optimization_effort explain_cache_misses hlo_source_file_canonicalization_regex
         include_full_tracebacks_in_locations log_checkpoint_residuals log_compiles memory_fitting_effort no_tracing
         optimization_level pgle_profiling_runs raise_persistent_cache_errors threefry_gpu_kernel_lowering
@@ -40,14 +43,12 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         """
         transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device
-        legacy_prng_key
         """.split(),
         ("allow",),
     ),
     "check_tracer_leaks": (True,),  # a leaked tracer is an error where it is used
     "default_device": (CPU,),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
-    "default_prng_impl": ("threefry2x32",),
     "logging_level": ("NOTSET",),
     "num_cpu_devices": (1, -1),
     "persistent_cache_min_compile_time_secs": (0,),
@@ -56,7 +57,6 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "platforms": ("cpu",),
     "random_seed_offset": (0,),
     "softmax_custom_jvp": (True,),
-    "threefry_partitionable": (True,),
 }
 _warned: set[str] = set()
 
@@ -97,6 +97,12 @@ class Config(threading.local):
             them out, "remove_frames" adds a note that says so, "tracebackhide" marks them for displays that know
             `__tracebackhide__` (pytest, IPython), "off" shows them. The environment variable
             TINYXLA_TRACEBACK_FILTERING sets it.
+        default_prng_impl: the generator of keys that are made where none is named, and of those that are arrays of
+            words.
+        legacy_prng_key: "warn" or "error" where a function of random takes an array of words for a key.
+        enable_custom_prng: `random.PRNGKey` makes keys like `random.key`, and no arrays of words.
+        threefry_partitionable: bits of Threefry of which none depends on how many are drawn; else those that were drawn
+            before there was this option.
         special: the options that are set for a block or check what is computed. Where there are any, nothing is looked
             up by a short cut that knows nothing of them.
 
@@ -115,6 +121,10 @@ class Config(threading.local):
     enable_compilation_cache: bool = True
     interpret_first: bool = False
     traceback_filtering: str = "auto"
+    default_prng_impl: str = "threefry2x32"
+    legacy_prng_key: str = "allow"
+    enable_custom_prng: bool = False
+    threefry_partitionable: bool = True
     special: tuple[tuple[str, Any], ...] = ()
     _watchers: ClassVar[list[Callable[[], None]]] = []
     _of_no_effect: ClassVar[dict[str, Any]] = {}

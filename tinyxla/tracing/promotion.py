@@ -17,7 +17,8 @@ import numpy as np
 from tinyxla.allocation import allocated
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
 from tinyxla.ops import integers
-from tinyxla.shapes import element_type
+from tinyxla.shapes import KeyType, element_type
+from tinyxla.shapes.key_types import numbers_only
 from tinyxla.tracing.array import Array, dense_array, namespace, signature_of, wrap_dense
 from tinyxla.tracing.options import config
 
@@ -123,6 +124,8 @@ def join_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]
     least = [n for n in common if common <= _reach(n)]
     if not least:
         names = " and ".join(sorted(nodes))
+        if any(isinstance(t[0], KeyType) for t in types):
+            raise PromotionError(f"{names} differ, and random keys are no numbers; take random.key_data(keys).")
         raise PromotionError(f"There is no implicit promotion between {names}; convert one of them with astype.")
     dtype, weak = _of_node(least[0])
     if all(default_dtype(t[0]) == t[0] for t in types):  # int32 and uint32 meet in 64 bits, which nobody asked for
@@ -218,6 +221,7 @@ def checked_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         with np.errstate(over="ignore"):  # a float that is too large becomes infinite
             return dtype.type(value)
     except TypeError:
+        numbers_only(dtype)
         raise DTypeError(
             f"The complex number {value} does not fit the element type {dtype.name}; take its real part."
         ) from None

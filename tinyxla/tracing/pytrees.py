@@ -1,9 +1,13 @@
 """Pytrees: nested containers of arrays, by optree. `None` is an empty container; dicts are ordered by key.
 
+A random key is a leaf of users' trees (`flatten_shown`). To the library it is a container of its words (`flatten`), so
+that all leaves are arrays of numbers. Either way there are as many leaves, in the same order.
+
 Compiled functions get trees like the last one again and again: for these a `Flattener` only looks whether they are."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, cast
@@ -13,6 +17,7 @@ import optree
 from tinyxla.errors import NestingError, PytreeError
 
 NAMESPACE = "tinyxla"
+_WITH_WORDS = "tinyxla.words"  # as the other, and keys are containers
 TreeDef = optree.PyTreeSpec
 
 
@@ -27,12 +32,34 @@ def _explained(error: RecursionError) -> RecursionError:
     )
 
 
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+def flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None, namespace: str = _WITH_WORDS
+) -> tuple[list[Any], TreeDef]:
     try:
-        leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+        leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=namespace)
     except RecursionError as error:
         raise _explained(error) from None
     return leaves, treedef
+
+
+def flatten_shown(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves and the structure as users see them: a random key is a leaf."""
+    return flatten(tree, is_leaf, NAMESPACE)
+
+
+def shown(treedef: TreeDef) -> TreeDef:
+    """The structure as users see it."""
+    return flatten_shown(unflatten(treedef, [_LEAF] * treedef.num_leaves))[1]
+
+
+_LEAF = object()
+
+
+def alike(one: TreeDef, other: TreeDef) -> bool:
+    """Whether structures are equal as users see them: what has no derivative, such as a key, has a leaf for one."""
+    if one == other:
+        return True
+    return (any(key_leaves(one)) or any(key_leaves(other))) and shown(one) == shown(other)
 
 
 class Flattener:
@@ -107,7 +134,7 @@ def _read_nothing(tree: Any, found: list[Any]) -> None:
 
 
 def _is_leaf(x: Any) -> bool:
-    return optree.tree_is_leaf(x, namespace=NAMESPACE)
+    return optree.tree_is_leaf(x, namespace=_WITH_WORDS)
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
@@ -116,27 +143,63 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 def leaves(tree: Any) -> list[Any]:
     try:
-        return optree.tree_leaves(tree, namespace=NAMESPACE)
+        return optree.tree_leaves(tree, namespace=_WITH_WORDS)
     except RecursionError as error:
         raise _explained(error) from None
 
 
 def map_tree(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     try:
-        return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+        return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=_WITH_WORDS)
     except RecursionError as error:
         raise _explained(error) from None
 
 
 def register(kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any]) -> None:
     """Make a class a container: from an instance to its children and the rest, and back from the rest and children."""
-    optree.register_pytree_node(cast(Any, kind), cast(Any, flatten), cast(Any, unflatten), namespace=NAMESPACE)
+    register_node(kind, flatten, unflatten, optree.AutoEntry)
+
+
+def register_node(
+    kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any], entry: type[optree.PyTreeEntry]
+) -> None:
+    """The same for users' trees, too, with the class of the steps to its children."""
+    for namespace in (NAMESPACE, _WITH_WORDS):
+        optree.register_pytree_node(
+            cast(Any, kind), cast(Any, flatten), cast(Any, unflatten), path_entry_type=entry, namespace=namespace
+        )
+
+
+class _Whole(optree.PyTreeEntry):
+    """The step from a leaf, as users see it, to the array that it is made of."""
+
+    def codify(self, /, node: str = "") -> str:
+        return node
+
+
+def key_leaves(treedef: TreeDef) -> list[bool]:
+    """Whether each leaf is that of a container which users see as a leaf: words of random keys."""
+    if not treedef.namespace:  # nor other containers of a class of its own
+        return [False] * treedef.num_leaves
+    return [bool(path) and type(path[-1]) is _Whole for path in treedef.accessors()]
+
+
+def register_leaf(kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any]) -> None:
+    """Make a class a container of one array for the library, and a leaf for users."""
+
+    def flatten_leaf(leaf: Any) -> Any:
+        children, rest = flatten(leaf)
+        return children, rest, (0,)
+
+    optree.register_pytree_node(
+        cast(Any, kind), flatten_leaf, cast(Any, unflatten), path_entry_type=_Whole, namespace=_WITH_WORDS
+    )
 
 
 def leaf_names(tree: Any) -> list[str]:
     """How a user would write the way to each leaf: `['w'][0]`."""
     try:
-        paths = optree.tree_accessors(tree, namespace=NAMESPACE)
+        paths = optree.tree_accessors(tree, namespace=_WITH_WORDS)
     except RecursionError as error:
         raise _explained(error) from None
     return [path.codify("") for path in paths]
@@ -147,7 +210,7 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     an empty container."""
     marked = map_tree(lambda x: _NONE if x is None else x, prefix, is_leaf=lambda x: x is None)
     try:
-        found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
+        found = optree.broadcast_prefix(marked, tree, namespace=_WITH_WORDS)
     except ValueError:
         raise PytreeError(
             f"{what} is {prefix!r}, which does not fit {structure_text(flatten(tree)[1])}, where * stands for an "
@@ -161,4 +224,8 @@ _NONE = object()
 
 def structure_text(treedef: TreeDef) -> str:
     """The containers as Python writes them, with * for each leaf."""
-    return str(treedef).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(f", namespace={NAMESPACE!r}")
+    text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(f", namespace={_WITH_WORDS!r}")
+    return _OF_KEYS.sub("*", text)
+
+
+_OF_KEYS = re.compile(r"CustomTreeNode\(\w+\[key<\w+>\], \[\*\]\)")

@@ -1,0 +1,232 @@
+"""Arrays of random keys: an array of 32-bit words and the generator that they are for.
+
+Graphs have words alone. The library's own pytrees take a key array for a container of its words, so transformations
+know nothing of keys; those that move axes of arguments count a key's axes without the last one, along which its words
+stand. An operation that only moves elements works on keys by one mechanism: it is mapped over the axis of the words.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tinyxla.errors import ArgumentError, ConcretizationError, DTypeError, PromotionError, ShapeError
+from tinyxla.ops import Op, elementwise, movement
+from tinyxla.ops.reduction import reduce_and, reduce_or
+from tinyxla.shapes import KEY_TYPES, KeyType, Shape
+from tinyxla.shapes.key_types import ADVICE
+from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import Interpreted, Trace, Tracer
+from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.transforms.batch import batch
+
+_WORD = np.dtype(np.uint32)
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+# Operations that only move elements: the operands that are keys. Others are indices and conditions.
+_MOVED: dict[str, Callable[[int], tuple[int, ...]]] = {
+    **dict.fromkeys(
+        ("broadcast", "dynamic-slice", "gather", "reshape", "reverse", "slice", "transpose"), lambda n: (0,)
+    ),
+    **dict.fromkeys(("dynamic-update-slice", "pad"), lambda n: (0, 1)),
+    "concatenate": lambda n: tuple(range(n)),
+    "select": lambda n: (1, 2),
+}
+
+
+class _KeyTrace(Trace):
+    """Where operations on keys go. It is always active, and inside of all other traces."""
+
+    what = "an operation on random keys"
+
+    def __init__(self) -> None:
+        self.level = math.inf  # type: ignore[assignment]
+        self.active = True
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        if op is elementwise.compare and attributes["direction"] in ("EQ", "NE"):
+            return _compared(attributes["direction"], *operands)
+        moved = _MOVED.get(op.name)
+        if moved is None:
+            refuse(op.name)
+        check_same_keys(op.name, *(operands[k] for k in moved(len(operands))))
+        return map_over_words(lambda *words: op(*words, **attributes), *operands)
+
+
+def _compared(direction: str, x: Any, y: Any) -> Any:
+    """Keys are equal if all of their words are."""
+    check_same_keys("compare", x, y)
+    if x.shape != y.shape:
+        raise ShapeError(f"compare: keys must have one shape, but got {Shape.of(x)} and {Shape.of(y)}.")
+    compare, fold = (elementwise.eq, reduce_and) if direction == "EQ" else (elementwise.ne, reduce_or)
+    return fold(compare(x.words, y.words), (x.ndim,))
+
+
+def map_over_words(function: Callable[..., Any], *arrays: Any) -> KeyArray:
+    """A function that only moves elements, of arrays of which some are keys: it is called with their words, mapped over
+    the last axis."""
+    dtype: Any = next(x.dtype for x in arrays if isinstance(x, KeyArray))
+    values = [x.words if isinstance(x, KeyArray) else x for x in arrays]
+    axes = [x.ndim if isinstance(x, KeyArray) else None for x in arrays]
+    ((found, axis),) = batch(lambda *words: [function(*words)], dtype.words, values, axes)
+    rank = found.ndim - (axis is not None)
+    return KeyArray(dtype, movement.align_axis(found, axis, rank, dtype.words))
+
+
+def refuse(what: str) -> NoReturn:
+    """The error for what is not defined on keys."""
+    raise DTypeError(f"{what}: got random keys, but {ADVICE}.")
+
+
+def check_same_keys(what: str, *arrays: Any) -> None:
+    """An error unless all arrays have keys of one generator."""
+    for x in arrays:
+        if not isinstance(x, KeyArray):
+            other = Shape.of(x) if isinstance(x, Array) else repr(x)
+            raise PromotionError(f"{what}: got random keys together with {other}, but {ADVICE}.")
+    types = dict.fromkeys(x.dtype.name for x in arrays)
+    if len(types) > 1:
+        raise PromotionError(f"{what}: got keys of different generators, {' and '.join(types)}; make them of one.")
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+
+
+class KeyArray(Interpreted):
+    """An array of random keys: concrete, or inside a transformed function.
+
+    It can be indexed, reshaped, compared and the like, but there is no arithmetic on keys.
+
+    Attributes:
+        dtype: the element type, of the keys' generator.
+        words: the keys as unsigned integers, along one more axis than the array shows.
+    """
+
+    __slots__ = ("dtype", "words")
+
+    owner = _KeyTrace()
+    weak_type = False
+    dtype: Any
+    words: Array
+
+    def __init__(self, dtype: KeyType, words: Array) -> None:
+        if words.dtype != _WORD or words.shape[-1:] != (dtype.words,):
+            raise ShapeError(
+                f"A key {dtype.name} is a vector of {dtype.words} words u32[{dtype.words}] along the last axis of an "
+                f"array, but got {Shape.of(words)}. Of a key without dimensions no axis can be mapped, scanned or "
+                "taken away."
+            )
+        self.dtype = dtype
+        self.words = words
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.words.shape[:-1]
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
+        refuse(wanted)
+
+    primal = concrete
+
+    def buffer(self) -> NoReturn:
+        """No array of numbers holds keys."""
+        refuse("The value")
+
+    _value = property(buffer)
+
+    def with_weak_type(self, weak: bool) -> KeyArray:
+        return self
+
+    def block_until_ready(self) -> KeyArray:
+        return self
+
+    def copy(self) -> KeyArray:
+        return KeyArray(self.dtype, self.words.copy())
+
+    def delete(self) -> None:
+        """Let go of the memory; the array has no keys any more."""
+        self.words.delete()  # type: ignore[attr-defined]
+
+    def is_deleted(self) -> bool:
+        """Whether `delete` was called, or the keys were donated."""
+        return isinstance(self.words, ConcreteArray) and self.words.is_deleted()
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise ArgumentError("A key without dimensions cannot be iterated over; random.split gives several.")
+        return (KeyArray(self.dtype, words) for words in self.words)
+
+    def __getitem__(self, index: Any) -> KeyArray:
+        if type(index) is int and len(self.words.shape) > 1:
+            return KeyArray(self.dtype, self.words[index])
+        return super().__getitem__(index)  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        if isinstance(self.words, Tracer):
+            return f"Tracer<{Shape.of(self)} of {self.words.owner.what}>"
+        return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self.words}"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __copy__(self) -> KeyArray:
+        return KeyArray(self.dtype, self.words)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KeyArray:
+        return KeyArray(self.dtype, copy.deepcopy(self.words, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _restored, (self.dtype.implementation, self.words)
+
+
+KeyArray.__name__ = "Array"  # which Python's own messages show
+
+
+def _restored(implementation: str, words: Array) -> KeyArray:
+    return KeyArray(KEY_TYPES[implementation], words)
+
+
+def of_key_type(what: str, x: Any, dtype: KeyType) -> Any:
+    """An array that must have keys of that type already: nothing can be converted to keys."""
+    if x.dtype is not dtype:
+        raise DTypeError(
+            f"{what}: {Shape.of(x)} cannot be converted to random keys {dtype.name}; random.wrap_key_data makes keys "
+            "of their words."
+        )
+    return x
+
+
+def filled(dtype: KeyType, word: int, shape: tuple[int, ...] = ()) -> KeyArray:
+    """Keys of which all words are one number."""
+    return KeyArray(dtype, movement.full(word, _WORD, (*shape, dtype.words)))  # type: ignore[arg-type]
+
+
+def logical_axis(x: Any, axis: Any) -> Any:
+    """An axis of keys as an axis of their words: negative ones count without that of the words."""
+    return axis - 1 if isinstance(x, KeyArray) and axis < 0 else axis
+
+
+# --- containers of words ----------------------------------------------------------------------------------------------
+
+
+def of_words(dtype: KeyType, children: Sequence[Any]) -> Any:
+    """Keys of an array of words; of what stands for words in a tree of other things, what stands for keys."""
+    (words,) = children
+    if isinstance(words, np.ndarray):
+        if words.dtype == float0:  # the derivative by keys: there is none
+            return np.zeros(words.shape[:-1], float0)
+        words = as_array(words)
+    if isinstance(words, Array) and words.dtype == _WORD:
+        return KeyArray(dtype, words)
+    return words
