@@ -1,0 +1,86 @@
+"""Sparse arrays of any format: empty ones, identities, and dense ones of sparse ones."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from tinyxla.errors import AttributeValueError
+from tinyxla.experimental.sparse.bcoo import BCOO
+from tinyxla.experimental.sparse.bcsr import BCSR
+from tinyxla.experimental.sparse.coo import COO
+from tinyxla.experimental.sparse.csr import CSC, CSR
+from tinyxla.experimental.sparse.util import JAXSparse
+from tinyxla.numpy.arguments import array_of
+from tinyxla.ops.named import checkpoint_name
+from tinyxla.tracing.array import Array
+
+DENSE = "sparse.todense"  # the name of a value that `sparsify` makes dense
+_FORMATS: dict[str, Any] = {"bcsr": BCSR, "bcoo": BCOO, "coo": COO, "csr": CSR, "csc": CSC}
+
+
+def todense(arr: Any) -> Array:
+    """The dense array of a sparse one; an array that is dense stays as it is. In functions that are sparsified, too.
+
+    Example:
+        >>> todense(eye(2))
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
+    if isinstance(arr, JAXSparse):
+        return arr.todense()
+    return checkpoint_name(array_of(arr, "sparse.todense"), name=DENSE)
+
+
+def _format(what: str, name: str, formats: Sequence[str]) -> Any:
+    if name not in formats:
+        raise AttributeValueError(
+            f"{what}: sparse_format={name!r} not recognized; must be one of {', '.join(map(repr, formats))}."
+        )
+    return _FORMATS[name]
+
+
+def empty(
+    shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **options: Any
+) -> Any:
+    """A sparse array of zeros.
+
+    Args:
+        shape: its shape.
+        dtype: the type of elements.
+        index_dtype: the type of indices.
+        sparse_format: "bcoo", "bcsr", "coo", "csr" or "csc".
+        options: for BCOO and BCSR `n_batch`, `n_dense` and `nse`.
+    """
+    kind = _format("sparse.empty", sparse_format, tuple(_FORMATS))
+    return kind._empty(tuple(shape), dtype=dtype, index_dtype=index_dtype, **options)
+
+
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    index_dtype: Any = "int32",
+    sparse_format: str = "bcoo",
+    **options: Any,
+) -> Any:
+    """A sparse matrix with ones along a diagonal.
+
+    Args:
+        N, M: the numbers of rows and columns; M is N unless it is given.
+        k: the diagonal; 0 is the main one, positive numbers are above.
+        dtype: the type of elements.
+        index_dtype: the type of indices.
+        sparse_format: "bcoo", "coo", "csr" or "csc".
+        options: for BCOO `n_batch` and `n_dense`.
+
+    Example:
+        >>> eye(2)
+        BCOO(float32[2, 2], nse=2)
+    """
+    kind = _format("sparse.eye", sparse_format, ("bcoo", "coo", "csr", "csc"))
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    return kind._eye(rows, columns, operator.index(k), dtype=dtype, index_dtype=index_dtype, **options)
