@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,11 +33,23 @@ class SymbolicZero:
     """A derivative that is zero whatever the values are; `shape` and `dtype` are those of what it belongs to."""
 
     def __init__(self, x: Any) -> None:
-        self.aval = ShapeDtypeStruct(x.shape, x.dtype)
-        self.shape = self.aval.shape
-        self.dtype = self.aval.dtype
-        self.ndim = self.aval.ndim
-        self.size = self.aval.size
+        self.shape: tuple[int, ...] = tuple(x.shape)
+        self.dtype: Any = x.dtype
+
+    @property
+    def aval(self) -> ShapeDtypeStruct:
+        """The shape and dtype."""
+        return ShapeDtypeStruct(self.shape, self.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
 
     def instantiate(self) -> Any:
         """An array of zeros."""

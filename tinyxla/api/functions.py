@@ -14,6 +14,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
+from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
@@ -277,8 +278,8 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 @boundary
 def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. The arguments may be
-    such structures themselves.
+    """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. Arguments and leaves
+    of the result may be such structures themselves.
 
     Example:
         >>> import tinyxla as tx
@@ -286,8 +287,21 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         (2, 2)
     """
     check_callable("eval_shape", function)
-    made, _, weak, tree = trace_tree(function, args, kwargs)
+
+    @functools.wraps(function)
+    def of_arrays(*args: Any, **kwargs: Any) -> Any:
+        return pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
+
+    made, _, weak, tree = trace_tree(of_arrays, args, kwargs)
     return shapes_of(made, weak, tree)
+
+
+def _zeros_of_struct(x: Any) -> Any:
+    """An array of the shape and type that a `ShapeDtypeStruct` says; anything else as it is."""
+    if not isinstance(x, ShapeDtypeStruct):
+        return x
+    zeros: Any = movement.full(0, x.dtype, x.shape)
+    return zeros.with_weak_type(x.weak_type)
 
 
 def typeof(x: Any) -> ShapeDtypeStruct:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.transforms.key_arrays import KeyArray
 
 
 def _aval(self: Any) -> ShapedArray:
     """The shape, element type and weakness."""
-    return ShapedArray(self.shape, self.dtype, self.weak_type)
+    return ShapedArray(self.shape, self.dtype, getattr(self, "weak_type", False))
 
 
 def _trace(self: Any) -> Trace:
@@ -26,5 +28,7 @@ def _main(self: Any) -> Any:
 
 def set_attributes() -> None:
     """Give the classes these attributes."""
-    for kind, name, function in ((Array, "aval", _aval), (Tracer, "_trace", _trace), (Trace, "main", _main)):
-        setattr(kind, name, property(function))
+    for kind in (Array, KeyArray, SymbolicZero):
+        kind.aval = property(_aval)  # type: ignore[attr-defined]
+    Tracer._trace = property(_trace)  # type: ignore[attr-defined]
+    Trace.main = property(_main)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@ values in derivative rules."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,16 +12,18 @@ import numpy as np
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.shardings import SingleDeviceSharding
+from tinyxla.transforms.key_arrays import KeyArray
 
 
 class AbstractValue:
     """The base class of abstract values."""
 
 
-class ShapedArray(ShapeDtypeStruct, AbstractValue):
+class ShapedArray(AbstractValue):
     """The shape, element type and weakness of an array.
 
     Example:
@@ -39,11 +42,23 @@ class ShapedArray(ShapeDtypeStruct, AbstractValue):
         memory_space: Any = None,
         manual_axis_type: Any = None,
     ) -> None:
-        if np.dtype(dtype) == float0:
-            for name, value in (("shape", tuple(shape)), ("dtype", float0), ("sharding", None), ("weak_type", False)):
-                object.__setattr__(self, name, value)
-        else:
-            super().__init__(shape, dtype, sharding=sharding, weak_type=weak_type)
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype: Any = dtype if isinstance(dtype, KeyType) else np.dtype(getattr(dtype, "dtype", dtype))
+        self.weak_type = bool(weak_type)
+        self.sharding = SingleDeviceSharding() if sharding is None else sharding
+
+    def _key(self) -> Any:
+        return type(self), self.shape, self.dtype, self.weak_type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapedArray) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -59,7 +74,7 @@ class ShapedArray(ShapeDtypeStruct, AbstractValue):
 
     def str_short(self, short_dtypes: bool = False, **ignored: Any) -> str:
         """`float32[2,3]`, or `f32[2,3]` as jaxprs are printed."""
-        name = short_name(self.dtype) if short_dtypes else self.dtype.name
+        name = short_name(self.dtype) if short_dtypes else str(self.dtype)
         return f"{name}[{','.join(map(str, self.shape))}]"
 
     def strip_weak_type(self) -> ShapedArray:
@@ -67,7 +82,8 @@ class ShapedArray(ShapeDtypeStruct, AbstractValue):
 
     def to_tangent_aval(self) -> ShapedArray:
         """The type of tangents: `float0` for arrays that are not floating or complex."""
-        dtype = self.dtype if element_type(self.dtype).is_inexact else float0
+        is_inexact = not isinstance(self.dtype, KeyType) and self.dtype != float0 and element_type(self.dtype).is_inexact
+        dtype = self.dtype if is_inexact else float0
         return ShapedArray(self.shape, dtype, self.weak_type)
 
     at_least_vspace = to_tangent_aval
@@ -80,10 +96,12 @@ class ShapedArray(ShapeDtypeStruct, AbstractValue):
     __str__ = __repr__
 
 
-def short_name(dtype: np.dtype[Any]) -> str:
+def short_name(dtype: Any) -> str:
     """The short name of an element type in jaxprs: `f32`, `i32`, `bool`."""
     if dtype == float0:
         return "float0"
+    if isinstance(dtype, KeyType):
+        return str(dtype)
     name = element_type(dtype).name
     return "bool" if name == "pred" else f"i{name[1:]}" if name[0] == "s" else name
 
@@ -96,8 +114,8 @@ def get_aval(x: Any) -> AbstractValue:
         return x.aval
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
-    if isinstance(x, ShapeDtypeStruct):
-        return ShapedArray(x.shape, x.dtype, x.weak_type)
+    if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
+        return ShapedArray(x.shape, x.dtype, getattr(x, "weak_type", False))
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
 

@@ -1,5 +1,6 @@
 """`jax`: the names of tinyxla, and those that only JAX's interface has."""
 
+from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.refs import (
     Ref as Ref,
@@ -13,3 +14,5 @@ from tinyxla.jax.staging import make_jaxpr as make_jaxpr
 
 __version__ = JAX_VERSION
 __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
+
+typeof = _get_aval
