@@ -7,6 +7,7 @@ below, under JAX's names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -31,7 +32,8 @@ RuleTable = dict[Any, Callable[..., Any]]
 primitive_jvps: RuleTable = {}
 primitive_transposes: RuleTable = {}
 primitive_batchers: RuleTable = {}
-axis_primitive_batchers: RuleTable = {}
+axis_primitive_batchers: RuleTable = {}  # of rules that are also told the size and name of the axis
+fancy_primitive_batchers: RuleTable = {}  # the same as one `AxisData`
 lowerings: RuleTable = {}
 
 not_mapped = None
@@ -105,7 +107,7 @@ class Primitive:
 
 
 class AxisData(NamedTuple):
-    """What `axis_primitive_batchers` rules are told of the mapped axis."""
+    """What rules in `fancy_primitive_batchers` are told of the mapped axis."""
 
     name: Any
     size: int
@@ -183,17 +185,19 @@ class PrimitiveRule(Rule):
     def batch(
         self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
     ) -> tuple[tuple[Any, ...], Axes]:
-        for table in (axis_primitive_batchers, primitive_batchers):
-            rule = table.get(self.primitive)
-            if rule is not None:
-                break
+        axis = AxisData(names[0] if names else None, size)
+        if self.primitive in fancy_primitive_batchers:
+            rule = functools.partial(fancy_primitive_batchers[self.primitive], axis)
+        elif self.primitive in axis_primitive_batchers:
+            rule = functools.partial(axis_primitive_batchers[self.primitive], axis.size, axis.name, None)
+        elif self.primitive in primitive_batchers:
+            rule = primitive_batchers[self.primitive]
         else:
             raise ArgumentError(
                 f"The primitive {self.name} has no batching rule; define one in "
                 "jax.interpreters.batching.primitive_batchers."
             )
-        axis = (AxisData(names[0] if names else None, size),) if table is axis_primitive_batchers else ()
-        found, places = rule(*axis, tuple(operands), tuple(axes), **self.params)
+        found, places = rule(tuple(operands), tuple(axes), **self.params)
         if not self.primitive.multiple_results:
             return (found,), (places,)
         outputs = tuple(found)

@@ -124,22 +124,61 @@ def _reverse(
         own = _of_its_own(rule, to_apply, operands, wanted)
         outputs, own_pullback = own.reverse(wanted[: rule.count], *operands[: rule.count])
         return outputs, lambda g: [*own_pullback(g), *(None for _ in operands[rule.count :])]
-    seeded = inexact(to_apply)
-    early, given, late, flows = _split(to_apply, wanted, checkpoint)
-    outputs = call(*operands, to_apply=early)
-    count = len(to_apply.outputs)
-    computed = iter(outputs[count:])
-    residuals = [next(computed) if place is None else operands[place] for place in given]
+    try:
+        split = _split(to_apply, wanted, checkpoint, inexact(to_apply))
+    except Exception:
+        if not has_rules(to_apply):
+            raise
+        return _reverse_later(wanted, operands, to_apply, checkpoint)
+    outputs, residuals = _there(split, operands, to_apply)
 
     def pullback(g: Any) -> list[Any]:
-        cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs[:count], strict=True)]
-        inputs = [*residuals, *chosen(cotangents, seeded)]
-        if checkpoint is not None and checkpoint.barrier and inputs:
-            inputs = opt_barrier(*inputs)
-        found = call(*inputs, to_apply=late)
-        return spread(spread(found, flows), wanted)
+        cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs, strict=True)]
+        return spread(_back(split, residuals, chosen(cotangents, inexact(to_apply)), checkpoint), wanted)
 
-    return grouped(to_apply, outputs[:count]), pullback
+    return grouped(to_apply, outputs), pullback
+
+
+def _reverse_later(
+    wanted: Mask, operands: tuple[Any, ...], to_apply: Computation, checkpoint: Checkpoint | None
+) -> tuple[Any, Callable[[Any], list[Any]]]:
+    """The same where a rule of the user's refuses cotangents of some results: the way back, with the forward pass once
+    more, is found when it is known which results have any."""
+    values = results(call(*operands, to_apply=to_apply, checkpoint=checkpoint))
+
+    def pullback(g: Any) -> list[Any]:
+        seeded = tuple(c is not None for c in results(g))
+        split = _split(to_apply, wanted, checkpoint, seeded)
+        _, residuals = _there(split, operands, to_apply)
+        return spread(_back(split, residuals, chosen(results(g), seeded), checkpoint), wanted)
+
+    return grouped(to_apply, values), pullback
+
+
+def _there(split: _Split, operands: Sequence[Any], to_apply: Computation) -> tuple[Sequence[Any], list[Any]]:
+    """The results of the forward pass and the residuals."""
+    outputs = call(*operands, to_apply=split.there)
+    count = len(to_apply.outputs)
+    computed = iter(outputs[count:])
+    return outputs[:count], [next(computed) if place is None else operands[place] for place in split.residuals]
+
+
+def _back(
+    split: _Split, residuals: Sequence[Any], cotangents: Sequence[Any], checkpoint: Checkpoint | None
+) -> list[Any]:
+    """The cotangents of the operands that are wanted; None where nothing flows."""
+    inputs = [*residuals, *cotangents]
+    if checkpoint is not None and checkpoint.barrier and inputs:
+        inputs = opt_barrier(*inputs)
+    return spread(call(*inputs, to_apply=split.back), split.flows)
+
+
+def has_rules(computation: Computation) -> bool:
+    """Whether calls in a computation have rules of their own."""
+    return any(
+        getattr(x.attributes, "rule", None) is not None or any(map(has_rules, x.computations()))
+        for x in computation.instructions
+    )
 
 
 def _of_its_own(rule: Rule, to_apply: Computation, operands: Sequence[Any], moving: Sequence[bool]) -> Rule:
@@ -160,11 +199,11 @@ class _Split(NamedTuple):
 
 
 @lru_cache(1024)
-def _split(computation: Computation, active: Mask, checkpoint: Checkpoint | None) -> _Split:
+def _split(computation: Computation, active: Mask, checkpoint: Checkpoint | None, seeded: Mask) -> _Split:
     if checkpoint is not None and checkpoint.policy is not None:
         whole = computation  # a policy is asked of the operations inside calls, too
         computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
-    both, flows, before = reverse(computation, active, inexact(computation), False)
+    both, flows, before = reverse(computation, active, seeded, False)
     keeps = None if checkpoint is None else checkpoint.keeps
     count = len(computation.outputs)
     early, late = partition(both, len(computation.parameters), count, keeps, effects_there=before)

@@ -21,7 +21,7 @@ from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import GraphTrace, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, batch, map_computations
-from tinyxla.transforms.calls import call
+from tinyxla.transforms.calls import call, has_rules
 from tinyxla.transforms.computations import Mask, chosen, leading, run, spread
 from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
@@ -218,19 +218,12 @@ def _with_linear_rules(attributes: dict[str, Any]) -> dict[str, Any]:
 @lru_cache(1024)
 def _linear_part(computation: Computation) -> Computation:
     """The computation with the rules of calls in it replaced."""
-    if not _has_rules(computation):
+    if not has_rules(computation):
         return computation
     made, _ = computation.copy()
     for x in made.instructions:
         x.attributes = x.attributes._replace(**_with_linear_rules(x.attributes._asdict()))
     return made
-
-
-def _has_rules(computation: Computation) -> bool:
-    return any(
-        getattr(x.attributes, "rule", None) is not None or any(map(_has_rules, x.computations()))
-        for x in computation.instructions
-    )
 
 
 def transposed(

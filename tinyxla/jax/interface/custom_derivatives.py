@@ -1,7 +1,13 @@
 """`jax.custom_derivatives`: that of tinyxla, and the primitives that jaxprs show."""
 
-from tinyxla.jax.avals import Zero as _Zero
+from tinyxla import tree as _tree
+from tinyxla.custom_derivatives import SymbolicZero as _SymbolicZero
+from tinyxla.jax.avals import get_aval as _get_aval, zeros_like_aval as _zeros_like_aval
 from tinyxla.jax.catalogue import primitives as _primitives
 
 custom_jvp_call_p, custom_vjp_call_p = _primitives["custom_jvp_call"], _primitives["custom_vjp_call"]
-zero_from_primal = _Zero.from_primal_value
+
+
+def zero_from_primal(x, symbolic_zeros=False):
+    """The zero tangent of each leaf: an array, or with `symbolic_zeros` an object that stands for one."""
+    return _tree.map(lambda leaf: _SymbolicZero(_get_aval(leaf).to_tangent_aval()) if symbolic_zeros else _zeros_like_aval(_get_aval(leaf).to_tangent_aval()), x)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tinyxla.dtypes import finfo, issubdtype
+from tinyxla.dtypes import extended, finfo, issubdtype
 from tinyxla.errors import PromotionError as TypePromotionError
 
 
@@ -15,4 +15,4 @@ def supports_inf(dtype):
     return issubdtype(dtype, np.floating) and bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
-__all__ = ["ExtendedDType", "TypePromotionError", "finfo", "issubdtype", "supports_inf"]
+__all__ = ["ExtendedDType", "TypePromotionError", "extended", "finfo", "issubdtype", "supports_inf"]

@@ -7,13 +7,13 @@ from tinyxla.jax.primitives import (
     defbroadcasting as defbroadcasting,
     defreducer as defreducer,
     defvectorized as defvectorized,
+    fancy_primitive_batchers as fancy_primitive_batchers,
     moveaxis as moveaxis,
     not_mapped as not_mapped,
     primitive_batchers as primitive_batchers,
 )
 from tinyxla.transforms.batch import BatchTrace as BatchTrace
 
-fancy_primitive_batchers = axis_primitive_batchers
 NotMapped = type(None)
 
 
