@@ -157,19 +157,30 @@ def _nearest(dtype: np.dtype[Any], value: int) -> Any:
 def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
     """True with probability p; the shape is that of p unless one is given.
 
+    Args:
+        key: a key.
+        p: the probability.
+        shape: of the result; p broadcasts to it.
+        mode: "high" draws twice as many bits, so that also probabilities that the distance of random numbers exceeds
+            are met.
+
     >>> bernoulli(PRNGKey(42), 0.5, (3,))
     Array([ True, False, False], dtype=bool)
     """
     what = "tinyxla.random.bernoulli"
-    if mode != "low":
-        raise AttributeValueError(f"{what}: mode is 'low', one random number for each, but got {mode!r}.")
+    if mode not in ("low", "high"):
+        raise AttributeValueError(f"{what}: mode must be 'low' or 'high', but got {mode!r}.")
     chance = array_of(p, what)
     if element_type(chance.dtype).kind != "float":
         chance = cast(chance, default_float())
     sizes = _shape(what, shape, chance)
     dtype = _float_type(what, chance.dtype)
-    drawn = uniform(checked_key(what, key), sizes, dtype)
-    return tnp.less(drawn, _spread(what, chance, dtype, sizes))
+    limit = _spread(what, chance, dtype, sizes)
+    if mode == "low":
+        return tnp.less(uniform(checked_key(what, key), sizes, dtype), limit)
+    coarse, fine = uniform(checked_key(what, key), (2, *sizes), dtype)
+    step = 2.0 ** -int(tnp.finfo(dtype).nmant)
+    return tnp.less(elementwise.mul(fine, movement.full(step, dtype, sizes)), elementwise.sub(limit, coarse))
 
 
 @drawn("shape", "dtype")
@@ -323,17 +334,72 @@ def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -
     return elementwise.neg(elementwise.log1p(elementwise.neg(drawn)))
 
 
-@drawn("shape", "dtype")
-def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+@drawn("shape", "dtype", "mode")
+def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
     """Numbers with the distribution function exp(-exp(-x)).
+
+    Args:
+        key: a key.
+        shape: of the result.
+        dtype: a floating-point type, `float32` unless another is asked for.
+        mode: "low" (as None is), "high" or "highest": the latter two draw twice as many bits, for the tails; "highest"
+            differs for `float32`.
 
     >>> gumbel(PRNGKey(42), (2,)).shape
     (2,)
     """
     what = "tinyxla.random.gumbel"
     source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
-    drawn = uniform(source, sizes, wanted, _tiny(wanted), 1.0)
-    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(drawn))))
+    if mode not in (None, "low", "high", "highest"):
+        raise AttributeValueError(f"{what}: mode must be 'low', 'high' or 'highest', but got {mode!r}.")
+    if mode == "highest" and wanted == np.float32:
+        return _gumbel_of_64_bits(source, sizes)
+    if mode in ("high", "highest"):
+        coarse, fine = uniform(source, (2, *sizes), wanted)
+        step = movement.full(2.0 ** -int(tnp.finfo(wanted).nmant), wanted, sizes)
+        tiny, half = (movement.full(value, wanted, sizes) for value in (_tiny(wanted), 0.5))
+        both = elementwise.add(elementwise.add(coarse, elementwise.mul(step, fine)), tiny)
+        return _gumbel_of_complement(elementwise.select(elementwise.ge(coarse, half), coarse, both))
+    return _gumbel_of(uniform(source, sizes, wanted, _tiny(wanted), 1.0))
+
+
+def _gumbel_of(u: Any) -> Any:
+    """The inverse of the distribution function."""
+    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(u))))
+
+
+def _gumbel_of_complement(u: Any) -> Any:
+    """The same of 1 - u, exact for small u."""
+    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log1p(elementwise.neg(u)))))
+
+
+def _gumbel_of_64_bits(key: Any, sizes: tuple[int, ...]) -> Any:
+    """Of uniform numbers of 64 binary places; those above one half are taken from 1, where they are exact."""
+    high, low = random_bits(key, (2, *sizes), np.dtype(np.uint32))
+    is_small = tnp.less(high, np.uint32(1 << 31))
+    other_low = tnp.add(tnp.invert(low), np.uint32(1))
+    other_high = tnp.add(tnp.invert(high), tnp.equal(low, np.uint32(0)).astype(np.uint32))
+    u = _fraction(tnp.where(is_small, high, other_high), tnp.where(is_small, low, other_low))
+    return tnp.where(is_small, _gumbel_of_complement(u), _gumbel_of(u))
+
+
+def _fraction(high: Any, low: Any) -> Any:
+    """A number below 1 of 64 binary places in f32, rounded towards 0."""
+
+    def word(value: int) -> Any:
+        return movement.full(value, np.uint32, high.shape)
+
+    zeros_high, zeros_low = elementwise.clz(high), elementwise.clz(low)
+    is_tiny = elementwise.eq(zeros_high, word(32))
+    moved = elementwise.shift_left(low, zeros_low)
+    following = elementwise.shift_right_logical(low, elementwise.sub(word(32), zeros_high))
+    bits = elementwise.or_(
+        elementwise.shift_left(high, zeros_high), elementwise.select(is_tiny, moved, following)
+    )  # the first of which is 1
+    mantissa = elementwise.and_(elementwise.shift_right_logical(bits, word(8)), word((1 << 23) - 1))
+    zeros = elementwise.select(is_tiny, elementwise.add(word(32), zeros_low), zeros_high)
+    exponent = elementwise.shift_left(elementwise.sub(word(126), zeros), word(23))
+    return bit_ops.bitcast_convert(elementwise.or_(exponent, mantissa), new_element_type=element_type("f32"))
 
 
 @drawn("shape", "dtype")

@@ -36,7 +36,7 @@ from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, split
 from tinyxla.replays import drawn
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import default_int
+from tinyxla.tracing.promotion import default_float, default_int
 
 MaybeShape = ShapeLike | None
 
@@ -131,6 +131,7 @@ def beta(key: KeyArray, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLi
     return left / (left + right)
 
 
+@drawn("shape", "dtype")
 def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Vectors of positive numbers with the sum 1, along a further last axis, with the concentrations alpha.
 
@@ -209,6 +210,7 @@ def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DT
     return rademacher(sign, sizes, kind) * gamma(size, 1 / p, sizes, kind) ** (1 / p)
 
 
+@drawn("d", "shape", "dtype")
 def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Points of the ball of radius 1 in d dimensions in the norm of order p, all equally likely.
 
@@ -227,6 +229,7 @@ def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTyp
 # --- by normal numbers ------------------------------------------------------------------------------------------------
 
 
+@drawn("shape", "dtype", "method")
 def multivariate_normal(
     key: KeyArray, mean: Any, cov: Any, shape: MaybeShape = None, dtype: DTypeLike = None, method: str = "cholesky"
 ) -> Array:
@@ -258,8 +261,16 @@ def multivariate_normal(
     return centre + tnp.einsum("...ij,...j->...i", root, drawn)
 
 
+def _matrix_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
+    """A floating or complex type."""
+    found = default_float() if dtype is None else python_dtype(dtype)
+    return found if found.kind == "c" else float_type(what, found)
+
+
+@drawn("n", "shape", "dtype", "m")
 def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = None, m: int | None = None) -> Array:
-    """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely.
+    """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely;
+    unitary ones if the dtype is complex.
 
     >>> x = orthogonal(PRNGKey(42), 3)
     >>> bool(tnp.allclose(x @ x.T, tnp.eye(3), atol=1e-5))
@@ -268,7 +279,7 @@ def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = 
     what = "tinyxla.random.orthogonal"
     columns = n if m is None else m
     sizes = shape_of(what, (max(n, columns), min(n, columns)))
-    drawn = normal(checked_key(what, key), (*shape_of(what, shape), *sizes), float_type(what, dtype))
+    drawn = normal(checked_key(what, key), (*shape_of(what, shape), *sizes), _matrix_type(what, dtype))
     found: Any = tnp.linalg.qr(drawn)
     turned = found[0] * tnp.sign(tnp.diagonal(found[1], axis1=-2, axis2=-1))[..., None, :]
     return turned.mT if n < columns else turned
