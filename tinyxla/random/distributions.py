@@ -21,7 +21,7 @@ from tinyxla.numpy.arguments import (
     shape_of,
 )
 from tinyxla.ops import bits as bit_ops, elementwise, movement
-from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
 from tinyxla.replays import drawn
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.tracing.array import Array
@@ -54,9 +54,7 @@ def _shape(what: str, shape: ShapeLike | None, *parameters: Any) -> tuple[int, .
 
 
 @drawn("shape", "dtype")
-def uniform(
-    key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None, minval: Any = 0.0, maxval: Any = 1.0
-) -> Array:
+def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
     """Numbers from `minval` up to, but without, `maxval`, all equally likely.
 
     Args:
@@ -77,7 +75,7 @@ def uniform(
     return elementwise.max_(low, unit * (high - low) + low)
 
 
-def _unit(key: Array, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _unit(key: Any, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """Random mantissas with the exponent of 1 are numbers from 1 to 2; then 1 is taken away."""
     kind = element_type(dtype)
     mantissa = int(tnp.finfo(dtype).nmant)
@@ -91,7 +89,7 @@ def _unit(key: Array, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 @drawn("shape", "dtype")
-def randint(key: KeyArray, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike = None) -> Array:
+def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike = None) -> Array:
     """Integers from `minval` up to, but without, `maxval`; where that leaves none, `minval`.
 
     Twice as many random bits as the type has are reduced modulo the number of values, so that all are nearly equally
@@ -154,7 +152,7 @@ def _nearest(dtype: np.dtype[Any], value: int) -> Any:
 
 
 @drawn("shape", "mode")
-def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
+def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
     """True with probability p; the shape is that of p unless one is given.
 
     Args:
@@ -184,7 +182,7 @@ def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode:
 
 
 @drawn("shape", "dtype")
-def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def rademacher(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """1 or -1, equally likely.
 
     >>> rademacher(PRNGKey(42), (3,))
@@ -212,7 +210,7 @@ def _next_narrow(x: Any, towards: Any) -> Any:
     return np.array(bits, np.uint16).view(x.dtype)
 
 
-def _from_error_function(what: str, key: KeyArray, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
+def _from_error_function(what: str, key: Array, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
     """Normal numbers whose error function's values are uniform between two limits."""
     drawn = uniform(checked_key(what, key), sizes, dtype, low, high)
     if element_type(dtype).bits > 32:
@@ -256,7 +254,7 @@ def _single_erf_inv(x: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def normal(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Normal numbers of mean 0 and variance 1; complex ones have half of the variance in each part.
 
     >>> normal(PRNGKey(42), (2,)).shape
@@ -275,7 +273,7 @@ def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
 
 @drawn("shape", "dtype")
 def truncated_normal(
-    key: KeyArray, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
+    key: Array, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
 ) -> Array:
     """Normal numbers of mean 0 and variance 1, of which only those between two limits are taken.
 
@@ -299,7 +297,7 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def lognormal(key: KeyArray, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
+def lognormal(key: Array, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
     """Numbers whose logarithms are normal with mean 0 and standard deviation sigma.
 
     >>> lognormal(PRNGKey(42), 0.5, (3,)).shape
@@ -323,7 +321,7 @@ def _eps(dtype: np.dtype[Any]) -> float:
 
 
 @drawn("shape", "dtype")
-def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def exponential(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-x), x >= 0.
 
     >>> exponential(PRNGKey(42), (2,)).shape
@@ -335,7 +333,7 @@ def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -
 
 
 @drawn("shape", "dtype", "mode")
-def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
+def gumbel(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
     """Numbers with the distribution function exp(-exp(-x)).
 
     Args:
@@ -403,7 +401,7 @@ def _fraction(high: Any, low: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-|x|) / 2.
 
     >>> laplace(PRNGKey(42), (2,)).shape
@@ -417,7 +415,7 @@ def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
 
 
 @drawn("shape", "dtype")
-def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def logistic(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the distribution function 1 / (1 + exp(-x)).
 
     >>> logistic(PRNGKey(42), (2,)).shape
@@ -430,7 +428,7 @@ def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> A
 
 
 @drawn("shape", "dtype")
-def cauchy(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def cauchy(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density 1 / (pi (1 + x**2)).
 
     >>> cauchy(PRNGKey(42), (2,)).shape

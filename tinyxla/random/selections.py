@@ -13,7 +13,7 @@ from tinyxla.lax.ordering import sort_key_val, top_k
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of, with_flags
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
-from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
 from tinyxla.replays import drawn
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
@@ -27,7 +27,7 @@ _WORD = np.dtype(np.uint32)
 
 @drawn("x", "axis", "independent")
 @with_flags
-def permutation(key: KeyArray, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
+def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The elements of an array along an axis in random order, or the numbers below an integer.
 
     Args:
@@ -68,7 +68,7 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
 @drawn("a", "shape", "replace", "axis", "mode")
 @with_flags
 def choice(
-    key: KeyArray,
+    key: Array,
     a: int | ArrayLike,
     shape: ShapeLike = (),
     replace: bool = True,
@@ -144,7 +144,7 @@ def _place(ends: Any, x: Any) -> Any:
 
 @drawn("axis", "shape", "replace", "mode")
 def categorical(
-    key: KeyArray,
+    key: Array,
     logits: ArrayLike,
     axis: int = -1,
     shape: ShapeLike | None = None,
@@ -181,7 +181,7 @@ def categorical(
 
 def _without_replacement(
     what: str,
-    key: KeyArray,
+    key: Array,
     scores: Any,
     axis: int,
     sizes: tuple[int, ...],
