@@ -86,7 +86,8 @@ def test_bits_that_are_not_partitionable_are_those_of_jax(dtype: str, options: A
 def test_default_generator_is_that_of_raw_keys(options: Any) -> None:
     jax = options(jax_default_prng_impl="rbg")
     key = random.PRNGKey(3)
-    assert key.shape == (4,) and random.key(3).dtype is random.key_dtype("rbg")
+    assert key.shape == (4,)
+    assert random.key(3).dtype is random.key_dtype("rbg")
     np.testing.assert_array_equal(random.split(key), jax.random.split(jax.random.PRNGKey(3)))
     np.testing.assert_array_equal(random.bits(key, (3,)), jax.random.bits(jax.random.PRNGKey(3), (3,)))
     with pytest.raises(errors.ArgumentError, match=r"u32\[4\] array of the words of key<rbg>, but got u32\[2\]"):
@@ -117,7 +118,8 @@ def test_results_are_the_same_compiled_and_mapped(name: str) -> None:
     np.testing.assert_array_equal(tx.vmap(lambda k: random.bits(k, (4,)))(keys), one_by_one)
     np.testing.assert_array_equal(tx.jit(lambda k: random.bits(k, (4,)))(keys[0]), one_by_one[0])
     folded = tx.vmap(random.fold_in, (None, 0))(keys[0], np.arange(2))
-    assert bool(folded[1] == random.fold_in(keys[0], 1)) and bool(folded[1] != folded[0])
+    assert bool(folded[1] == random.fold_in(keys[0], 1))
+    assert bool(folded[1] != folded[0])
     assert random.key_impl(tx.vmap(random.clone)(keys)) == name
     several = tx.vmap(lambda seed: random.key(seed, impl=name))(np.arange(2))
     assert bool(several[1] == random.key(1, impl=name))
@@ -193,7 +195,8 @@ def test_out_sharding_may_name_the_one_device() -> None:
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (2, 4), (4, 2)])
 def test_complex_orthogonal_matrices_are_unitary(n: int, m: int) -> None:
     x = np.asarray(random.orthogonal(KEY, n, (2,), "complex64", m))
-    assert x.shape == (2, n, m) and np.abs(x.imag).max() > 0.1
+    assert x.shape == (2, n, m)
+    assert np.abs(x.imag).max() > 0.1
     adjoint = np.swapaxes(x.conj(), -1, -2)
     product = x @ adjoint if n <= m else adjoint @ x
     np.testing.assert_allclose(product, np.broadcast_to(np.eye(min(n, m)), product.shape), atol=1e-5)
