@@ -149,6 +149,9 @@ def test_dtypes_of_keys() -> None:
     for kind in (np.integer, np.float32, random.key_dtype("rbg")):
         assert not dtypes.issubdtype(KEY.dtype, kind)
     assert not dtypes.issubdtype(np.uint32, dtypes.extended)
+    assert jnp.result_type(KEY, KEY.dtype, tx.ShapeDtypeStruct((2,), KEY.dtype)) is KEY.dtype
+    assert jnp.isdtype(KEY.dtype, KEY.dtype)
+    assert not jnp.isdtype(KEY.dtype, ("numeric", "bool"))
 
 
 def test_keys_are_leaves_of_trees_for_users() -> None:

@@ -140,7 +140,7 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
     the second; the last one of an odd number is a pair with 0.
 
     >>> threefry_2x32(np.zeros(2, np.uint32), np.arange(2, dtype=np.uint32))
-    Array([ 507451445, 1853169794], dtype=uint32)
+    Array([ 928981903, 3453687069], dtype=uint32)
     """
     numbers, key = (array_of(x, "threefry_2x32") for x in (count, keypair))
     size = numbers.size
