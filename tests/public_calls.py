@@ -104,5 +104,5 @@ def candidates(module: str) -> list[tuple[Any, ...]]:
     """Arguments that functions of a module may take."""
     if module != "random":
         return CANDIDATES
-    key = np.asarray(tx.random.key(3))
+    key = np.asarray(tx.random.PRNGKey(3))
     return [(key, *more) for more in KEYED]

@@ -50,14 +50,18 @@ from tinyxla.contexts import (
     debug_infs as debug_infs,
     debug_nans as debug_nans,
     default_matmul_precision as default_matmul_precision,
+    default_prng_impl as default_prng_impl,
     disable_jit as disable_jit,
+    enable_custom_prng as enable_custom_prng,
     enable_x64 as enable_x64,
     ensure_compile_time_eval as ensure_compile_time_eval,
+    legacy_prng_key as legacy_prng_key,
     log_compiles as log_compiles,
     named_call as named_call,
     named_scope as named_scope,
     numpy_dtype_promotion as numpy_dtype_promotion,
     numpy_rank_promotion as numpy_rank_promotion,
+    threefry_partitionable as threefry_partitionable,
 )
 from tinyxla.custom_derivatives import (
     closure_convert as closure_convert,

@@ -79,6 +79,38 @@ def numpy_rank_promotion(new_val: str = "allow") -> Context:
     return setting("numpy_rank_promotion", new_val)
 
 
+def default_prng_impl(new_val: str = "threefry2x32") -> Context:
+    """Inside, keys that are made where no generator is named are of that one, and arrays of words stand for its keys.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.default_prng_impl("rbg"):
+        ...     tx.random.key(0).dtype
+        key<rbg>
+    """
+    return setting("default_prng_impl", new_val)
+
+
+def enable_custom_prng(new_val: bool = True) -> Context:
+    """Inside, `random.PRNGKey` makes keys as `random.key` does, and no arrays of words."""
+    return setting("enable_custom_prng", new_val)
+
+
+def legacy_prng_key(new_val: str = "allow") -> Context:
+    """What to do inside where a function of `random` takes an array of words for a key: "allow", "warn" or "error".
+
+    Raises:
+        ArgumentError: with "error", there is such a key.
+    """
+    return setting("legacy_prng_key", new_val)
+
+
+def threefry_partitionable(new_val: bool = True) -> Context:
+    """With False, the bits that keys of Threefry stand for are inside those that were drawn before none depended on how
+    many are drawn."""
+    return setting("threefry_partitionable", new_val)
+
+
 def check_tracer_leaks(new_val: bool = True) -> Context:
     """Nothing changes inside: a leaked tracer is always an error where it is used."""
     return _without_effect("check_tracer_leaks", new_val)

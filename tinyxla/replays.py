@@ -29,6 +29,7 @@ from tinyxla.tracebacks import filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, Tracer, state
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.options import config
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
@@ -53,7 +54,8 @@ def replayed(function: _Function) -> _Function:
 
 
 def drawn(*static: str) -> Callable[[_Function], _Function]:
-    """Of a function of random keys. The arguments that are `static` stay Python values; other numbers become arrays."""
+    """Of a function of random keys. The arguments that are `static` stay Python values; other numbers become arrays.
+    The function gets a keyword `out_sharding`, which may name the one device."""
     return lambda function: _recording(function, static)
 
 
@@ -63,8 +65,10 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
     _recordings.append(recordings)
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         try:
+            if out_sharding is not None:
+                _check_sharding(function, out_sharding, static is not None)
             if state.staging is not None or config.special or (static is not None and config.disable_jit):
                 return function(*args, **kwargs)
             given: Any = args
@@ -94,7 +98,18 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
             filter_error(error)
             raise
 
+    if static is not None:
+        signature = inspect.signature(function)
+        sharding = inspect.Parameter("out_sharding", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+        call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), sharding])  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
+
+
+def _check_sharding(function: Callable[..., Any], out_sharding: Any, draws: bool) -> None:
+    """The keyword `out_sharding` of functions of random keys, which may name the one device there is."""
+    if not draws:
+        raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'out_sharding'")
+    check_placement(f"tinyxla.random.{function.__name__}: out_sharding", out_sharding)
 
 
 def _array(x: Any) -> Any:

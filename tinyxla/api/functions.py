@@ -43,8 +43,9 @@ class ShapeDtypeStruct:
     sharding: Any = None
     weak_type: bool = False
 
-    def __new__(cls, shape: Any = (), dtype: Any = None, **options: Any) -> ShapeDtypeStruct:
-        return object.__new__(_KeysStruct if isinstance(dtype, KeyType) else cls)
+    def __new__(cls, *args: Any, **options: Any) -> ShapeDtypeStruct:
+        dtype = args[1] if len(args) > 1 else options.get("dtype")
+        return object.__new__(_KeysStruct if cls is ShapeDtypeStruct and isinstance(dtype, KeyType) else cls)
 
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, sharding: Any = None, weak_type: bool = False, **ignored: Any

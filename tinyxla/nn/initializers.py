@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from tinyxla import numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import named, shape_of
+from tinyxla.numpy.arguments import named, python_dtype, shape_of
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -92,6 +94,19 @@ def _fans(shape: tuple[int, ...], in_axis: Axes, out_axis: Axes, batch_axis: Axe
 _TRUNCATED_STDDEV = math.sqrt(1 - 4 * math.exp(-2) / (math.sqrt(2 * math.pi) * math.erf(math.sqrt(2))))
 
 
+# That of the complex one whose modulus is cut off at 2; its square has the density exp(-x), 0 <= x < 4.
+_COMPLEX_TRUNCATED_STDDEV = math.sqrt(1 - 4 / (math.exp(4) - 1))
+
+
+def _in_disk(key: Any, shape: Sequence[int], kind: Any, square: Callable[[Any], Any]) -> Any:
+    """Complex numbers of any argument, of which the squares of the moduli are a function of uniform numbers."""
+    for_modulus, for_argument = random.split(key)
+    real = np.dtype(np.float32 if python_dtype(kind) == np.complex64 else np.float64)
+    modulus = tnp.sqrt(square(random.uniform(for_modulus, shape, real)))
+    angle = 2 * math.pi * random.uniform(for_argument, shape, real)
+    return modulus * tnp.exp(1j * angle)
+
+
 def variance_scaling(
     scale: float,
     mode: str,
@@ -131,10 +146,16 @@ def variance_scaling(
             "fan_geo_avg": math.sqrt(fan_in * fan_out),
         }
         variance = scale / max(sizes[mode], 1e-30)
+        is_complex = python_dtype(kind).kind == "c"
         if distribution == "normal":
             return random.normal(key, shape, kind) * math.sqrt(variance)
+        if distribution == "uniform" and is_complex:
+            return _in_disk(key, shape, kind, lambda u: 2 * u) * math.sqrt(variance)
         if distribution == "uniform":
             return random.uniform(key, shape, kind, -1.0) * math.sqrt(3 * variance)
+        if is_complex:
+            drawn = _in_disk(key, shape, kind, lambda u: -tnp.log(1 - (1 - math.exp(-4)) * u))
+            return drawn * (math.sqrt(variance) / _COMPLEX_TRUNCATED_STDDEV)
         return random.truncated_normal(key, -2.0, 2.0, shape, kind) * (math.sqrt(variance) / _TRUNCATED_STDDEV)
 
     return _drawing(dtype, draw)

@@ -130,7 +130,9 @@ def dtype_of(value: Any, what: str) -> np.dtype[Any]:
     """The element type that a type names, or that a value has: an array, a number, or anything with a `dtype`."""
     if isinstance(value, (type, np.dtype, str, ScalarType, ElementType)):
         return python_dtype(value)
-    found = getattr(value, "dtype", None)
+    found: Any = value if isinstance(value, KeyType) else getattr(value, "dtype", None)
+    if isinstance(found, KeyType):
+        return found  # type: ignore[return-value]
     return python_dtype(found) if isinstance(found, np.dtype) else type_of(operand(value, what))[0]
 
 
@@ -210,7 +212,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         if isinstance(k, str) and k in _NAMED_KINDS:
             if found.kind in _NAMED_KINDS[k]:
                 return True
-        elif found is element_type(python_dtype(k)):
+        elif found is element_type(k if isinstance(k, KeyType) else python_dtype(k)):
             return True
     return False
 

@@ -21,7 +21,7 @@ from tinyxla.numpy.arguments import (
     shape_of,
 )
 from tinyxla.ops import bits as bit_ops, elementwise, movement
-from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
 from tinyxla.replays import drawn
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.tracing.array import Array
@@ -54,9 +54,7 @@ def _shape(what: str, shape: ShapeLike | None, *parameters: Any) -> tuple[int, .
 
 
 @drawn("shape", "dtype")
-def uniform(
-    key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None, minval: Any = 0.0, maxval: Any = 1.0
-) -> Array:
+def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
     """Numbers from `minval` up to, but without, `maxval`, all equally likely.
 
     Args:
@@ -77,7 +75,7 @@ def uniform(
     return elementwise.max_(low, unit * (high - low) + low)
 
 
-def _unit(key: Array, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _unit(key: Any, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """Random mantissas with the exponent of 1 are numbers from 1 to 2; then 1 is taken away."""
     kind = element_type(dtype)
     mantissa = int(tnp.finfo(dtype).nmant)
@@ -91,7 +89,7 @@ def _unit(key: Array, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 @drawn("shape", "dtype")
-def randint(key: KeyArray, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike = None) -> Array:
+def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike = None) -> Array:
     """Integers from `minval` up to, but without, `maxval`; where that leaves none, `minval`.
 
     Twice as many random bits as the type has are reduced modulo the number of values, so that all are nearly equally
@@ -154,26 +152,37 @@ def _nearest(dtype: np.dtype[Any], value: int) -> Any:
 
 
 @drawn("shape", "mode")
-def bernoulli(key: KeyArray, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
+def bernoulli(key: Array, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
     """True with probability p; the shape is that of p unless one is given.
+
+    Args:
+        key: a key.
+        p: the probability.
+        shape: of the result; p broadcasts to it.
+        mode: "high" draws twice as many bits, so that also probabilities that the distance of random numbers exceeds
+            are met.
 
     >>> bernoulli(PRNGKey(42), 0.5, (3,))
     Array([ True, False, False], dtype=bool)
     """
     what = "tinyxla.random.bernoulli"
-    if mode != "low":
-        raise AttributeValueError(f"{what}: mode is 'low', one random number for each, but got {mode!r}.")
+    if mode not in ("low", "high"):
+        raise AttributeValueError(f"{what}: mode must be 'low' or 'high', but got {mode!r}.")
     chance = array_of(p, what)
     if element_type(chance.dtype).kind != "float":
         chance = cast(chance, default_float())
     sizes = _shape(what, shape, chance)
     dtype = _float_type(what, chance.dtype)
-    drawn = uniform(checked_key(what, key), sizes, dtype)
-    return tnp.less(drawn, _spread(what, chance, dtype, sizes))
+    limit = _spread(what, chance, dtype, sizes)
+    if mode == "low":
+        return tnp.less(uniform(checked_key(what, key), sizes, dtype), limit)
+    coarse, fine = uniform(checked_key(what, key), (2, *sizes), dtype)
+    step = 2.0 ** -int(tnp.finfo(dtype).nmant)
+    return tnp.less(elementwise.mul(fine, movement.full(step, dtype, sizes)), elementwise.sub(limit, coarse))
 
 
 @drawn("shape", "dtype")
-def rademacher(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def rademacher(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """1 or -1, equally likely.
 
     >>> rademacher(PRNGKey(42), (3,))
@@ -201,7 +210,7 @@ def _next_narrow(x: Any, towards: Any) -> Any:
     return np.array(bits, np.uint16).view(x.dtype)
 
 
-def _from_error_function(what: str, key: KeyArray, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
+def _from_error_function(what: str, key: Array, sizes: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
     """Normal numbers whose error function's values are uniform between two limits."""
     drawn = uniform(checked_key(what, key), sizes, dtype, low, high)
     if element_type(dtype).bits > 32:
@@ -245,7 +254,7 @@ def _single_erf_inv(x: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def normal(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Normal numbers of mean 0 and variance 1; complex ones have half of the variance in each part.
 
     >>> normal(PRNGKey(42), (2,)).shape
@@ -264,7 +273,7 @@ def normal(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Arr
 
 @drawn("shape", "dtype")
 def truncated_normal(
-    key: KeyArray, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
+    key: Array, lower: Any, upper: Any, shape: ShapeLike | None = None, dtype: DTypeLike = None
 ) -> Array:
     """Normal numbers of mean 0 and variance 1, of which only those between two limits are taken.
 
@@ -288,7 +297,7 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def lognormal(key: KeyArray, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
+def lognormal(key: Array, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = None) -> Array:
     """Numbers whose logarithms are normal with mean 0 and standard deviation sigma.
 
     >>> lognormal(PRNGKey(42), 0.5, (3,)).shape
@@ -312,7 +321,7 @@ def _eps(dtype: np.dtype[Any]) -> float:
 
 
 @drawn("shape", "dtype")
-def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def exponential(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-x), x >= 0.
 
     >>> exponential(PRNGKey(42), (2,)).shape
@@ -323,21 +332,76 @@ def exponential(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -
     return elementwise.neg(elementwise.log1p(elementwise.neg(drawn)))
 
 
-@drawn("shape", "dtype")
-def gumbel(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+@drawn("shape", "dtype", "mode")
+def gumbel(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
     """Numbers with the distribution function exp(-exp(-x)).
+
+    Args:
+        key: a key.
+        shape: of the result.
+        dtype: a floating-point type, `float32` unless another is asked for.
+        mode: "low" (as None is), "high" or "highest": the latter two draw twice as many bits, for the tails; "highest"
+            differs for `float32`.
 
     >>> gumbel(PRNGKey(42), (2,)).shape
     (2,)
     """
     what = "tinyxla.random.gumbel"
     source, sizes, wanted = checked_key(what, key), shape_of(what, shape), _float_type(what, dtype)
-    drawn = uniform(source, sizes, wanted, _tiny(wanted), 1.0)
-    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(drawn))))
+    if mode not in (None, "low", "high", "highest"):
+        raise AttributeValueError(f"{what}: mode must be 'low', 'high' or 'highest', but got {mode!r}.")
+    if mode == "highest" and wanted == np.float32:
+        return _gumbel_of_64_bits(source, sizes)
+    if mode in ("high", "highest"):
+        coarse, fine = uniform(source, (2, *sizes), wanted)
+        step = movement.full(2.0 ** -int(tnp.finfo(wanted).nmant), wanted, sizes)
+        tiny, half = (movement.full(value, wanted, sizes) for value in (_tiny(wanted), 0.5))
+        both = elementwise.add(elementwise.add(coarse, elementwise.mul(step, fine)), tiny)
+        return _gumbel_of_complement(elementwise.select(elementwise.ge(coarse, half), coarse, both))
+    return _gumbel_of(uniform(source, sizes, wanted, _tiny(wanted), 1.0))
+
+
+def _gumbel_of(u: Any) -> Any:
+    """The inverse of the distribution function."""
+    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log(u))))
+
+
+def _gumbel_of_complement(u: Any) -> Any:
+    """The same of 1 - u, exact for small u."""
+    return elementwise.neg(elementwise.log(elementwise.neg(elementwise.log1p(elementwise.neg(u)))))
+
+
+def _gumbel_of_64_bits(key: Any, sizes: tuple[int, ...]) -> Any:
+    """Of uniform numbers of 64 binary places; those above one half are taken from 1, where they are exact."""
+    high, low = random_bits(key, (2, *sizes), np.dtype(np.uint32))
+    is_small = tnp.less(high, np.uint32(1 << 31))
+    other_low = tnp.add(tnp.invert(low), np.uint32(1))
+    other_high = tnp.add(tnp.invert(high), tnp.equal(low, np.uint32(0)).astype(np.uint32))
+    u = _fraction(tnp.where(is_small, high, other_high), tnp.where(is_small, low, other_low))
+    return tnp.where(is_small, _gumbel_of_complement(u), _gumbel_of(u))
+
+
+def _fraction(high: Any, low: Any) -> Any:
+    """A number below 1 of 64 binary places in f32, rounded towards 0."""
+
+    def word(value: int) -> Any:
+        return movement.full(value, np.uint32, high.shape)
+
+    zeros_high, zeros_low = elementwise.clz(high), elementwise.clz(low)
+    is_tiny = elementwise.eq(zeros_high, word(32))
+    moved = elementwise.shift_left(low, zeros_low)
+    following = elementwise.shift_right_logical(low, elementwise.sub(word(32), zeros_high))
+    bits = elementwise.or_(
+        elementwise.shift_left(high, zeros_high), elementwise.select(is_tiny, moved, following)
+    )  # the first of which is 1
+    mantissa = elementwise.and_(elementwise.shift_right_logical(bits, word(8)), word((1 << 23) - 1))
+    zeros = elementwise.select(is_tiny, elementwise.add(word(32), zeros_low), zeros_high)
+    exponent = elementwise.shift_left(elementwise.sub(word(126), zeros), word(23))
+    return bit_ops.bitcast_convert(elementwise.or_(exponent, mantissa), new_element_type=element_type("f32"))
 
 
 @drawn("shape", "dtype")
-def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def laplace(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density exp(-|x|) / 2.
 
     >>> laplace(PRNGKey(42), (2,)).shape
@@ -351,7 +415,7 @@ def laplace(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
 
 
 @drawn("shape", "dtype")
-def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def logistic(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the distribution function 1 / (1 + exp(-x)).
 
     >>> logistic(PRNGKey(42), (2,)).shape
@@ -364,7 +428,7 @@ def logistic(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> A
 
 
 @drawn("shape", "dtype")
-def cauchy(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def cauchy(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with the density 1 / (pi (1 + x**2)).
 
     >>> cauchy(PRNGKey(42), (2,)).shape

@@ -32,11 +32,11 @@ from tinyxla.random.distributions import (
     rademacher,
     uniform,
 )
-from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, split
+from tinyxla.random.keys import ShapeLike, checked_key, split
 from tinyxla.replays import drawn
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import default_int
+from tinyxla.tracing.promotion import default_float, default_int
 
 MaybeShape = ShapeLike | None
 
@@ -45,7 +45,7 @@ MaybeShape = ShapeLike | None
 
 
 @drawn("shape", "dtype")
-def gamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def gamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers x > 0 with the density x**(a-1) exp(-x) / gamma(a); differentiable by a.
 
     >>> gamma(PRNGKey(42), 2.0, (3,)).shape
@@ -55,12 +55,12 @@ def gamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = No
 
 
 @drawn("shape", "dtype")
-def loggamma(key: KeyArray, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def loggamma(key: Array, a: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """The logarithms of numbers of the gamma distribution, which for small a would be too small themselves."""
     return _gamma("loggamma", key, a, shape, dtype, True)
 
 
-def _gamma(name: str, key: KeyArray, a: Any, shape: MaybeShape, dtype: DTypeLike, logarithmic: bool) -> Any:
+def _gamma(name: str, key: Array, a: Any, shape: MaybeShape, dtype: DTypeLike, logarithmic: bool) -> Any:
     what = f"tinyxla.random.{name}"
     sizes, kind = shape_for(what, shape, a), float_type(what, dtype)
     alphas = spread(what, a, kind, sizes).ravel()
@@ -116,7 +116,7 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
 
 
 @drawn("shape", "dtype")
-def beta(key: KeyArray, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def beta(key: Array, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers from 0 to 1 with a density proportional to x**(a-1) (1-x)**(b-1).
 
     >>> beta(PRNGKey(42), 2.0, 3.0, (3,)).shape
@@ -131,7 +131,8 @@ def beta(key: KeyArray, a: Any, b: Any, shape: MaybeShape = None, dtype: DTypeLi
     return left / (left + right)
 
 
-def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+@drawn("shape", "dtype")
+def dirichlet(key: Array, alpha: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Vectors of positive numbers with the sum 1, along a further last axis, with the concentrations alpha.
 
     >>> dirichlet(PRNGKey(42), np.ones(3), (4,)).shape
@@ -147,7 +148,7 @@ def dirichlet(key: KeyArray, alpha: Any, shape: MaybeShape = None, dtype: DTypeL
 
 
 @drawn("shape", "dtype")
-def chisquare(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def chisquare(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Sums of the squares of `df` normal numbers.
 
     >>> chisquare(PRNGKey(42), 3.0, (3,)).shape
@@ -160,7 +161,7 @@ def chisquare(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike
 
 
 @drawn("shape", "dtype")
-def f(key: KeyArray, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def f(key: Array, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Quotients of two chi-square numbers, each divided by its degrees of freedom.
 
     >>> f(PRNGKey(42), 3.0, 4.0, (3,)).shape
@@ -174,7 +175,7 @@ def f(key: KeyArray, dfnum: Any, dfden: Any, shape: MaybeShape = None, dtype: DT
 
 
 @drawn("shape", "dtype")
-def t(key: KeyArray, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def t(key: Array, df: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Student's t: normal numbers divided by the root of chi-square ones per degree of freedom.
 
     >>> t(PRNGKey(42), 3.0, (3,)).shape
@@ -196,7 +197,7 @@ def _order(what: str, p: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def generalized_normal(key: Array, p: float, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers with a density proportional to exp(-|x|**p).
 
     >>> generalized_normal(PRNGKey(42), 3.0, (3,)).shape
@@ -209,7 +210,8 @@ def generalized_normal(key: KeyArray, p: float, shape: ShapeLike = (), dtype: DT
     return rademacher(sign, sizes, kind) * gamma(size, 1 / p, sizes, kind) ** (1 / p)
 
 
-def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+@drawn("d", "shape", "dtype")
+def ball(key: Array, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Points of the ball of radius 1 in d dimensions in the norm of order p, all equally likely.
 
     >>> ball(PRNGKey(42), 3, shape=(4,)).shape
@@ -227,8 +229,9 @@ def ball(key: KeyArray, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTyp
 # --- by normal numbers ------------------------------------------------------------------------------------------------
 
 
+@drawn("shape", "dtype", "method")
 def multivariate_normal(
-    key: KeyArray, mean: Any, cov: Any, shape: MaybeShape = None, dtype: DTypeLike = None, method: str = "cholesky"
+    key: Array, mean: Any, cov: Any, shape: MaybeShape = None, dtype: DTypeLike = None, method: str = "cholesky"
 ) -> Array:
     """Normal vectors with that mean and covariance; `method`, "cholesky", "eigh" or "svd", is how its root is found.
 
@@ -258,8 +261,16 @@ def multivariate_normal(
     return centre + tnp.einsum("...ij,...j->...i", root, drawn)
 
 
-def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = None, m: int | None = None) -> Array:
-    """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely.
+def _matrix_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
+    """A floating or complex type."""
+    found = default_float() if dtype is None else python_dtype(dtype)
+    return found if found.kind == "c" else float_type(what, found)
+
+
+@drawn("n", "shape", "dtype", "m")
+def orthogonal(key: Array, n: int, shape: ShapeLike = (), dtype: DTypeLike = None, m: int | None = None) -> Array:
+    """Orthogonal matrices of n rows and m columns (n unless given), or as near as that allows, all equally likely;
+    unitary ones if the dtype is complex.
 
     >>> x = orthogonal(PRNGKey(42), 3)
     >>> bool(tnp.allclose(x @ x.T, tnp.eye(3), atol=1e-5))
@@ -268,14 +279,14 @@ def orthogonal(key: KeyArray, n: int, shape: ShapeLike = (), dtype: DTypeLike = 
     what = "tinyxla.random.orthogonal"
     columns = n if m is None else m
     sizes = shape_of(what, (max(n, columns), min(n, columns)))
-    drawn = normal(checked_key(what, key), (*shape_of(what, shape), *sizes), float_type(what, dtype))
+    drawn = normal(checked_key(what, key), (*shape_of(what, shape), *sizes), _matrix_type(what, dtype))
     found: Any = tnp.linalg.qr(drawn)
     turned = found[0] * tnp.sign(tnp.diagonal(found[1], axis1=-2, axis2=-1))[..., None, :]
     return turned.mT if n < columns else turned
 
 
 @drawn("shape", "dtype")
-def maxwell(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def maxwell(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """The lengths of vectors of three normal numbers.
 
     >>> maxwell(PRNGKey(42), (3,)).shape
@@ -287,7 +298,7 @@ def maxwell(key: KeyArray, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
 
 
 @drawn("shape", "dtype")
-def double_sided_maxwell(key: KeyArray, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def double_sided_maxwell(key: Array, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers of `maxwell` with a random sign, times `scale`, around `loc`.
 
     >>> double_sided_maxwell(PRNGKey(42), 0.0, 1.0, (3,)).shape
@@ -303,7 +314,7 @@ def double_sided_maxwell(key: KeyArray, loc: Any, scale: Any, shape: ShapeLike =
 
 
 @drawn("shape", "dtype")
-def wald(key: KeyArray, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def wald(key: Array, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers of the inverse normal distribution with that mean and scale 1.
 
     >>> wald(PRNGKey(42), 2.0, (3,)).shape
@@ -323,7 +334,7 @@ def wald(key: KeyArray, mean: Any, shape: MaybeShape = None, dtype: DTypeLike = 
 
 
 @drawn("shape", "dtype")
-def pareto(key: KeyArray, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def pareto(key: Array, b: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """Numbers x >= 1 with the density b x**(-b-1).
 
     >>> pareto(PRNGKey(42), 2.0, (3,)).shape
@@ -335,7 +346,7 @@ def pareto(key: KeyArray, b: Any, shape: MaybeShape = None, dtype: DTypeLike = N
 
 
 @drawn("shape", "dtype")
-def rayleigh(key: KeyArray, scale: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def rayleigh(key: Array, scale: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """The lengths of vectors of two normal numbers, times `scale`.
 
     >>> rayleigh(PRNGKey(42), 2.0, (3,)).shape
@@ -348,7 +359,7 @@ def rayleigh(key: KeyArray, scale: Any, shape: MaybeShape = None, dtype: DTypeLi
 
 
 @drawn("shape", "dtype")
-def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
+def weibull_min(key: Array, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Numbers whose part that is larger than x is exp(-(x / scale)**concentration).
 
     >>> weibull_min(PRNGKey(42), 1.0, 2.0, (3,)).shape
@@ -362,7 +373,7 @@ def weibull_min(key: KeyArray, scale: Any, concentration: Any, shape: ShapeLike 
 
 @drawn("shape", "dtype")
 def triangular(
-    key: KeyArray, left: Any, mode: Any, right: Any, shape: MaybeShape = None, dtype: DTypeLike = None
+    key: Array, left: Any, mode: Any, right: Any, shape: MaybeShape = None, dtype: DTypeLike = None
 ) -> Array:
     """Numbers from left to right whose density grows up to `mode` and falls from there.
 
@@ -389,7 +400,7 @@ def _integer_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
 
 
 @drawn("shape", "dtype")
-def geometric(key: KeyArray, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def geometric(key: Array, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many trials it takes until one succeeds, if each does with probability p.
 
     >>> geometric(PRNGKey(42), 0.5, (3,)).shape
@@ -405,7 +416,7 @@ def geometric(key: KeyArray, p: Any, shape: MaybeShape = None, dtype: DTypeLike 
 
 
 @drawn("shape", "dtype")
-def poisson(key: KeyArray, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def poisson(key: Array, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many events there are if they are independent and lam on average.
 
     >>> poisson(PRNGKey(42), 3.0, (3,)).shape
@@ -459,7 +470,7 @@ def _poisson_by_rejection(key: Any, rate: Any, unwanted: Any) -> Any:
 
 
 @drawn("shape", "dtype")
-def binomial(key: KeyArray, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
+def binomial(key: Array, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeLike = None) -> Array:
     """How many of n trials succeed if each does with probability p, as floating-point numbers; NaN where n is negative
     or NaN, or p is no probability. Of infinitely many trials infinitely many succeed, unless p is 0.
 
@@ -536,7 +547,7 @@ def _binomial_by_rejection(key: Any, n: Any, p: Any, unwanted: Any) -> Any:
 
 @drawn("shape", "dtype", "unroll")
 def multinomial(
-    key: KeyArray, n: Any, p: Any, *, shape: MaybeShape = None, dtype: DTypeLike = None, unroll: int | bool = 1
+    key: Array, n: Any, p: Any, *, shape: MaybeShape = None, dtype: DTypeLike = None, unroll: int | bool = 1
 ) -> Array:
     """How many of n trials have each outcome, along the last axis, as floating-point numbers.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.lax.random_bits import rng_bit_generator
-from tinyxla.numpy.arguments import cast
+from tinyxla.numpy.arguments import array_of, cast
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.random_bits import Run, philox2x32, philox4x32, threefry, threefry4x32
 from tinyxla.shapes import Shape, element_type
@@ -70,7 +70,8 @@ def _of_cipher(
         high, low = counters(math.prod(sizes))
         found = encrypt(entries(key, low.shape), [high, low, *spread(elementwise.zeros_like(low))])
         if element_type(dtype).bits == 64:
-            return movement.reshape_to(_long(*long(found), dtype), sizes)
+            upper, lower = long(found)
+            return movement.reshape_to(_long(upper, lower, dtype), sizes)
         mixed = found[0]
         for x in found[1:]:
             mixed = elementwise.xor(mixed, x)
@@ -134,16 +135,28 @@ def _pair(high: Any, low: Any) -> Any:
 _COUNTING = _of_cipher(_encrypt_pairs, 2, 2, _pair, _first_two)
 
 
-def _line(key: Any, count: int) -> Any:
-    """The words of which the counters are the numbers below `count` in two halves, one after the other."""
-    half = -(-count // 2)
-    numbers = movement.iota(shape=Shape(_WORD, (2 * half,)), iota_dimension=0)
-    if count % 2:  # the last one is encrypted with 0
-        last = movement.full(count, _WORD.dtype, (2 * half,))
-        numbers = elementwise.select(elementwise.lt(numbers, last), numbers, elementwise.zeros_like(numbers))
-    first, second = (movement.slice_axis(numbers, 0, k * half, (k + 1) * half) for k in (0, 1))
+def threefry_2x32(keypair: Any, count: Any) -> Any:
+    """The words of an array u32 encrypted under the two words of a key: each of the first half is a pair with one of
+    the second; the last one of an odd number is a pair with 0.
+
+    >>> threefry_2x32(np.zeros(2, np.uint32), np.arange(2, dtype=np.uint32))
+    Array([ 928981903, 3453687069], dtype=uint32)
+    """
+    numbers, key = (array_of(x, "threefry_2x32") for x in (count, keypair))
+    size = numbers.size
+    half = -(-size // 2)
+    line: Any = movement.reshape_to(numbers, (size,))
+    if size % 2:
+        line = movement.concatenate(line, movement.full(0, _WORD.dtype, (1,)), dimension=0)
+    first, second = (movement.slice_axis(line, 0, k * half, (k + 1) * half) for k in (0, 1))
     found = threefry(*entries(key, (half,)), first, second)
-    return movement.slice_axis(movement.concatenate(*found, dimension=0), 0, 0, count)
+    encrypted = movement.slice_axis(movement.concatenate(*found, dimension=0), 0, 0, size)
+    return movement.reshape_to(encrypted, numbers.shape)
+
+
+def _line(key: Any, count: int) -> Any:
+    """The numbers below `count`, encrypted."""
+    return threefry_2x32(key, movement.iota(shape=Shape(_WORD, (count,)), iota_dimension=0))
 
 
 def _split_pairs(key: Any, sizes: Sizes) -> Any:
@@ -160,7 +173,8 @@ def _bits_of_pairs(key: Any, sizes: Sizes, dtype: Any) -> Any:
     size, width = math.prod(sizes), element_type(dtype).bits
     drawn = _line(key, -(-width * size // 32))
     if width == 64:
-        found = _long(*(movement.slice_axis(drawn, 0, k * size, (k + 1) * size) for k in (0, 1)), dtype)
+        upper, lower = (movement.slice_axis(drawn, 0, k * size, (k + 1) * size) for k in (0, 1))
+        found = _long(upper, lower, dtype)
     elif width == 32:
         found = drawn
     else:

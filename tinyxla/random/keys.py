@@ -21,7 +21,6 @@ from tinyxla.random.generators import GENERATORS
 from tinyxla.replays import drawn
 from tinyxla.shapes import KEY_TYPES, KeyType, Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
-from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import config, default_int
 from tinyxla.transforms.key_arrays import KeyArray as KeyArray
 
@@ -290,8 +289,8 @@ def _fold_in_now(words: Any, number: Any) -> Array:
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-@drawn("shape", "dtype", "out_sharding")
-def bits(key: Any, shape: ShapeLike = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+@drawn("shape", "dtype")
+def bits(key: Any, shape: ShapeLike = (), dtype: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
 
     >>> bits(PRNGKey(42), (2,))
@@ -301,7 +300,6 @@ def bits(key: Any, shape: ShapeLike = (), dtype: Any = None, *, out_sharding: An
     wanted = np.dtype(f"u{default_int().name}") if dtype is None else python_dtype(dtype)
     if element_type(wanted).kind != "unsigned":
         raise DTypeError(f"{what}: bits are unsigned integers, but the dtype asked for is {wanted}.")
-    check_placement(f"{what}: out_sharding", out_sharding)
     return random_bits(checked_key(what, key), shape_of(what, shape), wanted)
 
 

@@ -13,7 +13,7 @@ from tinyxla.lax.ordering import sort_key_val, top_k
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of, with_flags
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
-from tinyxla.random.keys import KeyArray, ShapeLike, checked_key, random_bits, split
+from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
 from tinyxla.replays import drawn
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
@@ -27,7 +27,7 @@ _WORD = np.dtype(np.uint32)
 
 @drawn("x", "axis", "independent")
 @with_flags
-def permutation(key: KeyArray, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
+def permutation(key: Array, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The elements of an array along an axis in random order, or the numbers below an integer.
 
     Args:
@@ -65,15 +65,16 @@ def _shuffled(key: Array, x: Any, axis: int) -> Any:
 # --- choices ----------------------------------------------------------------------------------------------------------
 
 
-@drawn("a", "shape", "replace", "axis")
+@drawn("a", "shape", "replace", "axis", "mode")
 @with_flags
 def choice(
-    key: KeyArray,
+    key: Array,
     a: int | ArrayLike,
     shape: ShapeLike = (),
     replace: bool = True,
     p: ArrayLike | None = None,
     axis: int = 0,
+    mode: str | None = None,
 ) -> Array:
     """Elements of an array along an axis, or numbers below an integer, chosen at random.
 
@@ -84,6 +85,7 @@ def choice(
         replace: the same element may be chosen again.
         p: the elements' probabilities, which add up to 1; all equal unless given.
         axis: the axis along which `a` is chosen from; the shape takes its place in the result.
+        mode: that of `gumbel`, by whose numbers is chosen with probabilities and without replacement.
 
     >>> choice(PRNGKey(42), 10, (6,))
     Array([4, 4, 1, 9, 9, 9], dtype=int32)
@@ -104,7 +106,7 @@ def choice(
     if weights is not None and weights.shape != (count,):
         raise ShapeError(f"{what}: p has one probability for each of {count} elements, but got shape {weights.shape}.")
     if weights is not None:
-        index = _weighted(source, weights, sizes, replace).astype(default_int())
+        index = _weighted(source, weights, sizes, replace, mode).astype(default_int())
     elif replace:
         index = randint(source, sizes, 0, max(count, 1))
     elif values is not None and wanted:
@@ -119,11 +121,11 @@ def _first_of(values: Any, count: int, axis: int, sizes: tuple[int, ...]) -> Any
     return taken.reshape((*values.shape[:axis], *sizes, *values.shape[axis + 1 :]))
 
 
-def _weighted(key: Array, weights: Any, sizes: tuple[int, ...], replace: bool) -> Any:
+def _weighted(key: Any, weights: Any, sizes: tuple[int, ...], replace: bool, mode: str | None) -> Any:
     if replace:
         ends = tnp.cumsum(weights)
         return _place(ends, ends[-1] * (1 - uniform(key, sizes, weights.dtype)))
-    scores = gumbel(key, weights.shape, weights.dtype) + tnp.log(weights)
+    scores = gumbel(key, weights.shape, weights.dtype, mode) + tnp.log(weights)
     return top_k(scores, math.prod(sizes))[1].reshape(sizes)
 
 
@@ -140,9 +142,14 @@ def _place(ends: Any, x: Any) -> Any:
     return found
 
 
-@drawn("axis", "shape", "replace")
+@drawn("axis", "shape", "replace", "mode")
 def categorical(
-    key: KeyArray, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None, replace: bool = True
+    key: Array,
+    logits: ArrayLike,
+    axis: int = -1,
+    shape: ShapeLike | None = None,
+    replace: bool = True,
+    mode: str | None = None,
 ) -> Array:
     """Indices chosen with probabilities proportional to exp(logits), by the largest of logits with Gumbel noise.
 
@@ -152,6 +159,7 @@ def categorical(
         axis: the axis of logits that is chosen along.
         shape: of the result; it ends with the other axes of logits, or with what broadcasts with them.
         replace: the same index may be chosen again along the leading axes of the shape.
+        mode: that of `gumbel`.
 
     >>> categorical(PRNGKey(42), np.array([0.0, -np.inf]), shape=(3,))
     Array([0, 0, 0], dtype=int32)
@@ -165,19 +173,25 @@ def categorical(
         raise ShapeError(f"{what}: the shape {sizes} does not end with {batch}, the other axes of the logits.")
     leading = sizes[: len(sizes) - len(batch)]
     if not replace:
-        return _without_replacement(what, key, scores, d, sizes, leading)
+        return _without_replacement(what, key, scores, d, sizes, leading, mode)
     inner = (*sizes[len(leading) : len(leading) + d], scores.shape[d], *sizes[len(leading) + d :])
-    noise = gumbel(checked_key(what, key), (*leading, *inner), scores.dtype)
+    noise = gumbel(checked_key(what, key), (*leading, *inner), scores.dtype, mode)
     return tnp.argmax(noise + of_rank(scores, noise.ndim), axis=len(leading) + d)
 
 
 def _without_replacement(
-    what: str, key: KeyArray, scores: Any, axis: int, sizes: tuple[int, ...], leading: tuple[int, ...]
+    what: str,
+    key: Array,
+    scores: Any,
+    axis: int,
+    sizes: tuple[int, ...],
+    leading: tuple[int, ...],
+    mode: str | None,
 ) -> Any:
     count = math.prod(leading)
     if sizes[len(leading) :] != (*scores.shape[:axis], *scores.shape[axis + 1 :]):
         raise AttributeValueError(f"{what}: without replacement the shape ends with the other axes of the logits.")
     if count > scores.shape[axis]:
         raise ShapeError(f"{what}: {count} of {scores.shape[axis]} indices cannot be chosen without replacement.")
-    noisy = elementwise.add(gumbel(checked_key(what, key), scores.shape, scores.dtype), scores)
+    noisy = elementwise.add(gumbel(checked_key(what, key), scores.shape, scores.dtype, mode), scores)
     return tnp.moveaxis(top_k(noisy, count, axis=axis)[1], axis, 0).reshape(sizes)

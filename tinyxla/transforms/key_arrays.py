@@ -75,7 +75,8 @@ def map_over_words(function: Callable[..., Any], *arrays: Any) -> KeyArray:
     axes = [x.ndim if isinstance(x, KeyArray) else None for x in arrays]
     ((found, axis),) = batch(lambda *words: [function(*words)], dtype.words, values, axes)
     rank = found.ndim - (axis is not None)
-    return KeyArray(dtype, movement.align_axis(found, axis, rank, dtype.words))
+    words: Any = movement.align_axis(found, axis, rank, dtype.words)
+    return KeyArray(dtype, words)
 
 
 def refuse(what: str) -> NoReturn:
