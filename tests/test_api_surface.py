@@ -82,7 +82,6 @@ ABSENT: dict[str, dict[str, str]] = {
     "numpy": {
         **dict.fromkeys("float6_e2m3fn float6_e3m2fn int1 uint1".split(), NO_SUCH_TYPE),
         **dict.fromkeys("ComplexWarning character flexible object_".split(), "names of NumPy's that no array has"),
-        **dict.fromkeys("frompyfunc ufunc".split(), NOT_YET),
     },
     "profiler": {
         **dict.fromkeys("ProfileData ProfileEvent ProfileOptions ProfilePlane register_subprocess".split(), INTERNAL),
@@ -152,42 +151,20 @@ _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 # What else is not taken. `out` is None in all of JAX; `where` is of ufuncs.
 OTHER_KEYWORDS: dict[str, set[str]] = {
     **{
-        f"numpy.{n}": {"out", "where"}
-        for n in (
-            "add bitwise_and bitwise_or bitwise_xor isneginf isposinf logaddexp logaddexp2 logical_and logical_or "
-            "logical_xor maximum minimum modf multiply nanargmax nanargmin nanmean negative subtract".split()
-        )
-    },
-    **{f"numpy.{n}": {"out", "where", "mean"} for n in ("nanstd", "nanvar", "std", "var")},
-    **{f"numpy.{n}": {"weights"} for n in ("percentile", "nanpercentile", "quantile", "nanquantile")},
-    **{f"numpy.{n}": {"preferred_element_type", "precision"} for n in ("convolve", "correlate", "vecdot")},
-    **{f"numpy.linalg.{n}": {"preferred_element_type", "precision"} for n in ("matmul", "tensordot", "vecdot")},
-    **{f"numpy.{n}": {"dtype"} for n in ("argsort", "corrcoef", "cov", "ravel_multi_index")},
-    **{
         f"numpy.{n}": {"a", "x", "x1", "x2", "b"}
         for n in "around fmax fmin isclose iscomplex isreal round trunc".split()
     },
     **{f"random.{n}": {"mode"} for n in ("categorical", "choice", "gumbel")},
     **{f"random.{n}": {"dtype"} for n in ("key", "wrap_key_data")},
-    **{f"tree.{n}_with_path": {"is_leaf_takes_path"} for n in ("flatten", "leaves", "map")},
-    **{f"tree_util.tree_{n}_with_path": {"is_leaf_takes_path"} for n in ("flatten", "leaves", "map")},
     **{f"{n}": {"concrete"} for n in ("checkpoint", "remat")},
     "make_jaxpr": {"axis_env"},
     "lax.exp2": {"accuracy"},
     "lax.mul": {"out_dtype"},
     "lax.ragged_dot": {"group_offset"},
     "lax.ragged_dot_general": {"group_offset"},
-    "numpy.array_repr": {"max_line_width", "precision", "suppress_small"},
-    "numpy.array_str": {"a", "max_line_width", "precision", "suppress_small"},
-    "numpy.delete": {"assume_unique_indices"},
     "numpy.einsum": {"_dot_general"},
     "numpy.empty_like": {"prototype"},
     "numpy.from_dlpack": {"copy"},
-    "numpy.polymul": {"trim_leading_zeros"},
-    "numpy.save": {"allow_pickle"},
-    "numpy.take_along_axis": {"wrap_negative_indices"},
-    "numpy.trim_zeros": {"axis"},
-    "numpy.unique": {"sorted"},
     "numpy.linalg.lstsq": {"numpy_resid"},
     "numpy.linalg.matrix_rank": {"tol"},
     "numpy.linalg.pinv": {"rcond"},
@@ -205,9 +182,7 @@ OTHER_KEYWORDS: dict[str, set[str]] = {
     "scipy.special.log_ndtr": {"series_order"},
     **{f"scipy.stats.{n}": {"nan_policy"} for n in ("mode", "rankdata", "sem")},
     "nn.standardize": {"algorithm"},
-    "dtypes.canonicalize_dtype": {"allow_extended_dtype"},
     "dtypes.issubdtype": {"a", "b"},
-    "dtypes.result_type": {"return_weak_type_flag"},
 }
 
 

@@ -60,6 +60,18 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "sharding", sharding)
         object.__setattr__(self, "weak_type", weak_type)
 
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The shape, the type and its weakness of an array, a number, or anything that has them.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> tx.ShapeDtypeStruct.like(tx.numpy.ones(3))
+            ShapeDtypeStruct(shape=(3,), dtype=float32)
+        """
+        given = x if hasattr(x, "shape") and hasattr(x, "dtype") else as_array(x)
+        return cls(given.shape, given.dtype, weak_type=bool(getattr(given, "weak_type", False)))
+
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """The same with other fields."""
         kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}

@@ -434,6 +434,7 @@ from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespace
 
 bool = bool_
+__array_api_version__ = "2024.12"
 ndarray = _Array
 __array_namespace_info__ = _NamespaceInfo
 

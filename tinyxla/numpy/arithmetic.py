@@ -376,10 +376,10 @@ def rint(x: ArrayLike, /) -> Array:
     return _rint(default_inexact_array(x, "rint"))
 
 
-def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """x rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
+    """a rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
     refuse_out("round", out)
-    return _rounded_to(integer_of("round", "decimals", decimals))(x)
+    return _rounded_to(integer_of("round", "decimals", decimals))(a)
 
 
 around = round
@@ -407,8 +407,9 @@ def _rounded_to(decimals: int) -> Unary:
 
 
 @replayed
-def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fraction of x, and its integer part, both with the sign of x."""
+    refuse_out("modf", out)
     (x,), _ = promoted("modf", x, to_inexact=True)
     whole = trunc(x)
     infinite = ops.eq(ops.abs_(x), like(np.inf, x))
@@ -485,10 +486,10 @@ def iscomplex(x: ArrayLike, /) -> Array:
 
 @replayed
 def isclose(
-    x: ArrayLike, y: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Whether |x - y| <= atol + rtol |y|, or both are the same infinity (or NaN, if `equal_nan`)."""
-    (x, y), _ = promoted("isclose", x, y, to_inexact=True)
+    """Whether |a - b| <= atol + rtol |b|, or both are the same infinity (or NaN, if `equal_nan`)."""
+    (x, y), _ = promoted("isclose", a, b, to_inexact=True)
     distance, size = absolute(subtract(x, y)), absolute(y)
     absolute_bound, relative_bound = (cast(operand(t, "isclose"), size.dtype) for t in (atol, rtol))
     near = less_equal(distance, add(absolute_bound, multiply(relative_bound, size)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, count_of, promoted
+from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, check_memory, count_of, listed, promoted
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, ravel, reshape
 from tinyxla.numpy.operations import movement
@@ -46,6 +46,7 @@ def unique(
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: Any = None,
+    sorted: bool = True,
 ) -> Any:
     """The distinct values in ascending order, and where they are, as in NumPy.
 
@@ -266,12 +267,22 @@ def setxor1d(
     return _combined(np.setxor1d, ar1, ar2, assume_unique)[0]
 
 
-def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
-    """A vector without the zeros at its front (`f`) and back (`b`)."""
-    x = array_of(filt, "trim_zeros")
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
+    """An array without what is zero at the front (`f`) and the back (`b`) of axes, of all if None.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.trim_zeros(jnp.array([[0, 0, 0], [0, 3, 0]]))
+        Array([[3]], dtype=int32)
+    """
+    x = listed(filt, "trim_zeros")
     if set(trim) - set("fbFB"):
         raise ArgumentError(f"trim_zeros: trim is made of 'f' and 'b', but got {trim!r}.")
-    places = np.flatnonzero(_known("trim_zeros", x))
-    start = int(places[0]) if places.size and "f" in trim.lower() else 0
-    stop = int(places[-1]) + 1 if places.size and "b" in trim.lower() else x.shape[0]
-    return reshape(x, x.shape)[start:stop] if places.size else x[:0]
+    axes = canonical_axes("trim_zeros", axis, x.ndim)
+    places = np.argwhere(_known("trim_zeros", x))
+    index = [slice(None)] * x.ndim
+    for d in axes:
+        start = int(places[:, d].min()) if len(places) and "f" in trim.lower() else 0
+        stop = int(places[:, d].max()) + 1 if len(places) and "b" in trim.lower() else x.shape[d]
+        index[d] = slice(start, stop) if len(places) else slice(0)
+    return x[tuple(index)]
