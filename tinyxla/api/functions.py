@@ -116,6 +116,12 @@ pytrees.register_leaf(KeyArray, lambda keys: ((keys.words,), keys.dtype), _of_wo
 pytrees.register_leaf(_KeysStruct, _KeysStruct.flatten, _of_words)
 
 
+def only_described(leaf: Any) -> bool:
+    """Whether an object has a shape and an element type, but no values: it may stand for an array in `eval_shape`."""
+    has_values = hasattr(leaf, "__array__") or hasattr(leaf, "__jax_array__") or hasattr(leaf, "__tinyxla_array__")
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not has_values and not isinstance(leaf, type)
+
+
 def name_of(function: Function) -> str:
     """How to speak of a function."""
     return getattr(function, "__name__", type(function).__name__)
@@ -277,6 +283,9 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     leaves, treedef = pytrees.flatten((args, kwargs))
     for k, leaf in enumerate(leaves):
         if not isinstance(leaf, (Array, ShapeDtypeStruct)):
+            if only_described(leaf):
+                leaves[k] = ShapeDtypeStruct.like(leaf)
+                continue
             what = f"{name_of(function)}: argument "
             (leaves[k],), _ = arrays_of(leaf, what, lambda k=k: argument_names(args, kwargs)[k:])
     shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]

@@ -12,10 +12,10 @@ from tinyxla.api import vmap
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
-    broadcast_shapes,
     ArrayLike,
     Axis,
     array_of,
+    broadcast_shapes,
     broadcast_to_shape,
     canonical_axes,
     cast,

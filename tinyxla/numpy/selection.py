@@ -230,8 +230,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
 
 def _at_single_place(x: Array, y: Array, along: int, moved: bool) -> Array:
-    """Values to insert at one place, with as many dimensions as the array. Where the place is a number, and no vector of
-    one, they are given along their first axis."""
+    """Values to insert at one place, with as many dimensions as the array. Where the place is a number, and no vector
+    of one, they are given along their first axis."""
     if y.ndim > x.ndim:
         raise ShapeError(f"insert: values of shape {y.shape} have more dimensions than the array of shape {x.shape}.")
     y = of_rank(y, x.ndim)

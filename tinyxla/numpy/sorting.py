@@ -202,8 +202,11 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending. Outside they are
-    `left` and `right`: by default constant, with "extrapolate" on the first and the last line. Values may be complex."""
+    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending.
+
+    Outside they are `left` and `right`: by default constant, with "extrapolate" on the first and the last line. Values
+    may be complex.
+    """
     values = array_of(fp, "interp")
     if values.dtype.kind == "c":
         parts = [
