@@ -80,7 +80,6 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "numpy": {
         **dict.fromkeys("float6_e2m3fn float6_e3m2fn int1 uint1".split(), NO_SUCH_TYPE),
-        **dict.fromkeys("ComplexWarning character flexible object_".split(), "names of NumPy's that no array has"),
     },
     "profiler": {
         **dict.fromkeys("ProfileData ProfileEvent ProfileOptions ProfilePlane register_subprocess".split(), INTERNAL),

@@ -88,12 +88,16 @@ def _signs_differ(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True, of_signed=np.remainder)
 def remainder(x: Any, y: Any) -> Any:
-    """The remainder of x / y with the sign of y; for integers y = 0, it is 0."""
+    """The remainder of x / y with the sign of y, also of zeros; for integers y = 0, it is 0."""
     rest = _remainder(x, y)
     if _kind(x) == "unsigned":
         return rest
     shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
-    return ops.select(shift, ops.add(rest, y), rest)
+    found = ops.select(shift, ops.add(rest, y), rest)
+    if _kind(x) != "float":
+        return found
+    zero = _zero(found)  # a sum with it is no negative zero, and has the derivative of the other summand
+    return ops.select(ops.lt(y, zero), ops.neg(ops.add(ops.neg(found), zero)), ops.add(found, zero))
 
 
 mod = remainder
@@ -106,7 +110,7 @@ def _floor_of_signed(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True, of_signed=_floor_of_signed)
 def floor_divide(x: Any, y: Any) -> Any:
-    """The largest integer not above x / y."""
+    """The largest integer not above x / y; a zero has the sign of the quotient."""
     kind = _kind(x)
     if kind == "complex":
         raise DTypeError("floor_divide: complex numbers have no order, so there is no floor of their quotient.")
@@ -120,7 +124,9 @@ def floor_divide(x: Any, y: Any) -> Any:
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
     whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
     whole = ops.select(shift, ops.sub(whole, like(1, x)), whole)
-    return ops.select(ops.eq(y, _zero(y)), ops.floor(ops.div(x, y)), whole)
+    quotient = ops.div(x, y)
+    whole = ops.select(ops.eq(whole, _zero(whole)), ops.mul(quotient, _zero(whole)), whole)
+    return ops.select(ops.eq(y, _zero(y)), ops.floor(quotient), whole)
 
 
 def _remainder(x: Any, y: Any) -> Any:
