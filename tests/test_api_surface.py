@@ -148,6 +148,7 @@ _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 # What else is not taken. `out` is None in all of JAX; `where` is of ufuncs.
 OTHER_KEYWORDS: dict[str, set[str]] = {
+    **{f"numpy.linalg.{n}": {"preferred_element_type", "precision"} for n in ("matmul", "tensordot", "vecdot")},
     **{f"numpy.{n}": {"a", "x", "x1", "x2", "b"} for n in "fmax fmin iscomplex isreal trunc".split()},
     **{f"random.{n}": {"mode"} for n in ("categorical", "choice", "gumbel")},
     **{f"random.{n}": {"dtype"} for n in ("key", "wrap_key_data")},

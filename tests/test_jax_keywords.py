@@ -82,6 +82,10 @@ CALLS: dict[str, Call] = {
     "ds gradient": lambda p, n: p.grad(lambda x: (x[p.ds(1, 2)] ** 2).sum())(n.arange(4.0)),
     "ds mapped": lambda p, n: p.vmap(lambda x, i: x[p.ds(i, 2)], (None, 0))(n.arange(4.0), n.arange(3)),
 }
+for _size in (1, 3, 4):
+    CALLS[f"intersect1d {_size}"] = lambda p, n, k=_size: p.jit(
+        lambda x, y: n.intersect1d(x, y, size=k, return_indices=True)
+    )(n.array([3, 1, 2, 2]), n.array([2, 3, 5]))
 for _at in (0, 2, -1, 4):
     CALLS[f"insert traced {_at}"] = lambda p, n, k=_at: p.jit(lambda x, i: n.insert(x, i, 7.0, axis=1))(X, k)
     CALLS[f"insert vector {_at}"] = lambda p, n, k=_at: p.jit(lambda x, i: n.insert(x, i, n.arange(3.0)))(V, k)
