@@ -62,6 +62,10 @@ from tinyxla.contexts import (
     numpy_dtype_promotion as numpy_dtype_promotion,
     numpy_rank_promotion as numpy_rank_promotion,
     threefry_partitionable as threefry_partitionable,
+    transfer_guard as transfer_guard,
+    transfer_guard_device_to_device as transfer_guard_device_to_device,
+    transfer_guard_device_to_host as transfer_guard_device_to_host,
+    transfer_guard_host_to_device as transfer_guard_host_to_device,
 )
 from tinyxla.custom_derivatives import (
     closure_convert as closure_convert,
@@ -71,12 +75,14 @@ from tinyxla.custom_derivatives import (
 )
 from tinyxla.devices import (
     block_until_ready as block_until_ready,
+    copy_to_host_async as copy_to_host_async,
     default_backend as default_backend,
     default_device as default_device,
     device_count as device_count,
     device_get as device_get,
     device_put as device_put,
     devices as devices,
+    live_arrays as live_arrays,
     local_device_count as local_device_count,
     local_devices as local_devices,
     print_environment_info as print_environment_info,
@@ -86,6 +92,7 @@ from tinyxla.devices import (
 )
 from tinyxla.hlo import Module as _Module
 from tinyxla.linearization import linear_transpose as linear_transpose, linearize as linearize
+from tinyxla.numpy.dynamic_slices import ds as ds
 from tinyxla.replication import pmap as pmap
 from tinyxla.sharding import (
     NamedSharding as NamedSharding,

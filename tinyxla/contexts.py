@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing.core import state
 from tinyxla.tracing.options import Block, setting, warn_unless_satisfied
 
@@ -124,6 +124,28 @@ def default_matmul_precision(new_val: str | None = None) -> Context:
 def log_compiles(new_val: bool = True) -> Context:
     """Nothing changes inside: what is compiled is not logged; `tinyxla.profiler` tells."""
     return _without_effect("log_compiles", new_val)
+
+
+def transfer_guard(new_val: str = "allow") -> Context:
+    """Nothing changes inside: arrays are in the memory that Python has, so nothing is transferred, and nothing that a
+    guard would refuse can happen.
+
+    Args:
+        new_val: "allow", "log", "disallow", "log_explicit" or "disallow_explicit".
+
+    Example:
+        >>> import tinyxla as tx
+        >>> with tx.transfer_guard("disallow"):
+        ...     tx.numpy.arange(2)
+        Array([0, 1], dtype=int32)
+    """
+    if new_val not in _GUARDS:
+        raise AttributeValueError(f"transfer_guard is one of {', '.join(_GUARDS)}, but got {new_val!r}.")
+    return nullcontext()
+
+
+_GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
+transfer_guard_host_to_device = transfer_guard_device_to_host = transfer_guard_device_to_device = transfer_guard
 
 
 def _without_effect(option: str, value: Any) -> Context:

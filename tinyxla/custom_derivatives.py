@@ -111,9 +111,12 @@ class CustomFunction:
         except TypeError as error:
             raise ArgumentError(f"{self}: {error}.") from None
         bound.apply_defaults()
-        if bound.kwargs:
+        by_name = [
+            name for name in bound.kwargs if name in kwargs
+        ]  # others have their defaults, as by functools.partial
+        if by_name:
             raise ArgumentError(
-                f"{self}: the function must take its arguments by position, since rules do, but {list(bound.kwargs)} "
+                f"{self}: the function must take its arguments by position, since rules do, but {by_name} "
                 "can only be passed by name; bind them by functools.partial or make them positional."
             )
         return bound.args

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import platform as _machine
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +12,7 @@ import numpy as np
 
 from tinyxla.api.functions import arrays_of
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.device import CPU, Device, check_device, check_placement
 
 
@@ -107,6 +109,27 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     check_placement("device_put: src", src)
     arrays, treedef = arrays_of(x, "device_put: the value")
     return pytrees.unflatten(treedef, arrays)
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """The same arrays: they are in the memory that Python has.
+
+    >>> copy_to_host_async([np.float32(1)])
+    [np.float32(1.0)]
+    """
+    return x
+
+
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """The concrete arrays that something still refers to, without those that were deleted or donated.
+
+    >>> import tinyxla.numpy as jnp
+    >>> x = jnp.ones(3)
+    >>> any(y is x for y in live_arrays())
+    True
+    """
+    check_device("live_arrays", platform)
+    return [x for x in gc.get_objects() if type(x) is ConcreteArray and not x.is_deleted()]
 
 
 def device_get(x: Any) -> Any:

@@ -145,21 +145,48 @@ def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     return tree_flatten(tree, is_leaf)[1]
 
 
-def tree_flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """The leaves, each with the keys that lead to it, and the structure.
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """The leaves, each with the keys that lead to it, and the structure. With `is_leaf_takes_path`, `is_leaf` gets
+    these keys before the value.
 
     >>> pairs, _ = tree_flatten_with_path({"w": [1, 2]})
     >>> [(keystr(path), leaf) for path, leaf in pairs]
     [("['w'][0]", 1), ("['w'][1]", 2)]
     """
+    if is_leaf is not None and is_leaf_takes_path:
+        is_leaf = _without_path(is_leaf, tree)
     leaves, treedef = tree_flatten(tree, is_leaf)
     paths = [tuple(map(_key, accessor)) for accessor in treedef.accessors()]
     return list(zip(paths, leaves, strict=True)), treedef
 
 
-def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
-    """The leaves, each with the keys that lead to it."""
-    return tree_flatten_with_path(tree, is_leaf)[0]
+def _without_path(is_leaf: Callable[..., bool], tree: Any) -> Callable[[Any], bool]:
+    """A function of nodes alone, called in depth-first order: the keys that lead to the node are kept on a stack."""
+    waiting: list[KeyPath] = [()]
+
+    def answer(node: Any) -> bool:
+        path = waiting.pop()
+        if is_leaf(path, node):
+            return True
+        waiting.extend(path + keys for keys, child in reversed(_children_with_keys(node)) if child is not node)
+        return False
+
+    return answer
+
+
+def _children_with_keys(node: Any) -> list[tuple[KeyPath, Any]]:
+    """The children of a container, each with its key; none of a leaf."""
+    leaves, treedef = tree_flatten(node, is_leaf=lambda x: x is not node)
+    return [(tuple(map(_key, a)), x) for a, x in zip(treedef.accessors(), leaves, strict=True) if len(a)]
+
+
+def tree_leaves_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
+    """The leaves, each with the keys that lead to it; `is_leaf_takes_path` as for `tree_flatten_with_path`."""
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
@@ -246,13 +273,20 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
 
 
 @boundary
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument.
+def tree_map_with_path(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:
+    """As `tree_map`, but `f` gets the keys that lead to the leaf as its first argument, and so does `is_leaf` with
+    `is_leaf_takes_path`.
 
     >>> tree_map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
     {'w': ["['w'][0]", "['w'][1]"]}
     """
-    pairs, treedef = tree_flatten_with_path(tree, is_leaf)
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     further = [_flatten_up_to(treedef, tree, other, "tree_map_with_path") for other in rest]
     results = [f(path, leaf, *values) for (path, leaf), *values in zip(pairs, *further, strict=True)]
     return pytrees.unflatten(treedef, results)

@@ -62,6 +62,7 @@ EXCLUDED: dict[str, str] = {
     **{f"numpy.{n}": _ON_DISK for n in "load save savez".split()},
     **{f"numpy.{n}": _PRINTING for n in "get_printoptions printoptions set_printoptions".split()},
     "numpy.view": "a method of arrays in JAX; test_indexing has it",
+    "numpy.frompyfunc": "makes a ufunc of a function; test_ufuncs has it",
     "random.wrap_key_data": "a typed key in JAX; test_random has it",
     "random.key_impl": "gives a name, of which there is one",
     "random.key": "a typed key in JAX; PRNGKey draws the same bits",

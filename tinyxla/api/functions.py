@@ -61,6 +61,18 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "sharding", sharding)
         object.__setattr__(self, "weak_type", weak_type)
 
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The shape, the type and its weakness of an array, a number, or anything that has them.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> tx.ShapeDtypeStruct.like(tx.numpy.ones(3))
+            ShapeDtypeStruct(shape=(3,), dtype=float32)
+        """
+        given = x if hasattr(x, "shape") and hasattr(x, "dtype") else as_array(x)
+        return cls(given.shape, given.dtype, weak_type=bool(getattr(given, "weak_type", False)))
+
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """The same with other fields."""
         kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
@@ -103,6 +115,12 @@ def _of_words(dtype: Any, children: Sequence[Any]) -> Any:
 _KeysStruct.__name__ = ShapeDtypeStruct.__name__
 pytrees.register_leaf(KeyArray, lambda keys: ((keys.words,), keys.dtype), _of_words)
 pytrees.register_leaf(_KeysStruct, _KeysStruct.flatten, _of_words)
+
+
+def only_described(leaf: Any) -> bool:
+    """Whether an object has a shape and an element type, but no values: it may stand for an array in `eval_shape`."""
+    has_values = hasattr(leaf, "__array__") or hasattr(leaf, "__jax_array__") or hasattr(leaf, "__tinyxla_array__")
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not has_values and not isinstance(leaf, type)
 
 
 def name_of(function: Function) -> str:
@@ -266,6 +284,9 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     leaves, treedef = pytrees.flatten((args, kwargs))
     for k, leaf in enumerate(leaves):
         if not isinstance(leaf, (Array, ShapeDtypeStruct)):
+            if only_described(leaf):
+                leaves[k] = ShapeDtypeStruct.like(leaf)
+                continue
             what = f"{name_of(function)}: argument "
             (leaves[k],), _ = arrays_of(leaf, what, lambda k=k: argument_names(args, kwargs)[k:])
     shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]

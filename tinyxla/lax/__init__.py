@@ -27,6 +27,8 @@ from tinyxla.lax.collectives import (
     pswapaxes as pswapaxes,
 )
 from tinyxla.lax.contraction import (
+    DotAlgorithm as DotAlgorithm,
+    DotAlgorithmPreset as DotAlgorithmPreset,
     DotDimensionNumbers as DotDimensionNumbers,
     Precision as Precision,
     PrecisionLike as PrecisionLike,

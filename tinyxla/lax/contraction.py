@@ -28,7 +28,34 @@ class Precision(enum.Enum):
     HIGHEST = 2
 
 
-PrecisionLike = Precision | str | None | tuple[Any, Any]
+class DotAlgorithm(NamedTuple):
+    """How hardware is asked to compute products: in which types, as sums of how many components. Products are always at
+    least as exact here."""
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+DotAlgorithmPreset = enum.Enum(
+    "DotAlgorithmPreset",
+    """
+    DEFAULT ANY_F8_ANY_F8_F32 ANY_F8_ANY_F8_F32_FAST_ACCUM ANY_F8_ANY_F8_ANY ANY_F8_ANY_F8_ANY_FAST_ACCUM F16_F16_F16
+    F16_F16_F32 BF16_BF16_BF16 BF16_BF16_F32 BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32
+    TF32_TF32_F32_X3 F32_F32_F32 F64_F64_F64
+    """,
+    module=__name__,
+)
+DotAlgorithmPreset.__doc__ = (
+    "Ways to compute products under names of XLA's. Products are always at least as exact here."
+)
+
+
+PrecisionLike = DotAlgorithm | DotAlgorithmPreset | Precision | str | None | tuple[Any, Any]
 _PRECISIONS: dict[Any, str] = {
     None: "default",
     "fastest": "default",
@@ -43,6 +70,10 @@ _PRECISIONS: dict[Any, str] = {
 
 def operand_precision(what: str, precision: PrecisionLike) -> tuple[str, ...]:
     """The attribute of the op: a word for each operand, or nothing where all is default."""
+    if isinstance(precision, DotAlgorithm | DotAlgorithmPreset):
+        return () if precision is DotAlgorithmPreset.DEFAULT else ("highest", "highest")
+    if isinstance(precision, str) and precision.upper() in DotAlgorithmPreset.__members__:
+        return operand_precision(what, None if precision in _PRECISIONS else DotAlgorithmPreset[precision.upper()])
     pair = tuple(precision) if isinstance(precision, (tuple, list)) else (precision, precision)
     try:
         found = tuple(_PRECISIONS[p.lower() if isinstance(p, str) else p] for p in pair)

@@ -147,7 +147,17 @@ asin = _of_inexact("asin", transcendental.arcsin, "The inverse of the sine.")
 asinh = _of_inexact("asinh", transcendental.arcsinh, "The inverse of the hyperbolic sine.")
 atan = _of_inexact("atan", transcendental.arctan, "The inverse of the tangent.")
 atanh = _of_inexact("atanh", transcendental.arctanh, "The inverse of the hyperbolic tangent.")
-exp2 = _of_inexact("exp2", transcendental.exp2, "2 to the power x.")
+_exp2 = _of_inexact("exp2", transcendental.exp2, "2 to the power x.")
+
+
+def exp2(x: ArrayLike, *, accuracy: Any = None) -> Array:
+    """2 to the power x. `accuracy` has no effect: the result is within two units in the last place.
+
+    >>> exp2(3.0)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    return _exp2(x)
+
 
 add = _binary("add", elementwise.add, "x + y.")
 atan2 = _binary("atan2", elementwise.atan2, "The angle of the point with abscissa y and ordinate x.")
@@ -163,7 +173,28 @@ le = _binary("le", elementwise.le, "Whether x <= y.")
 lt = _binary("lt", elementwise.lt, "Whether x < y.")
 max_ = _binary("max", elementwise.max_, "The larger of both; NaN if one is.")
 min_ = _binary("min", elementwise.min_, "The smaller of both; NaN if one is.")
-mul = _binary("mul", elementwise.mul, "x times y.")
+_mul = _binary("mul", elementwise.mul, "x times y.")
+
+
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
+    """x times y. With `out_dtype`, which is at least as wide, the product is rounded to that type alone.
+
+    >>> import ml_dtypes
+    >>> mul(ml_dtypes.bfloat16(1.0078125), ml_dtypes.bfloat16(1.0078125), out_dtype=np.float32)
+    Array(1.015686, dtype=float32)
+    """
+    if out_dtype is None:
+        return _mul(x, y)
+    first, second = matched("lax.mul", x, y)
+    kind, wanted = element_type(first.dtype), element_type(python_dtype(out_dtype))
+    if kind.kind != wanted.kind or kind.bits > wanted.bits:
+        raise DTypeError(
+            f"lax.mul: out_dtype must be of the operands' kind and not narrower, but is {wanted.dtype.name} of "
+            f"{kind.dtype.name} operands."
+        )
+    return _mul(*(cast(v, wanted.dtype, False) for v in (first, second)))
+
+
 ne = _binary("ne", elementwise.ne, "Whether x differs from y.")
 rem = _binary("rem", elementwise.rem, "What division leaves, with the sign of x.")
 shift_left = _binary("shift_left", elementwise.shift_left, "The bits of x moved up by y places.")

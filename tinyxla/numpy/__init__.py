@@ -340,8 +340,10 @@ from tinyxla.numpy.transcendental import (
 from tinyxla.numpy.types import (
     astype as astype,
     bfloat16 as bfloat16,
+    ComplexWarning as ComplexWarning,
     bool_ as bool_,
     can_cast as can_cast,
+    character as character,
     cdouble as cdouble,
     complex64 as complex64,
     complex128 as complex128,
@@ -353,6 +355,7 @@ from tinyxla.numpy.types import (
     e as e,
     euler_gamma as euler_gamma,
     finfo as finfo,
+    flexible as flexible,
     float4_e2m1fn as float4_e2m1fn,
     float8_e3m4 as float8_e3m4,
     float8_e4m3 as float8_e4m3,
@@ -388,6 +391,7 @@ from tinyxla.numpy.types import (
     nan as nan,
     newaxis as newaxis,
     number as number,
+    object_ as object_,
     pi as pi,
     promote_types as promote_types,
     result_type as result_type,
@@ -434,6 +438,7 @@ from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespace
 
 bool = bool_
+__array_api_version__ = "2024.12"
 ndarray = _Array
 __array_namespace_info__ = _NamespaceInfo
 

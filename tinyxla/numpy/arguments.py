@@ -10,10 +10,11 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeGuard, TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from tinyxla.allocation import after_shortage, allocated
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError, TinyxlaError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -22,7 +23,7 @@ from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
-from tinyxla.tracing.device import check_device
+from tinyxla.tracing.device import check_device, check_placement
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -52,16 +53,21 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def with_device(function: _Function) -> _Function:
-    """The function with a keyword `device`, which may name the one there is: the CPU."""
+    """The function with keywords `device` and `out_sharding`, which may name the one device there is: the CPU."""
 
     @functools.wraps(function)
-    def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        check_device(function.__name__, device)
+    def call(*args: Any, device: Any = None, out_sharding: Any = None, **kwargs: Any) -> Any:
+        if device is not None or out_sharding is not None:
+            check_device(function.__name__, device)
+            check_placement(f"{function.__name__}: out_sharding", out_sharding)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)
-    device = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
-    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), device])  # type: ignore[attr-defined]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+        for name in ("device", "out_sharding")
+    ]
+    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
@@ -430,6 +436,18 @@ def refuse_options(what: str, out: Any, where: Any) -> None:
         raise ArgumentError(
             f"{what}: where must be None, since it leaves elements without a value; use numpy.where on the result."
         )
+
+
+def index_dtype(what: str, dtype: Any, count: int) -> np.dtype[Any]:
+    """The integer type that a user asks indices of that many elements to have: the default one for None."""
+    if dtype is None:
+        return default_int()
+    found = element_type(python_dtype(dtype))
+    if not found.is_integer:
+        raise DTypeError(f"{what}: indices have an integer type, but the dtype asked for is {found.dtype.name}.")
+    if count - 1 > ml_dtypes.iinfo(found.dtype).max:
+        raise NumberRangeError(f"{what}: {found.dtype.name} does not hold the indices of {count} elements.")
+    return found.dtype
 
 
 def function_of(what: str, name: str, value: Any) -> Callable[..., Any]:

@@ -88,12 +88,16 @@ def _signs_differ(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True, of_signed=np.remainder)
 def remainder(x: Any, y: Any) -> Any:
-    """The remainder of x / y with the sign of y; for integers y = 0, it is 0."""
+    """The remainder of x / y with the sign of y, also of zeros; for integers y = 0, it is 0."""
     rest = _remainder(x, y)
     if _kind(x) == "unsigned":
         return rest
     shift = ops.and_(ops.ne(rest, _zero(rest)), _signs_differ(rest, y))
-    return ops.select(shift, ops.add(rest, y), rest)
+    found = ops.select(shift, ops.add(rest, y), rest)
+    if _kind(x) != "float":
+        return found
+    zero = _zero(found)  # a sum with it is no negative zero, and has the derivative of the other summand
+    return ops.select(ops.lt(y, zero), ops.neg(ops.add(ops.neg(found), zero)), ops.add(found, zero))
 
 
 mod = remainder
@@ -106,7 +110,7 @@ def _floor_of_signed(x: Any, y: Any) -> Any:
 
 @as_binary(to_integer=True, of_signed=_floor_of_signed)
 def floor_divide(x: Any, y: Any) -> Any:
-    """The largest integer not above x / y."""
+    """The largest integer not above x / y; a zero has the sign of the quotient."""
     kind = _kind(x)
     if kind == "complex":
         raise DTypeError("floor_divide: complex numbers have no order, so there is no floor of their quotient.")
@@ -120,7 +124,9 @@ def floor_divide(x: Any, y: Any) -> Any:
     # The remainder is exact, so (x - remainder) / y is an integer up to one rounding.
     whole = ops.round_nearest_even(ops.div(ops.sub(x, rest), y))
     whole = ops.select(shift, ops.sub(whole, like(1, x)), whole)
-    return ops.select(ops.eq(y, _zero(y)), ops.floor(ops.div(x, y)), whole)
+    quotient = ops.div(x, y)
+    whole = ops.select(ops.eq(whole, _zero(whole)), ops.mul(quotient, _zero(whole)), whole)
+    return ops.select(ops.eq(y, _zero(y)), ops.floor(quotient), whole)
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -376,10 +382,10 @@ def rint(x: ArrayLike, /) -> Array:
     return _rint(default_inexact_array(x, "rint"))
 
 
-def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """x rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
+    """a rounded to that many decimals (before the point if negative); halves go to the even neighbour."""
     refuse_out("round", out)
-    return _rounded_to(integer_of("round", "decimals", decimals))(x)
+    return _rounded_to(integer_of("round", "decimals", decimals))(a)
 
 
 around = round
@@ -407,8 +413,9 @@ def _rounded_to(decimals: int) -> Unary:
 
 
 @replayed
-def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fraction of x, and its integer part, both with the sign of x."""
+    refuse_out("modf", out)
     (x,), _ = promoted("modf", x, to_inexact=True)
     whole = trunc(x)
     infinite = ops.eq(ops.abs_(x), like(np.inf, x))
@@ -485,10 +492,10 @@ def iscomplex(x: ArrayLike, /) -> Array:
 
 @replayed
 def isclose(
-    x: ArrayLike, y: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Whether |x - y| <= atol + rtol |y|, or both are the same infinity (or NaN, if `equal_nan`)."""
-    (x, y), _ = promoted("isclose", x, y, to_inexact=True)
+    """Whether |a - b| <= atol + rtol |b|, or both are the same infinity (or NaN, if `equal_nan`)."""
+    (x, y), _ = promoted("isclose", a, b, to_inexact=True)
     distance, size = absolute(subtract(x, y)), absolute(y)
     absolute_bound, relative_bound = (cast(operand(t, "isclose"), size.dtype) for t in (atol, rtol))
     near = less_equal(distance, add(absolute_bound, multiply(relative_bound, size)))

@@ -15,6 +15,7 @@ from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
     array_of,
+    broadcast_shapes,
     broadcast_to_shape,
     canonical_axes,
     cast,
@@ -30,6 +31,7 @@ from tinyxla.numpy.arguments import (
     listed,
     of_rank,
     operand,
+    preferred_type,
     promoted,
     python_dtype,
     shape_of,
@@ -39,6 +41,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.contractions import dot
 from tinyxla.numpy.creation import zeros
 from tinyxla.numpy.manipulation import (
+    atleast_1d,
     atleast_2d,
     broadcast_to,
     concatenate,
@@ -58,6 +61,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.promotion import join_types
 
 
 @replayed
@@ -137,9 +141,14 @@ def cov(
     ddof: int | None = None,
     fweights: ArrayLike | None = None,
     aweights: ArrayLike | None = None,
+    dtype: Any = None,
 ) -> Array:
-    """The covariance matrix of variables in rows (columns if not `rowvar`), weighted if there are weights."""
-    x, *others = promoted("cov", *(array_of(v, "cov") for v in (m, y) if v is not None), to_inexact=True)[0]
+    """The covariance matrix of variables in rows (columns if not `rowvar`), weighted if there are weights; computed in
+    `dtype` if that is given."""
+    given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
+    if dtype is not None:
+        given_arrays = [cast(v, python_dtype(dtype), False) for v in given_arrays]
+    x, *others = promoted("cov", *given_arrays, to_inexact=True)[0]
     if x.ndim > 2:
         raise ShapeError(f"cov: takes a matrix of observations, but got shape {x.shape}.")
     rows = atleast_2d(x)
@@ -178,9 +187,10 @@ def cov(
 
 
 @replayed
-def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
-    """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`)."""
-    c = cov(x, y, rowvar)
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: Any = None) -> Array:
+    """The matrix of correlation coefficients of variables in rows (columns if not `rowvar`); computed in `dtype` if
+    that is given."""
+    c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return arith.true_divide(c, c)
     deviation = cast(sqrt(arith.real(c.diagonal())), c.dtype)
@@ -192,9 +202,16 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
 
 @replayed
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule."""
+    """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule. Further
+    dimensions of p, which broadcast with those of x, are those of several polynomials."""
     (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
-    vector_of("polyval", "p", coefficients)
+    if not coefficients.ndim:
+        raise ShapeError("polyval: p is a vector of coefficients, or several in columns, but got a number.")
+    shape = broadcast_shapes("polyval", coefficients.shape[1:], at.shape)
+    at = broadcast_to_shape("polyval", at, shape)
+    if coefficients.ndim > 1:
+        columns = (*coefficients.shape[:1], *(1,) * (len(shape) + 1 - coefficients.ndim), *coefficients.shape[1:])
+        coefficients = broadcast_to_shape("polyval", movement.reshape_to(coefficients, columns), (columns[0], *shape))
     result: Any = like(0, at)
     for k in range(coefficients.shape[0]):
         result = arith.add(arith.multiply(result, at), coefficients[k])
@@ -228,9 +245,21 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
 
 
 @replayed
-def polymul(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The product of polynomials given by their coefficients, highest power first."""
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
+    """The product of polynomials given by their coefficients, highest power first.
+
+    With `trim_leading_zeros`, leading coefficients that are zero are left out before, so that their values must be
+    known: then the result has NumPy's shape.
+    """
+    if trim_leading_zeros:
+        a1, a2 = (_without_leading_zeros(a) for a in (a1, a2))
     return convolve(a1, a2)
+
+
+def _without_leading_zeros(a: ArrayLike) -> Array:
+    x = vector_of("polymul", "a coefficient vector", atleast_1d(array_of(a, "polymul")))
+    places = np.flatnonzero(x.primal("polymul with trim_leading_zeros").buffer())
+    return x[int(places[0]) :] if places.size else x[-1:]
 
 
 def _polynomial_sum(what: str, a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -269,31 +298,48 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 
 
 @replayed
-def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None) -> Array:
+def convolve(
+    a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
     """The discrete convolution of two vectors.
 
-    `mode` is `full`, `same` (as long as the longer one) or `valid` (where they overlap completely).
+    `mode` is `full`, `same` (as long as the longer one) or `valid` (where they overlap completely). Products are summed
+    in the `preferred_element_type`, which the result has; `precision` has no effect.
     """
     (x, y), (_, weak) = promoted("convolve", array_of(a, "convolve"), array_of(v, "convolve"), to_inexact=True)
-    return _correlated("convolve", x, flip(y), mode).with_weak_type(weak)
+    return _of_preferred(
+        _correlated("convolve", x, flip(y), mode, preferred_element_type), weak, preferred_element_type
+    )
+
+
+def _of_preferred(found: Any, weak: bool, preferred: Any) -> Any:
+    return found.with_weak_type(weak and preferred is None)
 
 
 @replayed
-def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None) -> Array:
-    """The cross-correlation of two vectors, the second conjugated; modes as for `convolve`."""
+def correlate(
+    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
+    """The cross-correlation of two vectors, the second conjugated; options as for `convolve`."""
     (x, y), (_, weak) = promoted("correlate", array_of(a, "correlate"), array_of(v, "correlate"), to_inexact=True)
     y = arith.conjugate(y)
     if x.ndim == y.ndim == 1 and x.shape[0] < y.shape[0]:  # the longer one is slid over, and the result turned
-        return flip(_correlated("correlate", y, x, mode)).with_weak_type(weak)
-    return _correlated("correlate", x, y, mode).with_weak_type(weak)
+        found = flip(_correlated("correlate", y, x, mode, preferred_element_type))
+    else:
+        found = _correlated("correlate", x, y, mode, preferred_element_type)
+    return _of_preferred(found, weak, preferred_element_type)
 
 
-def _correlated(what: str, x: Any, y: Any, mode: str) -> Any:
+def _correlated(what: str, x: Any, y: Any, mode: str, preferred: Any = None) -> Any:
     if x.ndim != 1 or y.ndim != 1 or not x.shape[0] or not y.shape[0]:
         raise ShapeError(f"{what}: takes vectors that are not empty, but got shapes {x.shape} and {y.shape}.")
     if x.shape[0] < y.shape[0]:
         x, y = flip(y), flip(x)
-    return slid(what, x, y, mode)
+    wanted = preferred_type(preferred)
+    if wanted is None:
+        return slid(what, x, y, mode)
+    wide = join_types((wanted.dtype, False), (x.dtype, False))[0]
+    return cast(slid(what, cast(x, wide), cast(y, wide), mode), wanted.dtype, False)
 
 
 def slid(what: str, x: Any, y: Any, mode: str) -> Any:

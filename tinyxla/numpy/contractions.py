@@ -117,8 +117,17 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
 
 
 @replayed
-def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """The dot products along an axis, the first conjugated."""
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """The dot products along an axis, the first conjugated. Products are summed in the `preferred_element_type`, which
+    the result has; `precision` has no effect."""
     x, y, weak = _pair("vecdot", x1, x2)
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     _fit("vecdot", x, x.ndim - 1, y, y.ndim - 1)
@@ -126,7 +135,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     x, y = broadcast_to_shape("vecdot", arith.conjugate(x), shape), broadcast_to_shape("vecdot", y, shape)
     batch = tuple(range(len(shape) - 1))
     last = (len(shape) - 1,)
-    return _dot(x, y, (last, last), (batch, batch)).with_weak_type(weak)
+    return _dot(x, y, (last, last), (batch, batch), preferred_element_type).with_weak_type(weak)
 
 
 @replayed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 import reprlib
+from array import array as CArray
 from collections.abc import Sequence
 from types import NoneType
 from typing import Any
@@ -121,7 +122,7 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
         return _from_list(value, dtype)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, (str, bytes)) or value is None:
         raise DTypeError(f"array: {value!r} is no number, and arrays hold only numbers.")
-    if isinstance(value, (range, memoryview, bytearray)):
+    if isinstance(value, (range, memoryview, bytearray, CArray)):
         return _from_data(np.asarray(value), dtype)
     found = as_array(value, "array")
     return found if dtype is None else cast(found, dtype, False)
@@ -313,9 +314,9 @@ def ones_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
 
 
 @with_device
-def empty_like(a: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+def empty_like(prototype: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
     """Zeros in the shape and type of another array."""
-    return full_like(a, 0, dtype, shape)
+    return full_like(prototype, 0, dtype, shape)
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -445,8 +446,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     columns = rows if M is None else integer_of("eye", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
     sizes = shape_of("eye", (rows, columns))
-    offset = integer_of("eye", "k", k)
-    if state.staging is not None:
+    offset = _diagonal("eye", k)
+    if state.staging is not None or isinstance(offset, Array):
         return cast(_diagonal_mask(sizes, offset, "EQ"), found)
     checked_size("eye", Shape(element_type(found), sizes))
     try:
@@ -461,11 +462,21 @@ def identity(n: int, dtype: Any = None) -> Array:
     return eye(n, dtype=dtype)
 
 
-def _diagonal_mask(shape: tuple[int, ...], k: int, direction: str) -> Any:
+def _diagonal(what: str, k: Any) -> int | Array:
+    """Which diagonal: an integer, which may be traced."""
+    if isinstance(k, Tracer) and not k.ndim and element_type(k.dtype).is_integer:
+        return k
+    return integer_of(what, "k", k)
+
+
+def _diagonal_mask(shape: tuple[int, ...], k: int | Array, direction: str) -> Any:
     """How the column compares with row + k, as booleans."""
     grid = Shape(element_type(np.int32), shape)
-    k = max(-shape[0], min(k, shape[1]))  # what is beyond is the same, and may not fit the integers
-    row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, shape))
+    if isinstance(k, Array):
+        offset = movement.broadcast_in_dim(cast(arith.clip(k, -shape[0], shape[1]), np.dtype(np.int32)), shape, ())
+    else:  # what is beyond is the same, and may not fit the integers
+        offset = movement.full(max(-shape[0], min(k, shape[1])), np.int32, shape)
+    row = ops.add(movement.iota(shape=grid, iota_dimension=0), offset)
     column = movement.iota(shape=grid, iota_dimension=1)
     return ops.compare(column, row, direction=direction, type="SIGNED")
 
@@ -476,14 +487,14 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     rows = integer_of("tri", "N", N)
     columns = rows if M is None else integer_of("tri", "M", M)
     found = default_float() if dtype is None else python_dtype(dtype)
-    return cast(_diagonal_mask(shape_of("tri", (rows, columns)), integer_of("tri", "k", k), "LE"), found)
+    return cast(_diagonal_mask(shape_of("tri", (rows, columns)), _diagonal("tri", k), "LE"), found)
 
 
 def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
     x = array_of(m, name)
     if x.ndim < 2:
         raise ShapeError(f"{name}: takes matrices, but got an array of shape {x.shape}.")
-    mask = _diagonal_mask((x.shape[-2], x.shape[-1]), integer_of(name, "k", k), direction)
+    mask = _diagonal_mask((x.shape[-2], x.shape[-1]), _diagonal(name, k), direction)
     spread = broadcast_to_shape(name, mask, x.shape)
     return ops.select(spread, x, movement.full(0, x.dtype, x.shape)).with_weak_type(x.weak_type)
 

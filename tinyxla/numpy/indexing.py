@@ -18,6 +18,7 @@ from tinyxla.hlo import Computation
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, broadcast_to_shape, cast, constant, eager, like, operand, promoted
 from tinyxla.numpy.creation import array
+from tinyxla.numpy.dynamic_slices import Window, has_slices
 from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.numpy.repetition import applied_repeatedly
@@ -244,6 +245,9 @@ def take_index(x: Array, index: Any) -> Array:
 def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = True) -> Array:
     if type(x) is KeyArray:
         return map_over_words(lambda words, fill: read(words, index, mode, fill, wraps), x, fill_value)
+    if has_slices(index):
+        window = Window(x, index)
+        return read(window.part, window.index, mode, fill_value, wraps)
     weak = x.weak_type
     y, entries = entries_of(x, index)
     if mode is not None:
@@ -302,6 +306,8 @@ class At:
         self._array = array
 
     def __getitem__(self, index: Any) -> Update:
+        if has_slices(index):
+            return Window(self._array, index)  # type: ignore[return-value]  # which has the same methods
         return Update(self._array, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -20,6 +20,7 @@ from tinyxla.numpy.arguments import (
     counted,
     flat_array,
     function_of,
+    index_dtype,
     integer_of,
     listed,
     several_of,
@@ -115,9 +116,14 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 
 def ravel_multi_index(
-    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C"
+    multi_index: Sequence[ArrayLike],
+    dims: Sequence[int],
+    mode: str = "raise",
+    order: str = "C",
+    *,
+    dtype: Any = None,
 ) -> Array:
-    """Indices for each axis as row-major places (column-major for `order="F"`)."""
+    """Indices for each axis as row-major places (column-major for `order="F"`), of the integer type `dtype`."""
     choice_of("ravel_multi_index", "mode", mode, ("raise", "wrap", "clip"))
     choice_of("ravel_multi_index", "order", order, ("C", "F"))
     arrays = [listed(i, "ravel_multi_index") for i in several_of("ravel_multi_index", "multi_index", multi_index)]
@@ -127,6 +133,7 @@ def ravel_multi_index(
     dims = shape_of("ravel_multi_index", dims)
     if len(arrays) != len(dims):
         raise ShapeError(f"ravel_multi_index: {len(arrays)} indices do not fit the shape {dims}.")
+    kind = index_dtype("ravel_multi_index", dtype, math.prod(dims))
     pairs = list(zip(arrays, dims, strict=True))
     total: Any = 0
     for d, (i, n) in enumerate(pairs if order == "C" else reversed(pairs)):
@@ -135,6 +142,8 @@ def ravel_multi_index(
             if ((known < 0) | (known >= n)).any():
                 raise OutOfBoundsError(f"ravel_multi_index: indices of axis {d} are not all from 0 to {n - 1}.")
         i = arith.remainder(i, n) if mode == "wrap" else arith.clip(i, 0, n - 1) if mode == "clip" else i
+        if dtype is not None:
+            i = cast(array_of(i, "ravel_multi_index"), kind, False)
         total = arith.add(arith.multiply(total, n), i)
     return total
 

@@ -26,6 +26,7 @@ from tinyxla.numpy.arguments import (
     constant,
     eager,
     inexact,
+    is_several,
     like,
     number_of,
     operand,
@@ -333,7 +334,8 @@ def var(
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
-    wide = _wide(cast(x, join_types((wanted, False), (x.dtype, False))[0], False))
+    common = join_types((wanted, False), (x.dtype, False))[0] if element_type(x.dtype).is_inexact else wanted
+    wide = _wide(cast(x, common, False))
     centered = arith.subtract(wide, _mean_over(wide, axes, where) if mean is None else mean)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
@@ -389,15 +391,24 @@ def average(
         total: Any = like(math.prod(x.shape[d] for d in axes), result)
         return (result, total) if returned else result
     (x, w), _ = promoted("average", x, weights, to_inexact=True)
-    if w.shape != x.shape:
-        if len(axes) != 1 or axis is None or w.shape != (x.shape[axes[0]],):
-            raise ShapeError(
-                f"average: weights of shape {w.shape} fit neither the array's shape {x.shape} nor its one axis `axis`."
-            )
-        w = movement.broadcast(w, sizes=x.shape, dimensions=axes)
+    w = weights_along("average", x, w, axis, axes)
     total = sum(w, axes, keepdims=keepdims)
     result = arith.true_divide(sum(arith.multiply(x, w), axes, keepdims=keepdims), total)
     return (result, total) if returned else result
+
+
+def weights_along(what: str, x: Array, w: Array, axis: Axis, axes: tuple[int, ...]) -> Array:
+    """Weights stretched to an array's shape; they have that shape, or those of its `axes` in the order of `axis`."""
+    if w.shape == x.shape:
+        return w
+    order = [canonical_axis(d, x.ndim, what) for d in (axis if is_several(axis) else axes)]
+    if axis is None or w.shape != tuple(x.shape[d] for d in order):
+        raise ShapeError(
+            f"{what}: weights of shape {w.shape} fit neither the array's shape {x.shape} nor the sizes of its axes "
+            f"{axis}."
+        )
+    w = movement.transpose_to(w, tuple(sorted(range(len(order)), key=order.__getitem__)))
+    return movement.broadcast_in_dim(w, x.shape, axes)
 
 
 # --- positions --------------------------------------------------------------------------------------------------------

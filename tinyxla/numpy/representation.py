@@ -36,6 +36,17 @@ def view(x: ArrayLike, dtype: Any = None) -> Array:
     return bits.bitcast_convert(source, new_element_type=target)
 
 
+def byteswapped(x: Array) -> Array:
+    """The elements with their bytes in the opposite order; of complex numbers those of each part."""
+    if x.dtype.kind == "c":
+        return ops.complex_(*(byteswapped(part) for part in (ops.real(x), ops.imag(x))))
+    kind = element_type(x.dtype)
+    if kind.bits <= 8:
+        return x
+    octets = bits.bitcast_convert(x, new_element_type=element_type("u8"))
+    return bits.bitcast_convert(movement.reverse(octets, dimensions=(x.ndim,)), new_element_type=kind)
+
+
 def _check_real(what: str, x: Array) -> None:
     if x.dtype.kind == "c":
         raise DTypeError(f"{what}: takes real numbers, but got an array of {x.dtype.name}; take its parts.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,8 +21,10 @@ from tinyxla.numpy.arguments import (
     eager,
     flat_array,
     is_several,
+    like,
     listed,
     nested,
+    of_rank,
     operand,
     promoted,
     refuse_out,
@@ -32,12 +35,13 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import Update, check_mode, read, read_along
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.places import nonzero
-from tinyxla.numpy.reductions import cumsum
+from tinyxla.numpy.reductions import any, cumsum
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import Tracer
 
 # --- by places --------------------------------------------------------------------------------------------------------
 
@@ -73,9 +77,22 @@ def take(
 
 @replayed
 def take_along_axis(
-    arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> Array:
-    """The elements whose places along an axis `indices` has, one by one: what `argsort` and `argmax` give."""
+    """The elements whose indices along an axis `indices` has, one by one: what `argsort` and `argmax` give.
+
+    `mode` says what is read outside of the axis, as for `x.at[...].get`; with `"one_hot"` it is zero. Negative indices
+    count from the end, unless `wrap_negative_indices` is False.
+    """
+    wraps = wrap_negative_indices is not False
+    if mode == "one_hot":
+        mode, fill_value = "fill", 0 if fill_value is None else fill_value
     x, chosen = array_of(arr, "take_along_axis"), array_of(indices, "take_along_axis")
     if axis is None:
         x, axis = movement.reshape_to(x, (x.size,)), 0
@@ -83,12 +100,13 @@ def take_along_axis(
         raise ShapeError(f"take_along_axis: the array {x.shape} and the indices {chosen.shape} differ in dimensions.")
     along = canonical_axis(axis, x.ndim, "take_along_axis")
     found = check_mode("take_along_axis", mode)
-    if found is None and type(chosen) is not ConcreteArray:
+    if found is None:
         found = "fill"
     lines = [(m, n) for d, (m, n) in enumerate(zip(x.shape, chosen.shape, strict=True)) if d != along]
-    if found is not None and x.size and all(m == n for m, n in lines) and element_type(chosen.dtype).is_integer:
+    is_along = x.size and all(m == n for m, n in lines) and element_type(chosen.dtype).is_integer
+    if found is not None and is_along and wraps:
         return read_along(x, chosen, along, found, fill_value)
-    return read(x, along_index(x, chosen, along), found, fill_value)
+    return read(x, along_index(x, chosen, along), found, fill_value, wraps)
 
 
 def along_index(x: Any, chosen: Any, along: int) -> tuple[Any, ...]:
@@ -149,9 +167,16 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = F
     return where(chosen, cast(found, x.dtype), x)
 
 
-def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
-    """Without the slices at these places of an axis (a static integer, slice, or array of them)."""
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
+    """Without the slices at these places of an axis: an integer, a slice, or an array of them.
+
+    How many different places there are decides the shape, so arrays of them must be known; unless
+    `assume_unique_indices`, which promises that all of them differ. A single integer may be traced.
+    """
     x, along = along_axis("delete", array_of(arr, "delete"), axis)
+    counted = isinstance(obj, Array) and element_type(obj.dtype).is_integer and (obj.ndim == 0 or assume_unique_indices)
+    if isinstance(obj, Tracer) and counted:
+        return _without(x, movement.reshape_to(obj, (obj.size,)), along)
     if isinstance(obj, Array):
         obj = obj.concrete("delete, whose result's shape depends on the places,").buffer()
     places = nested("delete", obj) if isinstance(obj, (list, tuple)) else obj
@@ -164,14 +189,26 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     return read(x, (slice(None),) * along + (kept,), None, None)
 
 
+def _without(x: Array, places: Any, along: int) -> Array:
+    """An array without slices at different places that are traced: those behind i of them move down by i."""
+    length, count = x.shape[along], places.shape[0]
+    places = movement.reshape_to(cast(places, np.dtype(np.int32)), (count, 1))
+    places = ops.select(ops.lt(places, like(0, places)), ops.add(places, like(length, places)), places)
+    gone = any(arith.equal(places, np.arange(length, dtype=np.int32).reshape(1, length)), 0)
+    kept = nonzero(arith.logical_not(gone), size=builtins.max(length - count, 0))
+    return read(x, (slice(None),) * along + kept, "clip", None)
+
+
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
-    """With values before these places of an axis (a static integer, or several)."""
+    """With values before these places of an axis: an integer, which may be traced, or several that are known."""
     x, along = along_axis("insert", array_of(arr, "insert"), axis)
+    if isinstance(obj, Tracer) and obj.size == 1 and obj.ndim < 2 and element_type(obj.dtype).is_integer:
+        return _inserted(x, obj, values, along)
     if isinstance(obj, Array):
         obj = obj.concrete("insert, whose result's shape depends on the places,").buffer()
     length = x.shape[along]
     places = np.arange(length)[obj] if isinstance(obj, slice) else nested("insert", obj)
-    single = places.ndim == 0
+    single, moved = places.size == 1, places.ndim == 0
     places = np.atleast_1d(places)
     if places.dtype.kind not in "iub" and places.size:
         raise ArgumentError(f"insert: obj must be integers or a slice, but is of {places.dtype.name}.")
@@ -181,20 +218,40 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         raise OutOfBoundsError(f"insert: places must be from {-length} to {length}, but obj is {shown(obj)}.")
     places = np.where(places < 0, places + length, places)
     y = cast(operand(listed(values, "insert"), "insert"), x.dtype)
-    outer = (*x.shape[:along], 1, *x.shape[along + 1 :])
     count = places.size
     if single:
-        if y.ndim == x.ndim:
-            count = y.shape[along]
-        else:  # a single place takes values without that axis
-            y = broadcast_to_shape("insert", y, outer[:along] + outer[along + 1 :])
-            y = movement.reshape_to(y, outer)
-            count = 1
+        y = _at_single_place(x, y, along, moved)
+        count = y.shape[along]
         places = np.repeat(places, count)
     y = broadcast_to_shape("insert", y, (*x.shape[:along], count, *x.shape[along + 1 :]))
     both = movement.concatenate(x, y, dimension=along)
     order = np.argsort(np.concatenate([np.arange(length) + 0.5, places]), kind="stable")
     return read(both, (slice(None),) * along + (order,), None, None)
+
+
+def _at_single_place(x: Array, y: Array, along: int, moved: bool) -> Array:
+    """Values to insert at one place, with as many dimensions as the array. Where the place is a number, and no vector
+    of one, they are given along their first axis."""
+    if y.ndim > x.ndim:
+        raise ShapeError(f"insert: values of shape {y.shape} have more dimensions than the array of shape {x.shape}.")
+    y = of_rank(y, x.ndim)
+    return movement.move_axis(y, 0, along) if moved and x.ndim else y
+
+
+def _inserted(x: Array, obj: Any, values: ArrayLike, along: int) -> Array:
+    """An array with values before a place that is traced; one outside of the axis is moved to its ends."""
+    length = x.shape[along]
+    place = movement.reshape_to(cast(obj, np.dtype(np.int32)), ())
+    place = ops.select(ops.lt(place, like(0, place)), ops.add(place, like(length, place)), place)
+    place = ops.clamp(like(0, place), place, like(length, place))
+    y = cast(operand(listed(values, "insert"), "insert"), x.dtype)
+    y = _at_single_place(x, y, along, obj.ndim == 0)
+    count = y.shape[along]
+    y = broadcast_to_shape("insert", y, (*x.shape[:along], count, *x.shape[along + 1 :]))
+    both = movement.concatenate(x, y, dimension=along)
+    k = np.arange(length + count, dtype=np.int32)
+    behind = where(arith.less(k, arith.add(place, count)), arith.add(arith.subtract(k, place), length), k - count)
+    return read(both, (slice(None),) * along + (where(arith.less(k, place), k, behind),), "clip", None)
 
 
 @replayed
@@ -287,7 +344,7 @@ def where(
 @replayed
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Element by element, the choice of the first condition that is true, else the default."""
-    if any(not hasattr(x, "__len__") or getattr(x, "ndim", 1) == 0 for x in (condlist, choicelist)):
+    if builtins.any(not hasattr(x, "__len__") or getattr(x, "ndim", 1) == 0 for x in (condlist, choicelist)):
         raise ArgumentError("select: takes a list of conditions and a list of choices; put them in lists.")
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(f"select: {len(condlist)} conditions do not fit {len(choicelist)} choices.")

@@ -8,14 +8,24 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError
 from tinyxla.numpy import arithmetic as arith
-from tinyxla.numpy.arguments import ArrayLike, array_of, check_memory, count_of, promoted
+from tinyxla.numpy.arguments import (
+    ArrayLike,
+    Axis,
+    array_of,
+    canonical_axes,
+    cast,
+    check_memory,
+    count_of,
+    listed,
+    promoted,
+)
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, ravel, reshape
 from tinyxla.numpy.operations import movement
 from tinyxla.numpy.places import nonzero
-from tinyxla.numpy.reductions import any, cumsum
-from tinyxla.numpy.selection import where
-from tinyxla.numpy.sorting import argsort, sort
+from tinyxla.numpy.reductions import any, cumsum, sum
+from tinyxla.numpy.selection import take, where
+from tinyxla.numpy.sorting import argsort, searchsorted, sort
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -46,6 +56,7 @@ def unique(
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: Any = None,
+    sorted: bool = True,
 ) -> Any:
     """The distinct values in ascending order, and where they are, as in NumPy.
 
@@ -233,13 +244,27 @@ def intersect1d(
     fill_value: Any = None,
 ) -> Any:
     """The distinct values that two arrays both have, in ascending order, and where they are in each; or `size` values,
-    as in `unique`."""
+    as in `unique`. Of places that are missing, the index is the size of the array."""
     if size is not None:
-        if return_indices:
-            raise ArgumentError("intersect1d: return_indices must be False with a size; search for the values.")
-        return _of_size("intersect1d", ar1, ar2, arith.logical_and, size, fill_value)
+        values = _of_size("intersect1d", ar1, ar2, arith.logical_and, size, fill_value)
+        return (values, *_indices_of_common(ar1, ar2, values)) if return_indices else values
     values, places = _combined(np.intersect1d, ar1, ar2, assume_unique, return_indices)
     return (values, *(ConcreteArray(i.astype(default_int())) for i in places)) if return_indices else values
+
+
+def _indices_of_common(ar1: ArrayLike, ar2: ArrayLike, values: Array) -> list[Array]:
+    """The first indices in two arrays of the values that both have, of which the first ones in `values` are all."""
+    (x, y), _ = promoted("intersect1d", *(ravel(array_of(a, "intersect1d")) for a in (ar1, ar2)))
+    ordered = sort(x)
+    count = sum(cast(arith.logical_and(_begins(ordered), isin(ordered, y)), default_int()))
+    is_value = arith.less(np.arange(values.shape[0], dtype=np.int32), cast(count, np.dtype(np.int32)))
+    found: list[Array] = []
+    for a in (x, y):
+        order = argsort(a)
+        place = searchsorted(take(a, order, mode="clip"), values)
+        missing = cast(array_of(a.size, "intersect1d"), default_int(), False)
+        found.append(where(is_value, take(order, place, mode="clip"), missing))
+    return found
 
 
 def setdiff1d(
@@ -266,12 +291,22 @@ def setxor1d(
     return _combined(np.setxor1d, ar1, ar2, assume_unique)[0]
 
 
-def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
-    """A vector without the zeros at its front (`f`) and back (`b`)."""
-    x = array_of(filt, "trim_zeros")
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
+    """An array without what is zero at the front (`f`) and the back (`b`) of axes, of all if None.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.trim_zeros(jnp.array([[0, 0, 0], [0, 3, 0]]))
+        Array([[3]], dtype=int32)
+    """
+    x = listed(filt, "trim_zeros")
     if set(trim) - set("fbFB"):
         raise ArgumentError(f"trim_zeros: trim is made of 'f' and 'b', but got {trim!r}.")
-    places = np.flatnonzero(_known("trim_zeros", x))
-    start = int(places[0]) if places.size and "f" in trim.lower() else 0
-    stop = int(places[-1]) + 1 if places.size and "b" in trim.lower() else x.shape[0]
-    return reshape(x, x.shape)[start:stop] if places.size else x[:0]
+    axes = canonical_axes("trim_zeros", axis, x.ndim)
+    places = np.argwhere(_known("trim_zeros", x))
+    index = [slice(None)] * x.ndim
+    for d in axes:
+        start = int(places[:, d].min()) if len(places) and "f" in trim.lower() else 0
+        stop = int(places[:, d].max()) + 1 if len(places) and "b" in trim.lower() else x.shape[d]
+        index[d] = slice(start, stop) if len(places) else slice(0)
+    return x[tuple(index)]

@@ -21,26 +21,29 @@ from tinyxla.numpy.arguments import (
     choice_of,
     count_of,
     eager,
+    index_dtype,
     inexact_array,
     integer_of,
     is_several,
     like,
     listed,
     promoted,
+    refuse_complex,
     refuse_out,
     several_of,
     value_of,
 )
 from tinyxla.numpy.creation import linspace
 from tinyxla.numpy.indexing import Update
-from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel
+from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel, squeeze, stack
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
-from tinyxla.numpy.reductions import any, max, min
+from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_along
 from tinyxla.numpy.selection import take, take_along_axis, where
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import default_int, join_types
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
@@ -89,14 +92,16 @@ def argsort(
     order: None = None,
     stable: bool = True,
     descending: bool = False,
+    dtype: Any = None,
 ) -> Array:
-    """The indices that sort along an axis (of the flattened array if None); equal elements stay in order."""
+    """The indices that sort along an axis (of the flattened array if None); equal elements stay in order.
+    `dtype` is the integer type of the indices, which must hold them."""
     x, along = _axis_of("argsort", array_of(a, "argsort"), axis)
-    return _sorted([x, _places(x, along)], along, 1, descending)[1]
+    return _sorted([x, _places(x, along, index_dtype("argsort", dtype, x.shape[along]))], along, 1, descending)[1]
 
 
-def _places(x: Any, axis: int) -> Any:
-    return movement.iota(shape=Shape(element_type(default_int()), x.shape), iota_dimension=axis)
+def _places(x: Any, axis: int, dtype: Any = None) -> Any:
+    return movement.iota(shape=Shape(element_type(dtype or default_int()), x.shape), iota_dimension=axis)
 
 
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
@@ -197,11 +202,17 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending; constant outside. Values
-    may be complex."""
+    """Values at x of the piecewise linear function through the points (xp, fp), xp ascending.
+
+    Outside they are `left` and `right`: by default constant, with "extrapolate" on the first and the last line. Values
+    may be complex.
+    """
     values = array_of(fp, "interp")
     if values.dtype.kind == "c":
-        parts = [[None if v is None else part(v) for v in (fp, left, right)] for part in (arith.real, arith.imag)]
+        parts = [
+            [v if v is None or isinstance(v, str) else part(v) for v in (fp, left, right)]
+            for part in (arith.real, arith.imag)
+        ]
         real, imaginary = (interp(x, xp, f, first, last, period) for f, first, last in parts)
         return ops.complex_(*promoted("interp", real, imaginary)[0])
     (at, points, values), _ = promoted("interp", x, array_of(xp, "interp"), values, to_inexact=True)
@@ -221,8 +232,18 @@ def interp(
     flat = arith.equal(width, 0)
     slope = where(flat, 0, arith.true_divide(arith.subtract(f1, f0), where(flat, 1, width)))
     found = arith.add(f0, arith.multiply(slope, arith.subtract(at, x0)))
-    found = where(arith.less(at, points[0]), values[0] if left is None or period is not None else left, found)
-    return where(arith.greater(at, points[-1]), values[-1] if right is None or period is not None else right, found)
+    if not _extrapolates("left", left):
+        found = where(arith.less(at, points[0]), values[0] if left is None or period is not None else left, found)
+    if not _extrapolates("right", right):
+        last_value = values[-1] if right is None or period is not None else right
+        found = where(arith.greater(at, points[-1]), last_value, found)
+    return found
+
+
+def _extrapolates(side: str, value: Any) -> bool:
+    if isinstance(value, str) and value != "extrapolate":
+        raise ArgumentError(f"interp: {side} is a number, None or 'extrapolate', but got {value!r}.")
+    return isinstance(value, str)
 
 
 # --- quantiles --------------------------------------------------------------------------------------------------------
@@ -240,17 +261,27 @@ def _quantiles(what: str, doc: str, percent: bool = False, ignore_nan: bool = Fa
         overwrite_input: bool = False,
         method: str = "linear",
         keepdims: bool = False,
+        *,
+        weights: ArrayLike | None = None,
+        out_sharding: Any = None,
     ) -> Array:
         refuse_out(what, out)
+        check_placement(f"{what}: out_sharding", out_sharding)
         share = inexact_array(q, what) if percent else q
         if percent and isinstance(share, ConcreteArray):
             share = value_of(share) / np.asarray(100, share.dtype)
         elif percent:
             share = arith.true_divide(share, 100)
+        if weights is not None:
+            return _weighted_quantile(what, a, share, axis, method, keepdims, ignore_nan, weights)
         return _quantile(what, a, share, axis, method, keepdims, ignore_nan)
 
     function.__name__ = function.__qualname__ = what
-    function.__doc__ = f"{doc}; between two of them by `method`, one of linear, lower, higher, midpoint, nearest."
+    function.__doc__ = (
+        f"{doc}; between two of them by `method`, one of linear, lower, higher, midpoint, nearest. With "
+        "`weights`, which are not negative, have the array's shape or that of its axes, and need the method "
+        "'inverted_cdf': the smallest element up to which elements have that share of the total weight."
+    )
     return function if ignore_nan else replayed(function)
 
 
@@ -324,6 +355,58 @@ def _quantile(
         shape = (*share.shape, *(1 if d in axes else n for d, n in enumerate(x.shape)))
         result = movement.reshape_to(result, shape)
     return result
+
+
+def _weighted_quantile(
+    what: str,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis,
+    method: str,
+    keepdims: bool,
+    ignore_nan: bool,
+    weights: ArrayLike,
+) -> Array:
+    """Inverse of the empirical distribution function of weighted elements."""
+    choice_of(f"{what} with weights", "method", method, ("inverted_cdf",))
+    x, share = inexact_array(a, what), array_of(q, what)
+    refuse_complex(what, x, share)
+    if share.ndim > 1:
+        raise ShapeError(f"{what}: q is a number or a vector, but got shape {share.shape}.")
+    axes = canonical_axes(what, axis, x.ndim)
+    given = weights_along(what, x, inexact_array(weights, what), axis, axes)
+    refuse_complex(what, given)
+    dtype = x.dtype
+    wide = np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+    kept = tuple(n for d, n in enumerate(x.shape) if d not in axes)
+    count = math.prod(x.shape[d] for d in axes)
+    if count == 0:
+        raise ShapeError(f"{what}: the axes {axes} of shape {x.shape} are empty and have no quantile.")
+    last = tuple(range(x.ndim - len(axes), x.ndim))
+    rows, shares = (cast(movement.reshape_to(moveaxis(v, axes, last), (*kept, count)), wide, False) for v in (x, given))
+    bad = arith.isnan(rows)
+    if ignore_nan:
+        shares = where(bad, 0, shares)
+    ordered, heavy = _sorted([rows, shares], len(kept), 1)
+    total = cumsum(heavy, -1)
+    total = arith.true_divide(total, total[..., -1:])
+    wanted = cast(share, wide, False).reshape(-1)
+    found = [_first_reaching(ordered, heavy, total, wanted[k]) for k in range(wanted.shape[0])]
+    result = stack(found) if share.ndim else found[0]
+    missing = arith.equal(_row_sum(cast(arith.invert(bad), wide)), 0) if ignore_nan else any(bad, -1)
+    missing = movement.broadcast_in_dim(missing, result.shape, tuple(range(result.ndim - len(kept), result.ndim)))
+    result = cast(where(missing, np.nan, result), dtype, False)
+    if not keepdims:
+        return result
+    return movement.reshape_to(result, (*share.shape, *(1 if d in axes else n for d, n in enumerate(x.shape))))
+
+
+def _first_reaching(ordered: Any, weights: Any, total: Any, share: Any) -> Any:
+    """Of each sorted row the first element with a weight up to which the rows' share of the total weight is reached."""
+    share = movement.broadcast_in_dim(share, total.shape, ())
+    reached = ops.and_(ops.ge(total, share), ops.gt(weights, like(0, weights)))
+    place = argmax(reached, -1, keepdims=True)
+    return squeeze(take_along_axis(ordered, place, -1, mode="clip"), -1)
 
 
 def _row_sum(x: Any) -> Any:

@@ -20,16 +20,16 @@ def _known(what: str, x: ArrayLike) -> np.ndarray[Any, Any]:
     return np.asarray(array_of(x, what).concrete(what).buffer())
 
 
-def save(file: Any, arr: ArrayLike) -> None:
-    """Write an array to a file in NumPy's binary format.
+def save(file: Any, arr: ArrayLike, allow_pickle: bool = True) -> None:
+    """Write an array to a file in NumPy's binary format. Arrays of numbers need no pickles, whatever `allow_pickle`.
 
     Types that NumPy lacks (bfloat16, the 8-bit floats) are written as raw bytes; name them to `load` by its `dtype`.
     """
     np.save(file, _known("save", arr))
 
 
-def savez(file: Any, *args: ArrayLike, **kwargs: ArrayLike) -> None:
-    """Write several arrays to one file, by name."""
+def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwargs: ArrayLike) -> None:
+    """Write several arrays to one file, by name. Arrays of numbers need no pickles, whatever `allow_pickle`."""
     np.savez(
         file,
         *(_known("savez", x) for x in args),
@@ -38,9 +38,13 @@ def savez(file: Any, *args: ArrayLike, **kwargs: ArrayLike) -> None:
     )
 
 
-def load(file: Any, dtype: Any = None) -> Any:
-    """The array of a file that `save` wrote, in its own element type; of one that `savez` wrote, all, by name."""
-    found = np.load(file)
+def load(file: Any, dtype: Any = None, *, allow_pickle: bool = False, **options: Any) -> Any:
+    """The array of a file that `save` wrote, in its own element type; of one that `savez` wrote, all, by name.
+
+    Other options are those of `numpy.load`. With `allow_pickle`, which runs code that the file holds, arrays of numbers
+    that were written as objects are read, too.
+    """
+    found = np.load(file, allow_pickle=allow_pickle, **options)
     if not isinstance(found, np.ndarray):
         return {name: array(found[name], found[name].dtype) for name in found.files}
     kind = found.dtype if dtype is None else python_dtype(dtype)
@@ -72,11 +76,22 @@ def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) ->
         ) from None
 
 
-def array_repr(arr: ArrayLike) -> str:
-    """The array as Python would show it."""
-    return repr(array_of(arr, "array_repr"))
+def array_repr(
+    arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:
+    """The array as Python would show it; options are NumPy's."""
+    with _shown_with(max_line_width, precision, suppress_small):
+        return repr(array_of(arr, "array_repr"))
 
 
-def array_str(arr: ArrayLike) -> str:
-    """The elements of the array as text."""
-    return str(array_of(arr, "array_str"))
+def array_str(
+    a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:
+    """The elements of the array as text; options are NumPy's."""
+    with _shown_with(max_line_width, precision, suppress_small):
+        return str(array_of(a, "array_str"))
+
+
+def _shown_with(width: int | None, precision: int | None, suppress: bool | None) -> Any:
+    given = {"linewidth": width, "precision": precision, "suppress": suppress}
+    return np.printoptions(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

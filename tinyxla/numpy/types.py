@@ -97,6 +97,8 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 number, generic, inexact, floating = np.number, np.generic, np.inexact, np.floating
 complexfloating, integer = np.complexfloating, np.integer
 signedinteger, unsignedinteger = np.signedinteger, np.unsignedinteger
+character, flexible, object_ = np.character, np.flexible, np.object_  # of which no array is
+ComplexWarning = np.exceptions.ComplexWarning
 dtype = np.dtype
 
 

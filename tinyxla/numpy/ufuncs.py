@@ -53,7 +53,7 @@ _UPDATES = {name: name for name in ("add", "subtract", "multiply", "divide", "po
 }
 
 
-class ufunc:  # noqa: N801 - NumPy's name of it
+class ufunc:
     """A universal function: a function of elements, applied to arrays that broadcast.
 
     Args:
@@ -156,15 +156,13 @@ class ufunc:  # noqa: N801 - NumPy's name of it
         fold = self._fold("accumulate", out)
         return fold.accumulate(listed(a, fold.what), axis, dtype)
 
-    def reduceat(
-        self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: Any = None, out: None = None
-    ) -> Array:
+    def reduceat(self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: Any = None, out: None = None) -> Array:
         """`reduce` over slices, from each index to the next one, of the last to the end; a single element where the
         next index is not larger."""
         fold = self._fold("reduceat", out)
         return fold.reduceat(listed(a, fold.what), indices, axis, dtype)
 
-    def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:  # noqa: N803 - NumPy's names
+    def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
         """The function of all pairs of an element of A and one of B; the shape is A's, then B's."""
         self._fold("outer")
         return outer_of(self, f"{self.__name__}.outer", A, B)

@@ -16,6 +16,7 @@ import numpy as np
 from tinyxla.allocation import allocated
 from tinyxla.errors import (
     ArgumentError,
+    AttributeValueError,
     ConcretizationError,
     DeletedError,
     OutOfBoundsError,
@@ -84,6 +85,14 @@ def _reduction(name: str, text: str) -> Callable[..., Array]:
 
     method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", text
     return method
+
+
+_API_VERSIONS = (
+    "2021.12",
+    "2022.12",
+    "2023.12",
+    "2024.12",
+)  # of the Python array API standard, each a part of the next
 
 
 class Array:
@@ -213,7 +222,7 @@ class Array:
                 f"item() takes an array of one element, but this one has the shape {value.shape}; use tolist()."
             )
         try:
-            return value.buffer().item(*index)
+            return value.buffer().item(*(index if index != ((),) else ()))
         except (IndexError, TypeError, ValueError, OverflowError):
             raise OutOfBoundsError(
                 f"item(): {index} is no place in an array of shape {value.shape}; give one integer for each axis."
@@ -274,8 +283,12 @@ class Array:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _namespace.protocols.apply_function(function, args, kwargs)
 
-    def __array_namespace__(self, api_version: str | None = None) -> Any:
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """The module of functions on arrays, as the Python array API standard names it."""
+        if api_version is not None and api_version not in _API_VERSIONS:
+            raise AttributeValueError(
+                f"__array_namespace__: api_version is one of {', '.join(_API_VERSIONS)}, but got {api_version!r}."
+            )
         return _namespace
 
     def __dlpack__(
@@ -399,6 +412,10 @@ class Array:
     def view(self, dtype: Any = None) -> Array:
         """The same bits as elements of another type of the same width."""
         return _namespace.view(self, dtype)
+
+    def byteswap(self) -> Array:
+        """The elements with their bytes in the opposite order, as `numpy.ndarray.byteswap`."""
+        return _namespace.representation.byteswapped(self)
 
     def copy(self) -> Array:
         """An array of the same elements. They share memory, but deleting one, by donating it say, leaves the other."""

@@ -44,8 +44,9 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         """
         transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device
         """.split(),
-        ("allow",),
+        ("allow", "log", "disallow", "log_explicit", "disallow_explicit"),  # nothing is transferred
     ),
+    "legacy_prng_key": ("allow",),
     "check_tracer_leaks": (True,),  # a leaked tracer is an error where it is used
     "default_device": (CPU,),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact
