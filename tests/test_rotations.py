@@ -62,7 +62,7 @@ def test_rotation_constructors_equal_jax(shape: tuple[int, ...]) -> None:
     close(quat.as_quat(True, True), other.from_quat(quaternions(shape)).as_quat(True, True))
 
 
-@pytest.mark.parametrize("seq", SEQUENCES + [s.upper() for s in SEQUENCES])
+@pytest.mark.parametrize("seq", SEQUENCES[::2] + [s.upper() for s in SEQUENCES[1::2]])
 def test_euler_angles_equal_jax(seq: str) -> None:
     other, v = jax_transform().Rotation, quaternions((2, 3), 3)
     close(Rotation.from_euler(seq, v).quat, other.from_euler(seq, v).quat)
@@ -133,7 +133,9 @@ def test_mean_of_rotations_equals_jax() -> None:
 
 def test_rotations_are_pytrees_and_sequences() -> None:
     rotations = Rotation.from_quat(quaternions((3,)))
-    assert len(rotations) == 3 and not rotations.single and rotations[0].single
+    assert len(rotations) == 3
+    assert rotations[0].single
+    assert not rotations.single
     close(tx.jit(lambda r: r.inv())(rotations).quat, rotations.inv().quat)
     close(Rotation.concatenate([rotations, rotations[1:]]).quat, np.concatenate([rotations.quat, rotations.quat[1:]]))
     close(tx.numpy.linalg.norm(Rotation.random(tx.random.key(0), 5).quat, axis=-1), np.ones(5, np.float32))

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, ShapeError, SquareMatrixError
-from tinyxla.numpy import arithmetic as arith, contractions
+from tinyxla.numpy import arithmetic as arith, contractions, lapack
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -48,7 +48,7 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import max, min, prod, root_at_edges, sum
-from tinyxla.numpy.selection import where
+from tinyxla.numpy.selection import take_along_axis, where
 from tinyxla.numpy.transcendental import log
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
@@ -308,20 +308,31 @@ def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
     return q, concatenate([r, others], -1)
 
 
+def pivoted_qr(x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
+    """Q and R of the matrices with columns in an order in which the diagonal of R descends in size, and that order."""
+    order = lapack.column_pivots(x)
+    columns = broadcast_to_shape("linalg.qr", expand_dims(order, -2), x.shape)
+    return (*factors_qr(take_along_axis(x, columns, -1), full_matrices), order)
+
+
 @replayed
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """The factors of a = Q R: Q has orthonormal columns, R is upper triangular.
 
     Args:
         a: matrices, of shape [..., m, n].
-        mode: `"reduced"` gives Q with min(m, n) columns, `"complete"` with m, `"r"` only R.
+        mode: `"reduced"` gives Q with min(m, n) columns, `"complete"` with m, `"r"` only R; `"raw"` gives the
+            transposed Householder reflectors with R, and their scalar factors, without derivatives.
 
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.qr(jnp.ones((4, 2))).Q.shape
         (4, 2)
     """
-    choice_of("linalg.qr", "mode", mode, ("reduced", "complete", "r"))
+    choice_of("linalg.qr", "mode", mode, ("reduced", "complete", "r", "raw"))
+    if mode == "raw":
+        reflectors, factors = lapack.qr_reflectors(matrices("linalg.qr", a))
+        return QRResult(transposed(reflectors), factors)
     found = QRResult(*factors_qr(matrices("linalg.qr", a), mode == "complete"))
     return found.R if mode == "r" else found
 
@@ -374,9 +385,37 @@ def eigvals(a: ArrayLike) -> Array:
     return eig(a).eigenvalues
 
 
+def index_range(what: str, subset: Any, size: int) -> slice | None:
+    """The slice of a range (start, end) of values that are wanted; None for all."""
+    if subset is None:
+        return None
+    start, end = integers_of(what, "subset_by_index", subset, 2)
+    if not 0 <= start <= end <= size:
+        raise ArgumentError(f"{what}: subset_by_index must be a range within 0 to {size}, but got {subset!r}.")
+    return slice(start, end)
+
+
+def subset_svd(what: str, x: Any, full_matrices: bool, compute_uv: bool, subset: Any) -> Any:
+    """U, s and V* of matrices, or only s; of singular values that are in a range."""
+    chosen = index_range(what, subset, builtins.min(x.shape[-2:]))
+    full = full_matrices and compute_uv and x.shape[-1] != x.shape[-2]
+    if chosen is not None and full_matrices and compute_uv and chosen != slice(0, builtins.min(x.shape[-2:])):
+        raise ArgumentError(f"{what}: a part of the singular values by subset_by_index needs full_matrices=False.")
+    u, s, vh = factorizations.svd(x, full_matrices=full)
+    if chosen is not None and not full:
+        u, s, vh = u[..., chosen], s[..., chosen], vh[..., chosen, :]
+    return (u, s, vh) if compute_uv else s
+
+
 @replayed
 @with_flags
-def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Any:
     """The factors of a = U diag(S) Vh, with singular values S in descending order.
 
     Args:
@@ -385,6 +424,8 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
             the singular values differ.
         compute_uv: give U and Vh, too.
         hermitian: accepted for compatibility.
+        subset_by_index: the range (start, end) of those singular values that are given, with vectors only if not
+            `full_matrices`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -392,9 +433,8 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
         Array([4., 3.], dtype=float32)
     """
     x = matrices("linalg.svd", a)
-    full = bool(full_matrices) and bool(compute_uv) and x.shape[-1] != x.shape[-2]
-    found = SVDResult(*factorizations.svd(x, full_matrices=full))
-    return found if compute_uv else found.S
+    found = subset_svd("linalg.svd", x, bool(full_matrices), bool(compute_uv), subset_by_index)
+    return SVDResult(*found) if compute_uv else found
 
 
 @replayed

@@ -7,7 +7,8 @@ and therefore pytrees: transformations take and return them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tinyxla import numpy as tnp, random
@@ -187,17 +188,10 @@ class Rotation(NamedTuple):
         at_zero, at_half_turn = tnp.abs(middle) <= _GIMBAL_LOCK, tnp.abs(middle - math.pi) <= _GIMBAL_LOCK
         locked = tnp.where(at_zero, 2 * half_sum, (2 if intrinsic else -2) * half_difference)
         first, third = half_sum - half_difference, half_sum + half_difference
-        zero = tnp.zeros_like(first)
-        if intrinsic:
-            first, third = (
-                tnp.where(at_zero | at_half_turn, zero, first),
-                tnp.where(at_zero | at_half_turn, locked, third),
-            )
-        else:
-            first, third = (
-                tnp.where(at_zero | at_half_turn, locked, first),
-                tnp.where(at_zero | at_half_turn, zero, third),
-            )
+        free, zero = at_zero | at_half_turn, tnp.zeros_like(first)
+        kept, dropped = (third, first) if intrinsic else (first, third)
+        kept, dropped = tnp.where(free, locked, kept), tnp.where(free, zero, dropped)
+        first, third = (dropped, kept) if intrinsic else (kept, dropped)
         if not symmetric:
             third, middle = sign * third, middle - math.pi / 2
         found = tnp.stack([third, middle, first] if intrinsic else [first, middle, third], -1)
@@ -351,7 +345,7 @@ def _axes_of(what: str, seq: Any, count: int | None = None) -> tuple[list[int], 
         raise ArgumentError(f"{what}: seq must be {wanted} axes, but got {seq!r}.")
     if not (set(seq) <= set("xyz") or set(seq) <= set("XYZ")):
         raise ArgumentError(f"{what}: the axes of seq are of 'xyz' or of 'XYZ', but got {seq!r}.")
-    if any(a == b for a, b in zip(seq, seq[1:], strict=False)):
+    if any(a == b for a, b in pairwise(seq)):
         raise ArgumentError(f"{what}: consecutive axes of seq must be different, but got {seq!r}.")
     return ["xyz".index(axis) for axis in seq.lower()], seq.isupper()
 
