@@ -110,7 +110,7 @@ _eig = custom_jvp(lambda a, left, right, enabled: _decomposed(a, left, right), n
 def _eig_jvp(left: bool, right: bool, enabled: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
     if not enabled:
         raise DifferentiationError(
-            "lax.linalg.eig: derivatives of eigenvectors depend on their normalization and exist only where eigenvalues "
+            "lax.linalg.eig: derivatives of eigenvectors depend on their normalization, and exist where eigenvalues "
             "differ; ask for them by enable_eigvec_derivs=True, or for eigenvalues alone."
         )
     (a,), (change,) = primals, tangents

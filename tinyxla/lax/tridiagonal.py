@@ -50,7 +50,11 @@ def tridiagonal_solve(
     axis = middle.ndim - 1
     diagonals, sides = [tnp.moveaxis(v, axis, 0) for v in (low, middle, high)], tnp.moveaxis(right, axis, 0)
     none = tnp.zeros_like(diagonals[0][:1])
-    below, main, above = tnp.concatenate([none, diagonals[0][1:]]), diagonals[1], tnp.concatenate([diagonals[2][:-1], none])
+    below, main, above = (
+        tnp.concatenate([none, diagonals[0][1:]]),
+        diagonals[1],
+        tnp.concatenate([diagonals[2][:-1], none]),
+    )
     transposed = tnp.concatenate([none, above[:-1]]), main, tnp.concatenate([below[1:], none])
     found = custom_linear_solve(
         lambda x: _product(below, main, above, x),
