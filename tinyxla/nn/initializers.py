@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tinyxla import numpy as tnp, random
+import numpy as np
+
+from tinyxla import lax, numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import named, shape_of
+from tinyxla.numpy.arguments import named, python_dtype, shape_of
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -92,6 +94,24 @@ def _fans(shape: tuple[int, ...], in_axis: Axes, out_axis: Axes, batch_axis: Axe
 _TRUNCATED_STDDEV = math.sqrt(1 - 4 * math.exp(-2) / (math.sqrt(2 * math.pi) * math.erf(math.sqrt(2))))
 
 
+_CUT_OFF = math.exp(-4)  # the probability that a complex standard normal number is larger than 2
+
+
+def _complex_disk(key: Array, shape: Sequence[int], kind: Any, distribution: str) -> Array:
+    """Complex numbers of mean 0 and variance 1: uniform in a disk, or normal ones whose sizes are cut off at two standard
+    deviations. Angles are uniform; the squared sizes are uniform, or exponential up to a bound."""
+    first, second = random.split(key)
+    real = np.empty(0, python_dtype(kind)).real.dtype
+    share: Any = random.uniform(first, shape, real)
+    if distribution == "uniform":
+        size = tnp.sqrt(2 * share)
+    else:
+        variance = (1 - 5 * _CUT_OFF) / (1 - _CUT_OFF)
+        size = tnp.sqrt(-tnp.log1p(-(1 - _CUT_OFF) * share) / variance)
+    angle = 2 * math.pi * random.uniform(second, shape, real)
+    return lax.complex(size * tnp.cos(angle), size * tnp.sin(angle))
+
+
 def variance_scaling(
     scale: float,
     mode: str,
@@ -109,7 +129,7 @@ def variance_scaling(
         distribution: "normal", "truncated_normal" (at two standard deviations) or "uniform".
         in_axis, out_axis: the axes of the shape that are the layer's inputs and outputs.
         batch_axis: axes that count for neither.
-        dtype: of the weights.
+        dtype: of the weights; complex ones are uniform in a disk, or cut off by their sizes.
 
     >>> variance_scaling(1.0, "fan_in", "uniform")(random.key(0), (3, 4)).shape
     (3, 4)
@@ -131,6 +151,8 @@ def variance_scaling(
             "fan_geo_avg": math.sqrt(fan_in * fan_out),
         }
         variance = scale / max(sizes[mode], 1e-30)
+        if distribution != "normal" and np.dtype(python_dtype(kind)).kind == "c":
+            return math.sqrt(variance) * _complex_disk(key, shape, kind, distribution)
         if distribution == "normal":
             return random.normal(key, shape, kind) * math.sqrt(variance)
         if distribution == "uniform":
