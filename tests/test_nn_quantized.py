@@ -33,7 +33,7 @@ def test_scaled_matmul_multiplies_blocks_by_their_scales(dtype: Any, kind: Any) 
     np.testing.assert_allclose(np.asarray(found, np.float32), wanted, rtol=1e-2, atol=0.2)
 
 
-@pytest.mark.parametrize(("mode", "error"), [("mxfp8", 0.04), ("nvfp4", 0.15)])
+@pytest.mark.parametrize(("mode", "error"), [("mxfp8", 0.06), ("nvfp4", 0.2)])
 def test_scaled_dot_general_is_near_the_product_and_its_derivatives(mode: str, error: float) -> None:
     configs = [nn.get_scaled_dot_general_config(mode)] * 3
     a, b = normal(2, 32, 64), normal(2, 64, 64)

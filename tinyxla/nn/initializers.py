@@ -98,8 +98,8 @@ _CUT_OFF = math.exp(-4)  # the probability that a complex standard normal number
 
 
 def _complex_disk(key: Array, shape: Sequence[int], kind: Any, distribution: str) -> Array:
-    """Complex numbers of mean 0 and variance 1: uniform in a disk, or normal ones whose sizes are cut off at two standard
-    deviations. Angles are uniform; the squared sizes are uniform, or exponential up to a bound."""
+    """Complex numbers of mean 0 and variance 1: uniform in a disk, or normal ones whose sizes are cut off at two
+    standard deviations. Angles are uniform; the squared sizes are uniform, or exponential up to a bound."""
     first, second = random.split(key)
     real = np.empty(0, python_dtype(kind)).real.dtype
     share: Any = random.uniform(first, shape, real)
