@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tinyxla import lax, numpy as tnp
-from tinyxla.callbacks import pure_callback
 from tinyxla.api import ShapeDtypeStruct
+from tinyxla.callbacks import pure_callback
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, requiring
 from tinyxla.lax import special as lax_special
