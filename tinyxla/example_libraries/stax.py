@@ -19,11 +19,24 @@ from typing import Any
 
 from tinyxla import lax, nn, numpy as tnp, random
 from tinyxla.errors import ArgumentError
+from tinyxla.nn import (
+    elu as elu,
+    gelu as gelu,
+    leaky_relu as leaky_relu,
+    log_softmax as log_softmax,
+    relu as relu,
+    selu as selu,
+    sigmoid as sigmoid,
+    softmax as softmax,
+    softplus as softplus,
+    standardize as standardize,
+)
 from tinyxla.nn.initializers import glorot_normal, normal, ones, zeros
 from tinyxla.numpy.arguments import choice_of, integers_of, named
 
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 Shape = tuple[int, ...]
+glorot, randn, logsoftmax = glorot_normal, normal, log_softmax  # their older names
 
 
 def _without_parameters(shape: Callable[[Any], Any], function: Callable[..., Any]) -> Layer:

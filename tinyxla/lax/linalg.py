@@ -8,10 +8,34 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import ShapeError
-from tinyxla.lax.control_flow import scan
+from tinyxla.lax.control_flow import scan, while_loop
+from tinyxla.lax.eigenvalues import (
+    EighImplementation as EighImplementation,
+    EigImplementation as EigImplementation,
+    SvdAlgorithm as SvdAlgorithm,
+    check_member,
+    eig as eig,
+)
+from tinyxla.lax.householder import (
+    hessenberg as hessenberg,
+    householder_product as householder_product,
+    ormqr as ormqr,
+    schur as schur,
+    tridiagonal as tridiagonal,
+)
 from tinyxla.lax.operands import ArrayLike, of_one_type
-from tinyxla.numpy.arguments import array_of, inexact_array, integer_of, operand, with_flags
-from tinyxla.numpy.linalg import factors_qr, matrices, symmetrized
+from tinyxla.lax.tridiagonal import tridiagonal_solve as tridiagonal_solve
+from tinyxla.numpy.arguments import (
+    array_of,
+    count_of,
+    inexact_array,
+    integer_of,
+    number_of,
+    operand,
+    refuse_complex,
+    with_flags,
+)
+from tinyxla.numpy.linalg import factors_qr, index_range, matrices, pivoted_qr, subset_svd, symmetrized
 from tinyxla.numpy.operations import factorizations, linear_algebra, movement, ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
@@ -118,38 +142,70 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
 
 
 @with_flags
-def qr(x: ArrayLike, *, full_matrices: bool = True) -> tuple[Array, Array]:
+def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None) -> Any:
     """The factors of x = Q R: Q has orthonormal columns, R is upper triangular.
 
     Args:
         x: matrices, of shape [..., m, n].
+        pivoting: exchange columns so that the diagonal of R descends in size, and give their order p, of shape
+            [..., n], too: x[:, p] = Q R.
         full_matrices: Q is square; else it has min(m, n) columns, and derivatives also for m > n.
+        use_magma: accepted for compatibility.
+
+    Errors: `ShapeError` if x is no matrix.
+
+    Source: geqrf and geqp3 of LAPACK.
 
     >>> q, r = qr(np.ones((4, 2)), full_matrices=False)
     >>> q.shape, r.shape
     ((4, 2), (2, 2))
     """
-    return factors_qr(matrices("lax.linalg.qr", x), bool(full_matrices))
+    a = matrices("lax.linalg.qr", x)
+    return pivoted_qr(a, bool(full_matrices)) if pivoting else factors_qr(a, bool(full_matrices))
 
 
 @with_flags
-def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> tuple[Array, Array]:
+def eigh(
+    x: ArrayLike,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    implementation: EighImplementation | None = None,
+) -> tuple[Array, Array]:
     """The eigenvectors, as columns, and the eigenvalues, in ascending order, of Hermitian matrices.
 
     Args:
         x: matrices, of shape [..., n, n].
         lower: read the lower triangle, if the input is not made symmetric.
         symmetrize_input: take the mean of x and its conjugate transpose.
+        sort_eigenvalues: accepted for compatibility; eigenvalues ascend in any case.
+        subset_by_index: the range (start, end) of those eigenvalues, in ascending order, that are given.
+        implementation: accepted for compatibility; LAPACK computes.
+
+    Errors: `ShapeError` if the matrices are not square, `ArgumentError` for a range beyond them.
 
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[1]
     Array([1., 2.], dtype=float32)
     """
-    a = matrices("lax.linalg.eigh", x, square=True)
-    return factorizations.eigh(symmetrized(a) if symmetrize_input else a, lower=bool(lower))
+    what = "lax.linalg.eigh"
+    check_member(what, "implementation", implementation, EighImplementation)
+    a = matrices(what, x, square=True)
+    chosen = index_range(what, subset_by_index, a.shape[-1])
+    vectors, values = factorizations.eigh(symmetrized(a) if symmetrize_input else a, lower=bool(lower))
+    return (vectors, values) if chosen is None else (vectors[..., chosen], values[..., chosen])
 
 
 @with_flags
-def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> Any:
     """The factors U, s and V* of x = U diag(s) V*, with singular values s in descending order; or only these.
 
     Args:
@@ -157,13 +213,18 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) ->
         full_matrices: U and V* are square; else they have as many columns and rows as there are singular values. There
             is a derivative for that, where the singular values differ.
         compute_uv: give U and V*, too.
+        subset_by_index: the range (start, end) of those singular values, in descending order, that are given; with
+            vectors only if not `full_matrices`.
+        algorithm: accepted for compatibility; LAPACK computes.
+
+    Errors: `ArgumentError` for a range beyond the singular values, or one of full matrices.
 
     >>> svd(np.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False)
     Array([4., 3.], dtype=float32)
     """
-    a = matrices("lax.linalg.svd", x)
-    full = bool(full_matrices) and a.shape[-1] != a.shape[-2]
-    return factorizations.svd(a, full_matrices=full) if compute_uv else factorizations.svd(a, full_matrices=False)[1]
+    what = "lax.linalg.svd"
+    check_member(what, "algorithm", algorithm, SvdAlgorithm)
+    return subset_svd(what, matrices(what, x), bool(full_matrices), bool(compute_uv), subset_by_index)
 
 
 @with_flags
@@ -203,45 +264,108 @@ def symmetric_product(
     return tnp.tril(found) + tnp.matrix_transpose(tnp.tril(found, -1))
 
 
-def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Array:
-    """The x of a x = b for matrices a that are zero outside of three diagonals, by elimination without pivoting.
+def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
+    """The upper triangular factor of R^T R + w w^T, by rotations of R's rows with w.
 
     Args:
-        dl: what is below the diagonal, of shape [..., n]; its first element is not read.
-        d: the diagonal, of shape [..., n].
-        du: what is above it, of shape [..., n]; its last element is not read.
-        b: right sides, of shape [..., n, k].
+        r_matrix: real upper triangular matrices R, of shape [..., n, n].
+        w_vector: vectors w, of shape [..., n].
 
-    Errors: `ShapeError` if the shapes do not fit.
+    Errors: `ShapeError` if the sizes do not fit, `DTypeError` for complex numbers or types that are not equal.
 
-    Source: L. Thomas, "Elliptic Problems in Linear Differential Equations over a Network" (1949).
+    Source: G. H. Golub and C. F. Van Loan, "Matrix Computations", section 6.5.4.
 
-    >>> tridiagonal_solve(np.zeros(2), np.array([2.0, 4.0]), np.array([1.0, 0.0]), np.array([[4.0], [8.0]])).ravel()
-    Array([1., 2.], dtype=float32)
+    >>> cholesky_update(np.array([[3.0, 0.0], [0.0, 1.0]]), np.array([4.0, 0.0]))
+    Array([[5., 0.],
+           [0., 1.]], dtype=float32)
     """
-    what = "lax.linalg.tridiagonal_solve"
-    low, middle, high, right = (inexact_array(v, what) for v in of_one_type(what, dl, d, du, b))
-    if not low.shape == middle.shape == high.shape == right.shape[:-1]:
+    what = "lax.linalg.cholesky_update"
+    factor, vector = (inexact_array(v, what) for v in of_one_type(what, r_matrix, w_vector))
+    factor = matrices(what, factor, square=True)
+    refuse_complex(what, factor, vector)
+    if vector.shape != factor.shape[:-1]:
         raise ShapeError(
-            f"{what}: dl, d and du must have the shape [..., n] of b's [..., n, k], but are {Shape.of(low)}, "
-            f"{Shape.of(middle)}, {Shape.of(high)} and {Shape.of(right)}."
+            f"{what}: w_vector must have the shape [..., n] of r_matrix's [..., n, n], but they are {Shape.of(vector)} "
+            f"and {Shape.of(factor)}."
         )
-    axis = middle.ndim - 1
-    rows: list[Any] = [tnp.moveaxis(v, axis, 0) for v in (low, middle, high, right)]
+    size, axis = factor.shape[-1], factor.ndim - 2
 
-    def eliminate(above: Any, row: Any) -> Any:
-        c, y = above
-        below, diagonal, upper, side = row
-        pivot = 1 / (diagonal - below * c)
-        now = (upper * pivot, (side - below[..., None] * y) * pivot[..., None])
-        return now, now
+    def rotate(w: Any, row: Any) -> Any:
+        known, is_pivot = row
+        pivot, other = (tnp.sum(tnp.where(is_pivot, v, 0), -1, keepdims=True) for v in (known, w))
+        length = tnp.hypot(pivot, other)
+        safe = tnp.where(length == 0, 1, length)
+        cosine, sine = tnp.where(length == 0, 1, pivot / safe), other / safe
+        return cosine * w - sine * known, cosine * known + sine * w
 
-    def insert(x: Any, row: Any) -> Any:
-        c, y = row
-        x = y - c[..., None] * x
-        return x, x
+    pivots = tnp.eye(size, dtype=bool).reshape((size,) + (1,) * axis + (size,))
+    _, rows = scan(rotate, vector, (tnp.moveaxis(factor, axis, 0), pivots))
+    return tnp.triu(tnp.moveaxis(rows, 0, axis))
 
-    none = (rows[2][0] * 0, rows[3][0] * 0)
-    _, reduced = scan(eliminate, none, tuple(rows))
-    _, found = scan(insert, none[1], reduced, reverse=True)
-    return tnp.moveaxis(found, 0, axis)
+
+@with_flags
+def qdwh(
+    x: ArrayLike,
+    *,
+    is_hermitian: bool = False,
+    max_iterations: int | None = None,
+    eps: float | None = None,
+    dynamic_shape: tuple[Any, Any] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """The polar decomposition x = U H by a dynamically weighted Halley iteration with QR factorizations.
+
+    Args:
+        x: a matrix of shape [m, n], m from n on.
+        is_hermitian: x is Hermitian; U is made so, too.
+        max_iterations: how many steps there are at most, 10 by default.
+        eps: the precision to which the iteration goes, that of the type by default.
+        dynamic_shape: None, or the shape of x.
+
+    Returns:
+        U, with orthonormal columns; H, which is positive semidefinite; the number of steps; and whether the iteration
+        ended.
+
+    Errors: `ShapeError` if x is no matrix, or has more columns than rows.
+
+    Source: Y. Nakatsukasa, Z. Bai and F. Gygi, "Optimizing Halley's iteration for computing the matrix polar
+    decomposition", SIAM Journal on Matrix Analysis and Applications 31 (2010).
+
+    >>> qdwh(np.array([[0.0, 2.0], [3.0, 0.0]]))[1].round(4)
+    Array([[3., 0.],
+           [0., 2.]], dtype=float32)
+    """
+    what = "lax.linalg.qdwh"
+    a = matrices(what, x)
+    if a.ndim != 2 or a.shape[0] < a.shape[1]:
+        raise ShapeError(f"{what}: takes a matrix with at least as many rows as columns, but got {Shape.of(a)}.")
+    if dynamic_shape is not None and tuple(dynamic_shape) != a.shape:
+        raise ShapeError(f"{what}: dynamic_shape must be None or {a.shape}, but got {dynamic_shape!r}.")
+    most = 10 if max_iterations is None else count_of(what, "max_iterations", max_iterations)
+    real = tnp.real(a).dtype
+    precision = float(tnp.finfo(a.dtype).eps) if eps is None else number_of(what, "eps", eps)
+    norm = tnp.linalg.norm(a)
+    start = a / tnp.where(norm == 0, 1, norm).astype(a.dtype)
+    state = (start, tnp.asarray(precision, real), tnp.asarray(0, np.int32), tnp.asarray(False))
+    unitary, _, steps, ended = while_loop(
+        lambda s: (s[2] < most) & ~s[3], lambda s: _halley_step(*s[:3], precision), state
+    )
+    if is_hermitian:
+        unitary = symmetrized(unitary)
+    return unitary, symmetrized(tnp.matmul(tnp.conj(unitary.T), a)), steps, ended
+
+
+def _halley_step(u: Any, low: Any, steps: Any, precision: float) -> Any:
+    """One step with the best weights for singular values from `low` to 1."""
+    square = low * low
+    root = tnp.cbrt(4 * (1 - square) / (square * square))
+    inner = tnp.sqrt(1 + root)
+    a = inner + tnp.sqrt(8 - 4 * root + 8 * (2 - square) / (square * inner)) / 2
+    b = (a - 1) ** 2 / 4
+    c = a + b - 1
+    m, n = u.shape
+    q, _ = factors_qr(tnp.concatenate([tnp.sqrt(c).astype(u.dtype) * u, tnp.eye(n, dtype=u.dtype)]), False)
+    share = ((a - b / c) / tnp.sqrt(c)).astype(u.dtype)
+    following = (b / c).astype(u.dtype) * u + share * tnp.matmul(q[:m], tnp.conj(q[m:].T))
+    low = tnp.minimum(low * (a + b * square) / (1 + c * square), 1)
+    close = tnp.linalg.norm(following - u) <= (4 * precision) ** (1 / 3) * tnp.linalg.norm(following)
+    return following, low, steps + 1, close & (low >= 1 - 10 * precision)

@@ -42,6 +42,11 @@ from tinyxla.nn.normalization import (
     softmax as softmax,
     standardize as standardize,
 )
+from tinyxla.nn.scaled import (
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    scaled_dot_general as scaled_dot_general,
+    scaled_matmul as scaled_matmul,
+)
 from tinyxla.suggestions import missing as _missing
 
 __getattr__ = _missing(__name__)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.nn.normalization import logsumexp
+from tinyxla.nn.normalization import logsumexp, softmax
 from tinyxla.numpy.arguments import array_of, integers_of, operand, with_flags
 
 
@@ -77,14 +77,15 @@ def dot_product_attention(
     seen = _seen(mask, logits.shape, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
     if seen is not None:
         logits = tnp.where(seen, logits, -0.7 * float(tnp.finfo(logits.dtype).max))
-    total: Any = logsumexp(logits, -1, keepdims=True)
-    found: Any = tnp.einsum("bnts,bsnh->btnh", tnp.exp(logits - total).astype(v.dtype), v)
+    found: Any = tnp.einsum("bnts,bsnh->btnh", softmax(logits, -1).astype(v.dtype), v)
     if query_seq_lengths is not None:
         counts = tnp.arange(q.shape[1]) < array_of(query_seq_lengths, what)[:, None]
         found = tnp.where(counts[:, :, None, None], found, 0)
     found = found.astype(given.dtype).reshape(given.shape)
-    residual = tnp.swapaxes(total[..., 0], 1, 2).reshape(given.shape[:-1])
-    return (found, residual) if return_residual else found
+    if not return_residual:
+        return found
+    total = tnp.swapaxes(logsumexp(logits, -1), 1, 2).reshape(given.shape[:-1])
+    return found, total.astype(given.dtype)
 
 
 def _seen(mask: Any, shape: Any, causal: bool, queries: Any, keys: Any, window: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, ShapeError, SquareMatrixError
-from tinyxla.numpy import arithmetic as arith, contractions
+from tinyxla.numpy import arithmetic as arith, contractions, lapack
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -48,7 +48,7 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import max, min, prod, root_at_edges, sum
-from tinyxla.numpy.selection import where
+from tinyxla.numpy.selection import take_along_axis, where
 from tinyxla.numpy.transcendental import log
 from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
@@ -127,12 +127,17 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
     return _matrix_norm(x, ord, (axes[0] % x.ndim, axes[1] % x.ndim), keepdims)
 
 
+def _largest(x: Any, axes: Any, keepdims: bool) -> Any:
+    """The maximum of absolute values, which of none is 0."""
+    return max(x, axes, keepdims=keepdims) if x.size else sum(x, axes, keepdims=keepdims)
+
+
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     size = arith.absolute(x)
     if not isinstance(ord, (int, float)):
         ord = number_of("norm", "the order of a vector norm", ord)
     if ord == np.inf:
-        return max(size, axes, keepdims=keepdims)
+        return _largest(size, axes, keepdims)
     if ord == -np.inf:
         return min(size, axes, keepdims=keepdims)
     if ord == 0:
@@ -150,7 +155,10 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
         return _euclidean(x, tuple(sorted(axes)), keepdims)
     if order in ("nuc", 2, -2):
         values = svdvals(moveaxis(x, axes, (-2, -1)))
-        found = sum(values, -1) if order == "nuc" else values[..., 0] if order == 2 else values[..., -1]
+        if order == "nuc" or (order == 2 and not values.size):
+            found = sum(values, -1)
+        else:
+            found = values[..., 0] if order == 2 else values[..., -1] if values.size else min(values, -1)
         return expand_dims(found, sorted(axes)) if keepdims else found
     summed = {1: axes[0], -1: axes[0], np.inf: axes[1], -np.inf: axes[1]}
     if isinstance(order, str) or order not in summed:
@@ -160,7 +168,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
     along = summed[order]
     other = axes[1] if along == axes[0] else axes[0]
     sums = sum(arith.absolute(x), along, keepdims=True)
-    found = (max if order > 0 else min)(sums, other, keepdims=True)
+    found = _largest(sums, other, True) if order > 0 else min(sums, other, keepdims=True)
     return found if keepdims else reshape(found, [n for d, n in enumerate(x.shape) if d not in axes])
 
 
@@ -218,9 +226,9 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     return contractions.einsum(",".join(terms) + "->" + output, *operands)
 
 
-def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The matrix product; see `tinyxla.numpy.matmul`."""
-    return contractions.matmul(x1, x2)
+    return contractions.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -241,15 +249,36 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     return contractions.cross(x1, x2, axis=axis)
 
 
-def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """The dot products along an axis, the first conjugated."""
-    return contractions.vecdot(x1, x2, axis=axis)
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """The dot products along an axis, the first conjugated; they are summed in `preferred_element_type`, if given."""
+    if preferred_element_type is None:
+        return contractions.vecdot(x1, x2, axis=axis)
+    x, y = (moveaxis(array_of(v, "linalg.vecdot"), axis, -1) for v in (x1, x2))
+    left, right = expand_dims(arith.conjugate(x), -2), expand_dims(y, -1)
+    found = contractions.matmul(left, right, preferred_element_type=preferred_element_type)
+    return squeeze(found, (-2, -1))
 
 
 @replayed
-def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: Any = 2) -> Array:
+def tensordot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axes: Any = 2,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """The sum over axes of both; see `tinyxla.numpy.tensordot`."""
-    return contractions.tensordot(x1, x2, axes)
+    return contractions.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
@@ -308,20 +337,31 @@ def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
     return q, concatenate([r, others], -1)
 
 
+def pivoted_qr(x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
+    """Q and R of the matrices with columns in an order in which the diagonal of R descends in size, and that order."""
+    order = lapack.column_pivots(x)
+    columns = broadcast_to_shape("linalg.qr", expand_dims(order, -2), x.shape)
+    return (*factors_qr(take_along_axis(x, columns, -1), full_matrices), order)
+
+
 @replayed
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """The factors of a = Q R: Q has orthonormal columns, R is upper triangular.
 
     Args:
         a: matrices, of shape [..., m, n].
-        mode: `"reduced"` gives Q with min(m, n) columns, `"complete"` with m, `"r"` only R.
+        mode: `"reduced"` gives Q with min(m, n) columns, `"complete"` with m, `"r"` only R; `"raw"` gives the
+            transposed Householder reflectors with R, and their scalar factors, without derivatives.
 
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.qr(jnp.ones((4, 2))).Q.shape
         (4, 2)
     """
-    choice_of("linalg.qr", "mode", mode, ("reduced", "complete", "r"))
+    choice_of("linalg.qr", "mode", mode, ("reduced", "complete", "r", "raw"))
+    if mode == "raw":
+        reflectors, factors = lapack.qr_reflectors(matrices("linalg.qr", a))
+        return QRResult(transposed(reflectors), factors)
     found = QRResult(*factors_qr(matrices("linalg.qr", a), mode == "complete"))
     return found.R if mode == "r" else found
 
@@ -374,9 +414,37 @@ def eigvals(a: ArrayLike) -> Array:
     return eig(a).eigenvalues
 
 
+def index_range(what: str, subset: Any, size: int) -> slice | None:
+    """The slice of a range (start, end) of values that are wanted; None for all."""
+    if subset is None:
+        return None
+    start, end = integers_of(what, "subset_by_index", subset, 2)
+    if not 0 <= start <= end <= size:
+        raise ArgumentError(f"{what}: subset_by_index must be a range within 0 to {size}, but got {subset!r}.")
+    return slice(start, end)
+
+
+def subset_svd(what: str, x: Any, full_matrices: bool, compute_uv: bool, subset: Any) -> Any:
+    """U, s and V* of matrices, or only s; of singular values that are in a range."""
+    chosen = index_range(what, subset, builtins.min(x.shape[-2:]))
+    full = full_matrices and compute_uv and x.shape[-1] != x.shape[-2]
+    if chosen is not None and full_matrices and compute_uv and chosen != slice(0, builtins.min(x.shape[-2:])):
+        raise ArgumentError(f"{what}: a part of the singular values by subset_by_index needs full_matrices=False.")
+    u, s, vh = factorizations.svd(x, full_matrices=full)
+    if chosen is not None and not full:
+        u, s, vh = u[..., chosen], s[..., chosen], vh[..., chosen, :]
+    return (u, s, vh) if compute_uv else s
+
+
 @replayed
 @with_flags
-def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Any:
     """The factors of a = U diag(S) Vh, with singular values S in descending order.
 
     Args:
@@ -385,6 +453,8 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
             the singular values differ.
         compute_uv: give U and Vh, too.
         hermitian: accepted for compatibility.
+        subset_by_index: the range (start, end) of those singular values that are given, with vectors only if not
+            `full_matrices`.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -392,9 +462,8 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
         Array([4., 3.], dtype=float32)
     """
     x = matrices("linalg.svd", a)
-    full = bool(full_matrices) and bool(compute_uv) and x.shape[-1] != x.shape[-2]
-    found = SVDResult(*factorizations.svd(x, full_matrices=full))
-    return found if compute_uv else found.S
+    found = subset_svd("linalg.svd", x, bool(full_matrices), bool(compute_uv), subset_by_index)
+    return SVDResult(*found) if compute_uv else found
 
 
 @replayed
@@ -458,7 +527,9 @@ def inv(a: ArrayLike) -> Array:
 
 
 @with_flags
-def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
+def pinv(
+    a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None
+) -> Array:
     """The pseudo-inverses of matrices, by their singular values, of which those up to `rtol` times the largest count as
     0. The derivative is that of matrices of the same rank.
 
@@ -466,7 +537,9 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False) -
         a: matrices, of shape [..., m, n].
         rtol: by default 10 times the larger size and the precision of the type; a number, or one for each matrix.
         hermitian: whether the matrices are equal to their adjoints; these are square.
+        rcond: another name of `rtol`.
     """
+    rtol = _one_of("linalg.pinv", rtol=rtol, rcond=rcond)
     x = matrices("linalg.pinv", a, square=bool(hermitian))
     tolerance = array_of(10 * _precision(x) if rtol is None else rtol, "linalg.pinv")
     return _pseudo_inverse(x, cast(tolerance, ops.real(x).dtype))[0]
@@ -508,6 +581,14 @@ def _pseudo_inverse_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> 
     return (found, deficient), (moved, None)
 
 
+def _one_of(what: str, **names: Any) -> Any:
+    """The value of an argument that has two names."""
+    given = {name: value for name, value in names.items() if value is not None}
+    if len(given) > 1:
+        raise ArgumentError(f"{what}: {' and '.join(given)} are one argument; give it once.")
+    return next(iter(given.values()), None)
+
+
 def _bound(what: str, s: Array, rtol: ArrayLike) -> Array:
     """The largest singular value of each matrix times its tolerance."""
     tolerance = cast(array_of(rtol, what), s.dtype)
@@ -520,14 +601,18 @@ def _precision(x: Any) -> float:
     return builtins.max(x.shape[-2:]) * float(ml_dtypes.finfo(x.dtype).eps)
 
 
-@replayed
-def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array, Array, Array, Array]:
+@with_flags
+def lstsq(
+    a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False
+) -> tuple[Array, Array, Array, Array]:
     """The x that makes the sum of squares of b - a x least, and of these the shortest.
 
     Args:
         a: a matrix of shape [m, n].
         b: m numbers, or a matrix of shape [m, k].
         rcond: singular values up to this times the largest count as 0.
+        numpy_resid: as in NumPy there are no sums of squares, but an empty array, unless a has more rows than columns
+            and these are independent; the rank must be known then, which it is not under `jit`.
 
     Returns:
         x, the sums of squares, the rank of a, and its singular values.
@@ -537,6 +622,15 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Array
         >>> jnp.linalg.lstsq(jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0]))[0]
         Array([2.], dtype=float32)
     """
+    found, rest, rank, s = _least_squares(a, b, rcond)
+    rows, columns = np.shape(a)
+    if numpy_resid and (rows <= columns or int(rank) < columns):
+        rest = rest[:0]
+    return found, rest, rank, s
+
+
+@replayed
+def _least_squares(a: ArrayLike, b: ArrayLike, rcond: float | None) -> tuple[Array, Array, Array, Array]:
     what = "linalg.lstsq"
     (x, y), _ = promoted(what, a, b, to_inexact=True)
     if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
@@ -578,14 +672,20 @@ def _pivots_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
 
 
 @replayed
-def slogdet(a: ArrayLike) -> SlogdetResult:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """The signs of determinants (complex numbers of size 1 for complex matrices) and the logarithms of their sizes.
+
+    Args:
+        a: matrices, of shape [..., n, n].
+        method: None, `"lu"` or `"qr"`; factors L U are taken in any case.
 
     Example:
         >>> import tinyxla.numpy as jnp
         >>> jnp.linalg.slogdet(jnp.eye(3)).logabsdet
         Array(0., dtype=float32)
     """
+    if method is not None:
+        choice_of("linalg.slogdet", "method", method, ("lu", "qr"))
     x = matrices("linalg.slogdet", a, square=True)
     diagonals, odd = _pivots_of(x)
     signs = prod(ops.sign(diagonals), -1)
@@ -625,8 +725,11 @@ def _expanded(x: Any) -> Any:
 
 @replayed
 @with_flags
-def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False) -> Array:
-    """How many singular values are more than `rtol` times the largest."""
+def matrix_rank(
+    M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
+) -> Array:
+    """How many singular values are more than `rtol` times the largest; `tol` is another name of that."""
+    rtol = _one_of("linalg.matrix_rank", rtol=rtol, tol=tol)
     x = matrices("linalg.matrix_rank", M)
     s = svdvals(x)
     bound = _bound("linalg.matrix_rank", s, _precision(x) if rtol is None else rtol)

@@ -131,7 +131,7 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
     batch = np.array(in_lapack_type(a).reshape((math.prod(a.shape[:-2]), *a.shape[-2:])))
     steps = min(a.shape[-2:])
     if a.size and len(batch) <= steps:
-        (getrf,) = _lapack_functions("lu-decomposition", ("getrf",), batch.dtype)
+        (getrf,) = lapack_functions("lu-decomposition", ("getrf",), batch.dtype)
         found = [getrf(matrix) for matrix in batch]
         batch, pivots = np.array([x for x, *_ in found]), np.array([p for _, p, _ in found], np.int32)
     else:
@@ -142,7 +142,7 @@ def _lu_evaluate(a: Array) -> tuple[Array, ...]:
 def solved_one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
     """The solutions x of a x = b, one matrix after the other, from factors as LAPACK has them."""
     matrices, sides = (in_lapack_type(x).reshape((-1, *x.shape[-2:])) for x in (a, b))
-    getrf, getrs = _lapack_functions("A linear solve", ("getrf", "getrs"), matrices.dtype)
+    getrf, getrs = lapack_functions("A linear solve", ("getrf", "getrs"), matrices.dtype)
     solved = np.empty_like(sides)
     for result, matrix, known in zip(solved, matrices, sides, strict=True):
         factors, pivots, _ = getrf(matrix)
@@ -151,7 +151,7 @@ def solved_one_by_one(a: Array, b: Array, transpose_a: bool) -> Array:
 
 
 @cache
-def _lapack_functions(what: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Any:
+def lapack_functions(what: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Any:
     """Routines of LAPACK for an element type, found once."""
     with requiring("SciPy", what):
         import scipy.linalg.lapack  # here, since importing it costs more than importing this package

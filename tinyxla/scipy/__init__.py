@@ -11,6 +11,7 @@ from tinyxla.scipy import (
     optimize as optimize,
     signal as signal,
     sparse as sparse,
+    spatial as spatial,
     special as special,
     stats as stats,
 )

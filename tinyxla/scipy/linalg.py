@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tinyxla import lax, numpy as tnp
-from tinyxla.api import ShapeDtypeStruct
-from tinyxla.callbacks import pure_callback
-from tinyxla.errors import ArgumentError, ShapeError, requiring
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
     array_of,
-    check_memory,
+    broadcast_shapes,
+    broadcast_to_shape,
     choice_of,
-    count_of,
+    inexact_array,
+    integers_of,
     of_rank,
     promoted,
     several_of,
@@ -31,27 +30,60 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.linalg import matrices, system, triangular
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
+from tinyxla.scipy.matrix_functions import (
+    expm as expm,
+    expm_frechet as expm_frechet,
+    funm as funm,
+    hessenberg as hessenberg,
+    polar as polar,
+    rsf2csf as rsf2csf,
+    schur as schur,
+    solve_sylvester as solve_sylvester,
+    sqrtm as sqrtm,
+)
+from tinyxla.scipy.special_matrices import (
+    circulant as circulant,
+    companion as companion,
+    convolution_matrix as convolution_matrix,
+    dft as dft,
+    fiedler as fiedler,
+    fiedler_companion as fiedler_companion,
+    hadamard as hadamard,
+    hankel as hankel,
+    helmert as helmert,
+    hilbert as hilbert,
+    invhilbert as invhilbert,
+    invpascal as invpascal,
+    leslie as leslie,
+    pascal as pascal,
+    toeplitz as toeplitz,
+)
 from tinyxla.shapes import Shape
 from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import default_float
 
 _WAYS = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 _TRANSPOSES = dict(zip("012NTC", 2 * _WAYS, strict=True))
 
 
+_OPTIONS = {"check_finite": True, "turbo": True, "lapack_driver": "gesdd"}  # that are not False by default
+
+
 def _with_options(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The function with options that it does not use."""
-    options = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in names.split()]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    options = [inspect.Parameter(n, kind, default=_OPTIONS.get(n, False)) for n in names.split()]
 
     def taking(function: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(function)
+        count = len(signature.parameters)
+
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for option in options:
                 kwargs.pop(option.name, None)
-            return function(*args, **kwargs)
+            return function(*(args if len(args) > count + len(options) else args[:count]), **kwargs)
 
-        signature = inspect.signature(function)
         taken: Any = call
         taken.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])
         return call
@@ -184,12 +216,60 @@ def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
 
 
 @_with_options("check_finite")
-def qr(a: ArrayLike, overwrite_a: Any = None, lwork: Any = None, mode: str = "full") -> Any:
-    """Q and R of a = Q R; Q is square with the mode `"full"`, else the mode is `"economic"`, or `"r"` for R alone.
-    `overwrite_a` and `lwork` have no meaning here."""
-    choice_of("scipy.linalg.qr", "mode", mode, ("full", "economic", "r"))
-    found = tnp.linalg.qr(a, "reduced" if mode == "economic" else "complete")
-    return (found.R,) if mode == "r" else tuple(found)
+@with_flags
+def qr(a: ArrayLike, overwrite_a: Any = False, lwork: Any = None, mode: str = "full", pivoting: bool = False) -> Any:
+    """Q and R of a = Q R.
+
+    Args:
+        a: matrices, of shape [..., m, n].
+        overwrite_a, lwork: accepted for compatibility.
+        mode: `"full"` for a square Q, `"economic"` for one with min(m, n) columns, or `"r"` for R alone.
+        pivoting: exchange columns so that the diagonal of R descends in size, and give their order, too.
+
+    >>> qr(np.array([[1.0, 3.0], [0.0, 4.0]]), mode="r", pivoting=True)[1]
+    Array([1, 0], dtype=int32)
+    """
+    what = "scipy.linalg.qr"
+    choice_of(what, "mode", mode, ("full", "economic", "r"))
+    found = lax.linalg.qr(matrices(what, a), pivoting=bool(pivoting), full_matrices=mode != "economic")
+    return tuple(found[1:] if mode == "r" else found)
+
+
+@_with_options("overwrite_a overwrite_c")
+@with_flags
+def qr_multiply(
+    a: ArrayLike, c: ArrayLike, mode: str = "right", pivoting: bool = False, conjugate: bool = False
+) -> Any:
+    """The product of matrices with Q of a = Q R, and R; with pivoting the order of columns, too.
+
+    Args:
+        a: matrices, of shape [..., m, n]; Q has k = min(m, n) columns.
+        c: for the mode `"left"` of shape [..., k, p], for `"right"` of shape [..., p, m]; or a vector.
+        mode: whether Q stands left or right of c.
+        pivoting: exchange columns of a so that the diagonal of R descends in size.
+        conjugate: take the conjugate of Q.
+
+    Errors: `ShapeError` if the sizes do not fit.
+
+    >>> qr_multiply(np.array([[2.0, 1.0], [0.0, 1.0]]), np.array([3.0, 4.0]))[0].shape
+    (2,)
+    """
+    what = "scipy.linalg.qr_multiply"
+    choice_of(what, "mode", mode, ("right", "left"))
+    (x, y), _ = promoted(what, a, c, to_inexact=True)
+    x, vector, is_left = matrices(what, x), y.ndim == 1, mode == "left"
+    if vector:
+        y = tnp.expand_dims(y, -1 if is_left else 0)
+    y = matrices(what, y)
+    m, size = x.shape[-2], min(x.shape[-2:])
+    if (y.shape[-2] != size) if is_left else (y.shape[-1] != m):
+        raise ShapeError(f"{what}: Q has {m} rows and {size} columns, which do not fit {Shape.of(y)} on the {mode}.")
+    batch = broadcast_shapes(what, x.shape[:-2], y.shape[:-2])
+    x, y = (broadcast_to_shape(what, v, (*batch, *v.shape[-2:])) for v in (x, y))
+    q, *others = lax.linalg.qr(x, pivoting=bool(pivoting), full_matrices=False)
+    q = tnp.conj(q) if conjugate else q
+    product = tnp.matmul(q, y) if is_left else tnp.matmul(y, q)
+    return (tnp.squeeze(product, -1 if is_left else -2) if vector else product, *others)
 
 
 @_with_options("overwrite_a check_finite lapack_driver")
@@ -200,84 +280,82 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
     return tuple(found) if compute_uv else found
 
 
-@_with_options("overwrite_a overwrite_b turbo check_finite")
+@_with_options("check_finite")
 @with_flags
-def eigh(a: ArrayLike, b: None = None, lower: bool = True, eigvals_only: bool = False) -> Any:
+def eigh(
+    a: ArrayLike,
+    b: None = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: Any = False,
+    overwrite_b: Any = False,
+    turbo: Any = True,
+    eigvals: None = None,
+    type: int = 1,
+) -> Any:
     """The eigenvalues of Hermitian matrices, in ascending order, and the eigenvectors; one triangle is read. There is
-    no generalized problem: b must be None."""
+    no generalized problem, and all eigenvalues are given: b and eigvals must be None, and type 1. The other arguments
+    have no meaning here."""
     if b is not None:
         raise ArgumentError(
             "scipy.linalg.eigh: b must be None, but got a matrix; a generalized problem becomes an ordinary one by the "
             "Cholesky factor of b."
         )
+    if eigvals is not None or type != 1:
+        raise ArgumentError(
+            f"scipy.linalg.eigh: eigvals must be None and type 1, but got {eigvals!r} and {type!r}; take a part of the "
+            "result."
+        )
     found = tnp.linalg.eigh(a, "L" if lower else "U", symmetrize_input=False)
     return found.eigenvalues if eigvals_only else tuple(found)
 
 
+@with_flags
+def eigh_tridiagonal(
+    d: ArrayLike,
+    e: ArrayLike,
+    *,
+    eigvals_only: bool = False,
+    select: str = "a",
+    select_range: tuple[float, float] | None = None,
+    tol: float | None = None,
+    key: Any = None,
+) -> Any:
+    """The eigenvalues of a Hermitian tridiagonal matrix, in ascending order, and the eigenvectors, as columns.
+
+    Args:
+        d: the n elements of the diagonal, of which the real parts count.
+        e: the n - 1 elements above it; those below are their conjugates.
+        eigvals_only: give the eigenvalues alone.
+        select: `"a"` for all eigenvalues, `"i"` for those with numbers from the first to the last of `select_range`.
+        select_range: the first and the last number.
+        tol, key: accepted for compatibility.
+
+    Errors: `ShapeError` if the sizes do not fit, `DTypeError` if the types differ, `ArgumentError` for another choice.
+
+    >>> eigh_tridiagonal(np.array([1.0, 1.0]), np.array([1.0]), eigvals_only=True).round(4)
+    Array([0., 2.], dtype=float32)
+    """
+    what = "scipy.linalg.eigh_tridiagonal"
+    main, beside = inexact_array(d, what), inexact_array(e, what)
+    if main.dtype != beside.dtype:
+        raise DTypeError(f"{what}: d and e must have one type, but are {Shape.of(main)} and {Shape.of(beside)}.")
+    if main.ndim != 1 or not main.size or beside.shape != (main.size - 1,):
+        raise ShapeError(f"{what}: takes n and n - 1 elements, but got {Shape.of(main)} and {Shape.of(beside)}.")
+    choice_of(what, "select", select, ("a", "i"))
+    chosen = slice(None)
+    if select == "i":
+        first, last = integers_of(what, "select_range", select_range, 2)
+        if not 0 <= first <= last < main.size:
+            raise ArgumentError(f"{what}: select_range must be within 0 and {main.size - 1}, but got {select_range!r}.")
+        chosen = slice(first, last + 1)
+    matrix = tnp.diag(tnp.real(main).astype(main.dtype)) + tnp.diag(tnp.conj(beside), -1)
+    values, vectors = eigh(matrix)
+    return values[chosen] if eigvals_only else (values[chosen], vectors[:, chosen])
+
+
 det = _with_options("overwrite_a check_finite")(tnp.linalg.det)
 inv = _with_options("overwrite_a check_finite")(tnp.linalg.inv)
-
-
-def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
-    """A complex B of B B = A, whose eigenvalues have no negative real part, from SciPy. It has no derivative.
-
-    >>> sqrtm(np.array([[4.0, 0.0], [0.0, 9.0]])).real.round(4)
-    Array([[2., 0.],
-           [0., 3.]], dtype=float32)
-    """
-    x: Any = matrices("scipy.linalg.sqrtm", A, square=True)
-    result = ShapeDtypeStruct(x.shape, np.result_type(x.dtype, np.complex64))
-
-    def compute(m: Any) -> Any:
-        with requiring("SciPy", "scipy.linalg.sqrtm"):
-            import scipy.linalg  # here, since importing it costs more than importing this package
-
-        return np.vectorize(scipy.linalg.sqrtm, signature="(n,n)->(n,n)")(np.asarray(m, result.dtype))
-
-    return pure_callback(compute, result, x, vmap_method="expand_dims")
-
-
-# The order of a Padé approximant of exp, and the norm up to which it is exact to rounding, by the bytes of the type
-_PADE = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
-
-
-@with_flags
-def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
-    """The exponential of matrices, of shape [..., n, n]: a Padé approximant of A / 2^s, squared s times.
-
-    It is NaN if more than `max_squarings` would be needed. Source: N. Higham, "The Scaling and Squaring Method for the
-    Matrix Exponential Revisited", SIAM Journal on Matrix Analysis 26 (2005).
-
-    >>> expm(np.array([[0.0, 1.0], [0.0, 0.0]]))
-    Array([[1., 1.],
-           [0., 1.]], dtype=float32)
-    """
-    x: Any = matrices("scipy.linalg.expm", A, square=True)
-    if not x.size:
-        return x
-    if x.dtype.itemsize < 4:
-        wide = expm(x.astype(np.float32), upper_triangular=upper_triangular, max_squarings=max_squarings)
-        return wide.astype(x.dtype)
-    order, reach = _PADE[np.finfo(x.dtype).bits // 8]
-    terms = [1.0]
-    for k in range(1, order + 1):
-        terms.append(terms[-1] * (order - k + 1) / (k * (2 * order - k + 1)))
-
-    def of_one(a: Any) -> Any:
-        needed = tnp.ceil(tnp.log2(tnp.linalg.norm(lax.stop_gradient(a), 1) / reach))
-        squarings = tnp.where(needed > 0, needed, 0).astype(np.int32)
-        small = a / tnp.exp2(squarings).astype(a.dtype)
-        one, square = tnp.eye(a.shape[-1], dtype=a.dtype), small @ small
-        even: Any = terms[-2] * one
-        odd: Any = terms[-1] * one
-        for k in range(order - 3, -1, -2):
-            even, odd = even @ square + terms[k] * one, odd @ square + terms[k + 1] * one
-        odd = small @ odd
-        found = solve_triangular(even - odd, even + odd) if upper_triangular else solve(even - odd, even + odd)
-        found = lax.fori_loop(0, tnp.minimum(squarings, max_squarings), lambda _, e: e @ e, found)
-        return tnp.where(squarings > max_squarings, tnp.nan, found)
-
-    return tnp.vectorize(of_one, signature="(n,n)->(n,n)")(x)
 
 
 def block_diag(*arrs: ArrayLike) -> Array:
@@ -299,161 +377,6 @@ def block_diag(*arrs: ArrayLike) -> Array:
         rows.append(tnp.pad(x, ((0, 0), (before, total - before - x.shape[1]))))
         before += x.shape[1]
     return tnp.concatenate(rows, 0)
-
-
-def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
-    """Matrices with the first column c and the first row r (without its first element), equal along the diagonals.
-
-    Without r it is the conjugate of c, so that the matrix is Hermitian. Vectors are those along the last axis.
-
-    >>> toeplitz(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
-    Array([[1., 3.],
-           [2., 1.]], dtype=float32)
-    """
-    (column, row), _ = promoted("scipy.linalg.toeplitz", c, tnp.conj(array_of(c, "toeplitz")) if r is None else r)
-    column, row = tnp.atleast_1d(column), tnp.atleast_1d(row)
-    diagonals = tnp.concatenate([tnp.flip(row[..., 1:], -1), column], -1)
-    n, m = column.shape[-1], row.shape[-1]
-    return diagonals[..., np.arange(n)[:, None] - np.arange(m) + (m - 1)]
-
-
-def circulant(c: ArrayLike) -> Array:
-    """Matrices whose columns are the vectors along the last axis, turned by one place more from column to column.
-
-    >>> circulant(np.array([1.0, 2.0]))
-    Array([[1., 2.],
-           [2., 1.]], dtype=float32)
-    """
-    x = tnp.atleast_1d(array_of(c, "scipy.linalg.circulant"))
-    n = x.shape[-1]
-    return x[..., (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)]
-
-
-def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
-    """Matrices with the first column c and the last row r (without its first element; zeros, if None), equal along the
-    diagonals from the upper right to the lower left. Vectors are those along the last axis.
-
-    >>> hankel(np.array([1.0, 2.0]), np.array([0.0, 3.0]))
-    Array([[1., 2.],
-           [2., 3.]], dtype=float32)
-    """
-    (column, row), _ = promoted("scipy.linalg.hankel", c, tnp.zeros_like(c) if r is None else r)
-    if not column.ndim or not row.ndim:
-        raise ShapeError(f"scipy.linalg.hankel: takes vectors, but got {Shape.of(column)} and {Shape.of(row)}.")
-    diagonals = tnp.concatenate([column, row[..., 1:]], -1)
-    return diagonals[..., np.arange(column.shape[-1])[:, None] + np.arange(row.shape[-1])]
-
-
-def companion(a: ArrayLike) -> Array:
-    """The companion matrix of polynomials, their coefficients from the highest degree on along the last axis.
-
-    >>> companion(np.array([2.0, 4.0, 6.0]))
-    Array([[-2., -3.],
-           [ 1.,  0.]], dtype=float32)
-    """
-    (x,), _ = promoted("scipy.linalg.companion", a, to_inexact=True)
-    n = x.shape[-1] - 1 if x.ndim else 0
-    if n < 1:
-        raise ShapeError(f"scipy.linalg.companion: takes at least two coefficients, but got {Shape.of(x)}.")
-    below = tnp.broadcast_to(tnp.eye(n - 1, n, dtype=x.dtype), (*x.shape[:-1], n - 1, n))
-    return tnp.concatenate([(-x[..., 1:] / x[..., :1])[..., None, :], below], -2)
-
-
-def leslie(f: ArrayLike, s: ArrayLike) -> Array:
-    """The matrix of a population's step: the first row f (fertility), and s (survival) under the diagonal.
-
-    >>> leslie(np.array([1.0, 2.0]), np.array([0.5]))
-    Array([[1. , 2. ],
-           [0.5, 0. ]], dtype=float32)
-    """
-    (first, under), _ = promoted("scipy.linalg.leslie", f, s)
-    if not first.ndim or not under.ndim or first.shape[-1] != under.shape[-1] + 1:
-        raise ShapeError(f"scipy.linalg.leslie: f must be one longer than s, but got {first.shape} and {under.shape}.")
-    n = first.shape[-1]
-    below = tnp.where(np.eye(n - 1, n, dtype=bool), under[..., None], tnp.zeros((), under.dtype))
-    return tnp.concatenate([tnp.broadcast_to(first[..., None, :], (*below.shape[:-2], 1, n)), below], -2)
-
-
-def _places(what: str, n: Any) -> np.ndarray[Any, Any]:
-    """The rows of a square matrix with n of them, if memory can hold it."""
-    count = count_of(what, "n", n)
-    check_memory(what, (count, count))
-    return np.arange(count)
-
-
-def hilbert(n: int) -> Array:
-    """The matrix with 1 / (i + j + 1) in row i and column j.
-
-    >>> hilbert(2).round(4)
-    Array([[1.    , 0.5   ],
-           [0.5   , 0.3333]], dtype=float32)
-    """
-    places = _places("scipy.linalg.hilbert", n)
-    return tnp.asarray(1 / (places[:, None] + places + 1), default_float())
-
-
-def hadamard(n: int, dtype: Any = int) -> Array:
-    """Sylvester's matrix of 1 and -1 with orthogonal rows; n must be a power of two.
-
-    >>> hadamard(2)
-    Array([[ 1,  1],
-           [ 1, -1]], dtype=int32)
-    """
-    places = _places("scipy.linalg.hadamard", n)
-    if places.size.bit_count() != 1:
-        raise ArgumentError(f"scipy.linalg.hadamard: n must be a power of two, but got {n}.")
-    odd = np.bitwise_count(places[:, None] & places) % 2
-    return tnp.asarray(1 - 2 * odd.astype(np.int8)).astype(dtype)
-
-
-def dft(n: int, scale: str | None = None, dtype: Any = None) -> Array:
-    """The matrix of Fourier's transform of n elements, divided by "sqrtn" or "n" if `scale` says so.
-
-    >>> dft(2).real
-    Array([[ 1.,  1.],
-           [ 1., -1.]], dtype=float32)
-    """
-    what = "scipy.linalg.dft"
-    places = _places(what, n)
-    size = max(places.size, 1)
-    found = np.exp(-2j * np.pi * (places[:, None] * places % size / size))
-    if scale is not None:
-        found /= size if choice_of(what, "scale", scale, ("sqrtn", "n")) == "n" else math.sqrt(size)
-    return tnp.asarray(found, np.result_type(default_float(), np.complex64) if dtype is None else dtype)
-
-
-def pascal(n: int, kind: str = "symmetric") -> Array:
-    """The numbers of Pascal's triangle: (i + j over i) ("symmetric"), (i over j) ("lower"), or (j over i) ("upper").
-
-    >>> pascal(3, "lower")
-    Array([[1., 0., 0.],
-           [1., 1., 0.],
-           [1., 2., 1.]], dtype=float32)
-    """
-    what = "scipy.linalg.pascal"
-    choice_of(what, "kind", kind, ("symmetric", "lower", "upper"))
-    places = _places(what, n)
-    lower = np.zeros((places.size, places.size))
-    lower[:, :1] = 1
-    for i in places[1:]:
-        lower[i, 1:] = lower[i - 1, 1:] + lower[i - 1, :-1]
-    kinds = {"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}
-    return tnp.asarray(kinds[kind], default_float())
-
-
-def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
-    """A matrix U with orthonormal rows or columns and a positive semidefinite P, of a = U P, or a = P U ("left").
-
-    >>> polar(np.array([[0.0, 2.0], [3.0, 0.0]]))[1].round(4)
-    Array([[3., 0.],
-           [0., 2.]], dtype=float32)
-    """
-    choice_of("scipy.linalg.polar", "side", side, ("right", "left"))
-    left, values, right = tnp.linalg.svd(matrices("scipy.linalg.polar", a), full_matrices=False)
-    scale = values[..., None, :].astype(left.dtype)
-    adjoint = tnp.conj(tnp.matrix_transpose(right if side == "right" else left))
-    scaled = (adjoint * scale) @ right if side == "right" else (left * scale) @ adjoint
-    return left @ right, scaled
 
 
 __getattr__ = _missing(__name__)

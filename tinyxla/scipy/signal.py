@@ -49,7 +49,9 @@ def _zero_padded(what: str, boundary: str, fillvalue: Any) -> None:
         )
 
 
-def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Array:
+def convolve(
+    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None
+) -> Array:
     """The convolution of two arrays of any one rank.
 
     Args:
@@ -57,6 +59,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
         mode: "full" (all sums), "same" (as many as the first array has elements, from the middle), or "valid" (those
             in which the arrays overlap completely).
         method: "direct", "fft", or "auto": by the sum's length.
+        precision: accepted for compatibility; sums always have the precision of the elements' type.
 
     >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     Array([1., 3., 2.], dtype=float32)
@@ -76,9 +79,14 @@ def _convolved(what: str, x: Array, y: Array, mode: str) -> Array:
 
 
 def convolve2d(
-    in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: float = 0
+    in1: ArrayLike,
+    in2: ArrayLike,
+    mode: str = "full",
+    boundary: str = "fill",
+    fillvalue: float = 0,
+    precision: Any = None,
 ) -> Array:
-    """The convolution of two matrices; modes as for `convolve`.
+    """The convolution of two matrices; modes and precision as for `convolve`.
 
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
     Array([[4.]], dtype=float32)
@@ -88,7 +96,9 @@ def convolve2d(
     return _convolved(what, *_pair(what, in1, in2, 2), mode)
 
 
-def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Array:
+def correlate(
+    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None
+) -> Array:
     """The cross-correlation of two arrays of any one rank, the second conjugated; arguments as for `convolve`.
 
     >>> correlate(np.array([1.0, 2.0]), np.array([0.0, 1.0]))
@@ -99,9 +109,14 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
 
 
 def correlate2d(
-    in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: float = 0
+    in1: ArrayLike,
+    in2: ArrayLike,
+    mode: str = "full",
+    boundary: str = "fill",
+    fillvalue: float = 0,
+    precision: Any = None,
 ) -> Array:
-    """The cross-correlation of two matrices, the second conjugated; modes as for `convolve`.
+    """The cross-correlation of two matrices, the second conjugated; modes and precision as for `convolve`.
 
     >>> correlate2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
     Array([[4.]], dtype=float32)
@@ -156,7 +171,9 @@ def _fast_size(n: int) -> int:
         n += 1
 
 
-def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) -> Array:
+def detrend(
+    data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: Any = None
+) -> Array:
     """Lines along an axis without their mean ("constant"), or without the straight line of least squares.
 
     Args:
@@ -164,6 +181,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
         axis: along which the lines run.
         type: "linear" or "constant".
         bp: places at which a new line begins.
+        overwrite_data: accepted for compatibility.
 
     >>> detrend(np.array([1.0, 2.0, 4.0]), type="constant").round(2)
     Array([-1.33, -0.33,  1.67], dtype=float32)

@@ -26,11 +26,18 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
 from tinyxla.replays import replayed
+from tinyxla.scipy.complex_special import (
+    complex_erfcx,
+    complex_loggamma,
+    loggamma as loggamma,
+    sph_harm_y as sph_harm_y,
+    wofz as wofz,
+)
 from tinyxla.scipy.integrals import (
     bernoulli as bernoulli,
     bessel_jn as bessel_jn,
     dawsn as dawsn,
-    erfcx as erfcx,
+    erfcx as _real_erfcx,
     exp1 as exp1,
     expi as expi,
     expn as expn,
@@ -297,6 +304,16 @@ def i1e(x: ArrayLike) -> Array:
     return lax_special.bessel_i1e(*_of_one_type("i1e", x))
 
 
+def erfcx(x: ArrayLike) -> Array:
+    """exp(x^2) erfc(x) of real or complex numbers.
+
+    >>> round(float(erfcx(0.0)), 4)
+    1.0
+    """
+    value = inexact_array(x, "scipy.special.erfcx")
+    return complex_erfcx(value) if value.dtype.kind == "c" else _real_erfcx(x)
+
+
 @replayed
 def ndtr(x: ArrayLike) -> Array:
     """The probability that a normal number is below x.
@@ -377,8 +394,8 @@ def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -
 
 
 @replayed
-def log_ndtr(x: ArrayLike) -> Array:
-    """The logarithm of `ndtr`.
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
+    """The logarithm of `ndtr`; it is accurate everywhere, whatever `series_order` is.
 
     >>> log_ndtr(-100.0).round(2)
     Array(-5005.52, dtype=float32)
@@ -400,14 +417,19 @@ def gammasgn(x: ArrayLike) -> Array:
     return tnp.where(nowhere, math.nan, sign).astype(value.dtype)
 
 
-@replayed
 def gamma(x: ArrayLike) -> Array:
-    """The gamma function.
+    """The gamma function of real or complex numbers.
 
     >>> gamma(5.0).round(3)
     Array(24., dtype=float32)
     """
-    return _gamma(inexact_array(x, "scipy.special.gamma"))
+    value = inexact_array(x, "scipy.special.gamma")
+    return tnp.exp(complex_loggamma(value)) if value.dtype.kind == "c" else _real_gamma(value)
+
+
+@replayed
+def _real_gamma(x: Array) -> Array:
+    return _gamma(x)
 
 
 _gamma = with_slope(

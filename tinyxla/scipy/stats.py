@@ -42,6 +42,7 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.elementwise import with_slope
+from tinyxla.scipy.kernel_density import gaussian_kde as gaussian_kde
 from tinyxla.scipy.linalg import solve_triangular
 from tinyxla.scipy.special import (
     betainc,
@@ -53,7 +54,6 @@ from tinyxla.scipy.special import (
     i0e,
     log_ndtr,
     logit,
-    logsumexp,
     ndtr,
     ndtri,
     xlog1py,
@@ -657,12 +657,14 @@ class ModeResult(NamedTuple):
 
 
 @with_flags
-def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResult:
+def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The most frequent element along an axis (of all, with None), the least of several, and how often it is there.
+    `nan_policy` must be "propagate": NaN counts as an element.
 
     >>> mode(np.array([3, 1, 3, 1, 2]))
     ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
     """
+    choice_of("scipy.stats.mode", "nan_policy", nan_policy, ("propagate",))
     x = array_of(a, "scipy.stats.mode")
     moved = tnp.moveaxis(x, axis, 0) if axis is not None else tnp.reshape(x, (-1,))
     ordered = tnp.sort(moved, 0)
@@ -677,13 +679,15 @@ def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResu
     return ModeResult(*(tnp.squeeze(y, 0) for y in found))
 
 
-def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) -> Array:
+def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The place of each element in the order of all along an axis, from 1; `method` says which of equal ones get:
     their "average", "min" or "max" place, each its own with "ordinal", or places without gaps with "dense".
+    `nan_policy` must be "propagate".
 
     >>> rankdata(np.array([10, 30, 20, 20]))
     Array([1. , 4. , 2.5, 2.5], dtype=float32)
     """
+    choice_of("scipy.stats.rankdata", "nan_policy", nan_policy, ("propagate",))
     choice_of("scipy.stats.rankdata", "method", method, ("average", "min", "max", "dense", "ordinal"))
     x = array_of(a, "scipy.stats.rankdata")
     lines = tnp.moveaxis(x, axis, -1) if axis is not None else tnp.reshape(x, (-1,))
@@ -703,65 +707,22 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None) 
 
 
 @with_flags
-def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, *, keepdims: bool = False) -> Array:
-    """The standard error of the mean along an axis: the deviation over the root of the count.
+def sem(
+    a: ArrayLike, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False
+) -> Array:
+    """The standard error of the mean along an axis: the deviation over the root of the count. With `nan_policy` "omit"
+    instead of "propagate" NaN do not count.
 
     >>> round(float(sem(np.array([1.0, 3.0]))), 4)
     1.0
     """
+    choice_of("scipy.stats.sem", "nan_policy", nan_policy, ("propagate", "omit"))
     x = inexact_array(a, "scipy.stats.sem")
+    if nan_policy == "omit":
+        present: Any = tnp.sum(~tnp.isnan(x), axis, keepdims=keepdims).astype(x.real.dtype)
+        return tnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / tnp.sqrt(present)
     count = math.prod(x.shape[d] for d in canonical_axes("scipy.stats.sem", axis, x.ndim))
     return tnp.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(count)
-
-
-class gaussian_kde:
-    """A density made of equal normal ones around samples (Scott, "Multivariate Density Estimation", 1992).
-
-    Args:
-        dataset: n samples: of shape [n], or [d, n] for vectors of d numbers.
-        bw_method: the width relative to the samples' covariance: "scott" (also None), "silverman", or a number.
-        weights: of shape [n], positive.
-
-    >>> density = gaussian_kde(np.array([0.0, 1.0, 2.0]))
-    >>> density(np.array([1.0])).round(4)
-    Array([0.3182], dtype=float32)
-    """
-
-    def __init__(self, dataset: ArrayLike, bw_method: str | float | None = None, weights: ArrayLike = None) -> None:
-        self.dataset = tnp.atleast_2d(inexact_array(dataset, "scipy.stats.gaussian_kde"))
-        self.d, self.n = self.dataset.shape
-        given = tnp.ones(self.n, self.dataset.dtype) if weights is None else tnp.asarray(weights)
-        self.weights = given / tnp.sum(given)
-        self.neff = 1 / tnp.sum(self.weights**2)
-        if bw_method in (None, "scott"):
-            self.factor: Any = self.neff ** (-1 / (self.d + 4))
-        elif bw_method == "silverman":
-            self.factor = (self.neff * (self.d + 2) / 4) ** (-1 / (self.d + 4))
-        elif isinstance(bw_method, str):
-            raise ArgumentError(
-                f"scipy.stats.gaussian_kde: bw_method must be 'scott', 'silverman' or a number, but got {bw_method!r}."
-            )
-        else:
-            self.factor = bw_method
-        spread = tnp.cov(self.dataset, bias=False, aweights=self.weights)
-        self.covariance = tnp.atleast_2d(spread) * self.factor**2
-
-    def logpdf(self, x: ArrayLike) -> Array:
-        """The logarithm of the density at points of shape [m], or [d, m]."""
-        points = tnp.atleast_2d(inexact_array(x, "scipy.stats.gaussian_kde"))
-        if points.shape[0] != self.d:
-            raise ShapeError(
-                f"scipy.stats.gaussian_kde: points must be of shape ({self.d}, m), like the samples, but got "
-                f"{Shape.of(points)}."
-            )
-        near = multivariate_normal.logpdf(points.T[:, None], self.dataset.T, self.covariance)
-        return logsumexp(near, axis=1, b=self.weights)
-
-    def pdf(self, x: ArrayLike) -> Array:
-        """The density at points of shape [m], or [d, m]."""
-        return tnp.exp(self.logpdf(x))
-
-    __call__ = evaluate = pdf
 
 
 __getattr__ = _missing(__name__)

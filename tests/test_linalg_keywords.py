@@ -1,0 +1,95 @@
+"""Keywords of `numpy.linalg` that JAX has: norms of nothing, other names of tolerances, residuals as NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxla as tx
+import tinyxla.numpy as tnp
+from tinyxla.errors import ArgumentError, ShapeError, TracerError
+
+RANDOM = np.random.default_rng(0)
+TALL = RANDOM.normal(size=(5, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 0, 3)])
+@pytest.mark.parametrize("order", ["fro", "nuc", 1, 2, np.inf])
+def test_matrix_norm_of_empty_matrices_is_zero(shape: tuple[int, ...], order: Any) -> None:
+    wanted = np.zeros(shape[:-2], np.float32)
+    np.testing.assert_array_equal(tnp.linalg.matrix_norm(np.ones(shape, np.float32), ord=order), wanted)
+
+
+def test_norm_of_empty_vectors_is_zero_or_without_minimum_an_error() -> None:
+    np.testing.assert_array_equal(tnp.linalg.norm(np.ones((2, 0)), np.inf, -1), np.zeros(2))
+    for order in (-2, -np.inf):
+        with pytest.raises(ShapeError, match="min"):
+            tnp.linalg.matrix_norm(np.ones((0, 3)), ord=order)
+
+
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 3, ()), (5, 3, (2,)), (3, 5, (2,)), (4, 4, ())])
+def test_lstsq_numpy_resid_gives_residuals_as_numpy(m: int, n: int, k: tuple[int, ...], zero: bool) -> None:
+    a, b = RANDOM.normal(size=(m, n)) * (not zero), RANDOM.normal(size=(m, *k))
+    for _ in range(3):
+        found = tnp.linalg.lstsq(a, b, numpy_resid=True)
+        for ours, numpys in zip(found, np.linalg.lstsq(a, b, None), strict=True):
+            np.testing.assert_allclose(ours, numpys, rtol=1e-3, atol=1e-3)
+    tnp.linalg.lstsq(TALL, TALL[:, 0])
+    assert tnp.linalg.lstsq(0 * TALL, TALL[:, 0], numpy_resid=True)[1].shape == (0,)
+    with pytest.raises(TracerError):
+        tx.jit(lambda x: tnp.linalg.lstsq(x, TALL, numpy_resid=True))(TALL)
+
+
+def test_tolerances_of_rank_and_pseudo_inverse_have_two_names() -> None:
+    a = np.diag(np.array([1.0, 1e-2, 1e-4], np.float32))
+    assert int(tnp.linalg.matrix_rank(a, tol=1e-3)) == int(tnp.linalg.matrix_rank(a, rtol=1e-3)) == 2
+    np.testing.assert_array_equal(tnp.linalg.pinv(a, rcond=1e-3), tnp.linalg.pinv(a, 1e-3))
+    with pytest.raises(ArgumentError, match="rtol and rcond are one argument"):
+        tnp.linalg.pinv(a, 1e-3, rcond=1e-3)
+    with pytest.raises(ArgumentError, match="rtol and tol are one argument"):
+        tnp.linalg.matrix_rank(a, 1e-3, tol=1e-3)
+
+
+def test_slogdet_takes_a_method() -> None:
+    a = TALL[:3]
+    for method in (None, "lu", "qr"):
+        sign, size = tnp.linalg.slogdet(a, method=method)
+        np.testing.assert_allclose(sign * np.exp(size), np.linalg.det(a), rtol=1e-5)
+    with pytest.raises(ArgumentError, match="'svd'"):
+        tnp.linalg.slogdet(a, method="svd")
+
+
+def test_products_take_a_precision_and_the_type_of_sums() -> None:
+    x = np.array([[100, 100]], np.int8)
+    assert tnp.linalg.matmul(x, x.T, precision="highest", preferred_element_type=np.int32)[0, 0] == 20000
+    assert tnp.linalg.tensordot(x, x, axes=2, preferred_element_type=np.int32) == 20000
+    found = tnp.linalg.vecdot(x, x, precision=None, preferred_element_type=np.int32)
+    np.testing.assert_array_equal(found, np.array([20000], np.int32))
+    np.testing.assert_allclose(tnp.linalg.vecdot(TALL, TALL, axis=0, precision="high"), (TALL * TALL).sum(0), rtol=1e-5)
+
+
+def test_svd_and_eigh_give_a_part_by_index() -> None:
+    u, s, vh = np.linalg.svd(TALL, full_matrices=False)
+    for _ in range(3):
+        part = tnp.linalg.svd(TALL, full_matrices=False, subset_by_index=(1, 3))
+        np.testing.assert_allclose((part.U * part.S) @ part.Vh, (u * s)[:, 1:] @ vh[1:], atol=1e-5)
+    np.testing.assert_allclose(tnp.linalg.svd(TALL, compute_uv=False, subset_by_index=(0, 2)), s[:2], rtol=1e-5)
+    symmetric = TALL.T @ TALL
+    vectors, values = tx.lax.linalg.eigh(symmetric, subset_by_index=(0, 2))
+    np.testing.assert_allclose(symmetric @ vectors, vectors * values, atol=1e-4)
+    with pytest.raises(ArgumentError, match="within 0 to 3"):
+        tnp.linalg.svd(TALL, full_matrices=False, subset_by_index=(2, 4))
+    with pytest.raises(ArgumentError, match="full_matrices=False"):
+        tnp.linalg.svd(TALL, subset_by_index=(0, 2))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_raw_qr_gives_reflectors_that_multiply_to_q(dtype: Any) -> None:
+    a = TALL.astype(dtype) * (1 + 2j if dtype is np.complex64 else 1)
+    for _ in range(3):
+        reflectors, factors = tnp.linalg.qr(a, mode="raw")
+    q = tx.lax.linalg.householder_product(reflectors.T, factors)
+    np.testing.assert_allclose(q @ np.triu(reflectors.T[:3]), a, atol=1e-5)
