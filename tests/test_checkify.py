@@ -207,7 +207,7 @@ def test_checkify_of_vmap_reports_the_first_failing_example():
     mapped = tx.vmap(tx.vmap(function, in_axes=(0, None)), in_axes=(0, 0))
     error, _ = checkify.checkify(mapped)(tnp.array([[1.0, 2], [3, 9]]), tnp.array([0.0, 8]))
     assert error.get() == "x 3.0 y 8.0 (`check` failed)"
-    with pytest.raises(checkify.JaxRuntimeError, match="x 1.0 y 4.0"):
+    with pytest.raises(checkify.JaxRuntimeError, match=r"x 1\.0 y 4\.0"):
         tx.vmap(function)(tnp.array([9.0, 1]), tnp.array([0.0, 4]))
 
 

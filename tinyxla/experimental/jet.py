@@ -89,6 +89,7 @@ def _coefficients(name: str, k: int, x: Any, terms: Sequence[Any], scales: Seque
     for number, term in enumerate(arrays):
         if term.shape != x.shape:
             raise ShapeError(
-                f"{name}: term {number} for argument {k} must have the argument's shape {x.shape}, but has {term.shape}."
+                f"{name}: term {number} for argument {k} must have the argument's shape {x.shape}, but has "
+                f"{term.shape}."
             )
     return tuple(scaled(c.astype(x.dtype), 1 / f) for c, f in zip(arrays, scales, strict=True))

@@ -1,8 +1,8 @@
 """Taylor mode: tracers that carry a truncated Taylor series, x(t) = x_0 + x_1 t + ... + x_K t^K.
 
 Operations for which there is a recurrence of coefficients have it here. Every other operation has that which its
-derivative gives: y'(t) is the tangent of y along x'(t), a product of series of order K - 1, whose integral is y. So what
-has a derivative in forward mode has Taylor series of any order.
+derivative gives: y'(t) is the tangent of y along x'(t), a product of series of order K - 1, whose integral is y. So
+whatever has a derivative in forward mode has a Taylor series of any order.
 
 Source: A. Griewank and A. Walther, "Evaluating Derivatives", 2nd edition, SIAM (2008), chapter 13.
 """
@@ -129,7 +129,8 @@ def _by_tangent(taylor: TaylorTrace, op: Any, operands: tuple[Any, ...], attribu
         slopes = None if s is None else _slopes(s)
         tangents.append(None if slopes is None else taylor.join(slopes[0], slopes[1:]))
     derivative = op.derivative if isinstance(op, Rule) else derivative_of(op, operands, attributes)
-    if isinstance(derivative, Joint):
+    if isinstance(op, Rule) or isinstance(derivative, Joint):
+        assert isinstance(derivative, Joint)
         results, moves = derivative.forward(tuple(tangents), *lower, **attributes)
         ans = tuple(taylor.split(x)[0] for x in results) if isinstance(results, tuple) else taylor.split(results)[0]
     else:
@@ -322,7 +323,6 @@ def _circular(other: Op, signs: tuple[int, int]) -> Callable[[Any, Series, Any],
 
 def _power(taylor: TaylorTrace, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """With a constant exponent, x^p is the integral of p x^(p-1) x', which is right at zeros of x, too."""
-    base, exponent = operands
     (x0, p), (xs, ps), order = taylor.apart(operands)
     if ps is not None or xs is None:
         return _by_tangent(taylor, op, operands, attributes)

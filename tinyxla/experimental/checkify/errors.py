@@ -37,7 +37,7 @@ class JaxException(Exception):
     @classmethod
     def made(cls, description: Description, payload: Sequence[Any]) -> JaxException:
         """The exception that a description and the arrays of its payload stand for."""
-        return cls(description.line, *description.static)
+        return cls(description.line)
 
 
 class DivisionByZeroError(JaxException):
@@ -49,6 +49,10 @@ class DivisionByZeroError(JaxException):
 
 class NaNError(JaxException):
     """An operation gave a NaN."""
+
+    @classmethod
+    def made(cls, description: Description, payload: Sequence[Any]) -> JaxException:
+        return cls(description.line, *description.static)
 
     def __init__(self, line: SourceLine | None, prim: str) -> None:
         super().__init__(line)

@@ -26,6 +26,7 @@ from tinyxla.experimental.checkify.errors import (
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import movement
 from tinyxla.ops.callback import callback
+from tinyxla.ops.calls import get_tuple_element, tuple_
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import state as tracing_state, trace
 from tinyxla.transforms import call, conditional, while_
@@ -44,14 +45,14 @@ class Checked(NamedTuple):
     table: tuple[tuple[int, Description], ...]
 
     @property
-    def count(self) -> int:
+    def error_size(self) -> int:
         """How many arrays the error has."""
         return 2 + sum(map(len, self.slots))
 
     def split(self, outputs: Values) -> tuple[State, tuple[Any, ...]]:
         """The error and the results among what the computation gives."""
-        error = state_of(outputs[: self.count], self.slots, dict(self.table))
-        return error, tuple(outputs[self.count :])
+        error = state_of(outputs[: self.error_size], self.slots, dict(self.table))
+        return error, tuple(outputs[self.error_size :])
 
 
 @lru_cache(1024)
@@ -95,7 +96,7 @@ def _apply(x: Instruction, values: dict[Instruction, Any], errors: Errors) -> tu
     operands, given = [values[o] for o in x.operands], x.attributes
     if x.op is callback and isinstance(given.function, Assertion):
         return _discharged(x, operands, errors), ()
-    if x.op.structural:
+    if x.op in (tuple_, get_tuple_element):
         return [], x.op(*operands, **given._asdict())
     rule = _RULES.get(x.op.name)
     found = rule(x, operands, errors) if rule else None
@@ -167,14 +168,14 @@ def _with_rule(rule: Any, to_apply: Computation, operands: Values, inner: Checke
         return run(inner.computation, [*values, *captured])
 
     def error_of(values: Values) -> Values:
-        return function(*values)[: inner.count]
+        return function(*values)[: inner.error_size]
 
     key = (rule.key, "checked", inner.table)
     if isinstance(own, CustomJvp):
 
         def push(values: Values, tangents: Values) -> tuple[Values, Values]:
             outputs, moves = own.push(values, tangents)
-            return [*error_of(values), *outputs], [*[None] * inner.count, *moves]
+            return [*error_of(values), *outputs], [*[None] * inner.error_size, *moves]
 
         made: Rule = replace(own, key=key, function=function, push=push)
     elif isinstance(own, CustomVjp):
@@ -184,7 +185,7 @@ def _with_rule(rule: Any, to_apply: Computation, operands: Values, inner: Checke
             return [*error_of(values), *outputs], residuals, others
 
         def back(others: Any, residuals: Values, cotangents: Values) -> Values:
-            return own.back(others, residuals, cotangents[inner.count :])
+            return own.back(others, residuals, cotangents[inner.error_size :])
 
         made = replace(own, key=key, function=function, there=there, back=back)
     else:
@@ -196,10 +197,10 @@ def _implicit(own: Any, key: Any, function: Any, operands: Values, inner: Checke
     """A function whose derivative follows from its results."""
 
     def push(values: Values, outputs: Values, tangents: Values) -> Values:
-        return [*[None] * inner.count, *own.push(values, outputs[inner.count :], tangents)]
+        return [*[None] * inner.error_size, *own.push(values, outputs[inner.error_size :], tangents)]
 
     def pull(values: Values, outputs: Values, cotangents: Values) -> Values:
-        return own.pull(values, outputs[inner.count :], cotangents[inner.count :])
+        return own.pull(values, outputs[inner.error_size :], cotangents[inner.error_size :])
 
     made = replace(own, key=key, function=function, push=push, pull=own.pull and pull)
     return apply(made, *operands[: own.count])
@@ -251,7 +252,7 @@ def _while(x: Instruction, operands: Values, errors: Errors) -> Found:
         return [*tested(error, values).flat(slots), *values]
 
     def condition(*carried: Any) -> Any:
-        values = carried[whole.count :]
+        values = carried[whole.error_size :]
         return run(given.condition if test is None else test.computation, values)[-1]
 
     first = tested(no_error(slots), operands)

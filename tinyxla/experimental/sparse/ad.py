@@ -68,7 +68,7 @@ def _mapped(mat: Any, data: Any) -> Any:
     others = [tnp.broadcast_to(x, (*outer, *x.shape)) for x in children[1:]]
     if isinstance(mat, BCOO):
         flags = {"indices_sorted": mat.indices_sorted, "unique_indices": mat.unique_indices}
-        return BCOO((data, *others), shape=(*outer, *mat.shape), **flags)
+        return BCOO((data, others[0]), shape=(*outer, *mat.shape), **flags)
     return type(mat).tree_unflatten(mat.tree_flatten()[1], (data, *others))
 
 

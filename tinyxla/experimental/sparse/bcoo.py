@@ -28,6 +28,7 @@ from tinyxla.experimental.sparse.util import (
 )
 from tinyxla.numpy.arguments import array_of
 from tinyxla.tracing.array import Array
+from tinyxla.transforms.batch import BatchTracer
 from tinyxla.tree_util import register_pytree_node_class
 
 
@@ -246,6 +247,11 @@ class BCOO(SparseArithmetic):
 def _remapped(shape: Shape, n_batch: int, data: Any, indices: Any) -> Shape:
     """The shape after batch dimensions were added to both buffers, or taken away."""
     new = getattr(indices, "ndim", n_batch + 2) - 2
+    if new < 0 and isinstance(indices, BatchTracer):
+        raise ShapeError(
+            f"vmap: a BCOO array with n_batch={n_batch} cannot be mapped over: only batch dimensions can, and leading "
+            "ones first. Use update_layout(n_batch=...) before, or in_axes=None."
+        )
     if new == n_batch or new < 0 or getattr(data, "ndim", 0) < new:
         return shape
     kept = shape[n_batch - new : n_batch] if new < n_batch else ((1,) * (new - n_batch) + shape[:n_batch])
@@ -474,7 +480,8 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 
 
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
-    """A BCOO array without elements that are zero; indices are sorted and unique. Arguments as `bcoo_sum_duplicates`."""
+    """A BCOO array without elements that are zero; indices are sorted and unique. Arguments are those of
+    `bcoo_sum_duplicates`."""
     mat = checked("bcoo_eliminate_zeros", mat)
     first = mat.n_batch + 1
     zero = (mat.data == 0).all(tuple(range(first, mat.data.ndim))) if mat.n_dense else mat.data == 0
@@ -561,14 +568,14 @@ def _check_efficient(mat: BCOO, n_batch: int, n_dense: int, on_inefficient: str 
         warnings.warn(text, SparseEfficiencyWarning, stacklevel=4)
 
 
-def _grid(sizes: Shape, dtype: Any) -> np.ndarray[Any, Any]:
+def all_indices(sizes: Shape, dtype: Any) -> np.ndarray[Any, Any]:
     """All index vectors of an array, in order."""
-    return np.indices(sizes).reshape(len(sizes), -1).T.astype(dtype)
+    return np.indices(sizes).reshape(len(sizes), math.prod(sizes)).T.astype(dtype)
 
 
 def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
     sizes = mat.dense_shape[:count]
-    grid = tnp.asarray(_grid(sizes, mat.indices.dtype))
+    grid = tnp.asarray(all_indices(sizes, mat.indices.dtype))
     number = len(grid)
     n = mat.n_batch
 
@@ -587,7 +594,7 @@ def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
 def _batch_to_sparse(mat: BCOO, count: int) -> BCOO:
     kept = mat.n_batch - count
     sizes = mat.batch_shape[kept:]
-    grid = tnp.asarray(_grid(sizes, mat.indices.dtype))
+    grid = tnp.asarray(all_indices(sizes, mat.indices.dtype))
     number = len(grid)
     data = tnp.broadcast_to(mat.data, (*mat.data.shape[:kept], *sizes, *mat.data.shape[mat.n_batch :]))
     indices = tnp.broadcast_to(mat.indices, (*mat.indices.shape[:kept], *sizes, *mat.indices.shape[mat.n_batch :]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reo
     def solver(transposed: bool) -> Any:
         def solve(_: Any, g: Any) -> Any:
             shape = ShapeDtypeStruct(g.shape, g.dtype)
-            call = lambda *args: _solve_on_host(*args, transposed)  # noqa: E731
+            call = functools.partial(_solve_on_host, transposed=transposed)
             return pure_callback(call, shape, fixed, columns, pointers, g, vmap_method="sequential")
 
         return solve

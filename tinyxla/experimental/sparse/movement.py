@@ -14,6 +14,7 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
 from tinyxla.experimental.sparse.bcoo import (
     BCOO,
+    all_indices,
     bcoo_sum_duplicates,
     bcoo_transpose,
     bcoo_update_layout,
@@ -40,8 +41,8 @@ def _sliced(x: Any, axis: int, start: int, limit: int, stride: int = 1) -> Any:
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCOO:
-    """`lax.broadcast_in_dim` of a BCOO array: new dimensions before its batch or among these are batch dimensions, those
-    among its dense ones dense, others sparse.
+    """`lax.broadcast_in_dim` of a BCOO array: new dimensions before its sparse ones are batch dimensions, those among
+    its dense ones dense, others sparse.
 
     Raises:
         ShapeError: dimensions that do not fit.
@@ -58,11 +59,11 @@ def bcoo_broadcast_in_dim(
     fits = len(places) == mat.ndim and list(places) == sorted(set(places)) and all(0 <= p < len(sizes) for p in places)
     if not fits or any(n not in (1, sizes[p]) for n, p in zip(mat.shape, places, strict=True)):
         raise ShapeError(
-            f"bcoo_broadcast_in_dim: broadcast_dimensions {places} must name, in order, a dimension of {sizes} for each "
-            f"of {mat.shape}, of equal size or with size 1 there."
+            f"bcoo_broadcast_in_dim: broadcast_dimensions {places} must name, in order, a dimension of {sizes} for "
+            f"each of {mat.shape}, of equal size or with size 1 there."
         )
     n, s = mat.n_batch, mat.n_sparse
-    n_batch = max(places[:n], default=-1) + 1
+    n_batch = places[n] if s else max(places[:n], default=-1) + 1
     n_dense = len(sizes) - min(places[n + s :], default=len(sizes))
     batch, targets = sizes[:n_batch], range(n_batch, len(sizes) - n_dense)
     data = _with_batch_and_dense(mat, mat.data, places, sizes, n_batch, n_dense)
@@ -70,8 +71,9 @@ def bcoo_broadcast_in_dim(
     sources = [places.index(t) - n if t in places else None for t in targets]
     pairs = list(zip(sources, (sizes[t] for t in targets), strict=True))
     grows = [k is None or mat.sparse_shape[k] != size for k, size in pairs]
-    grid = np.indices([size for (_, size), g in zip(pairs, grows, strict=True) if g]).reshape(sum(grows), -1)
-    count = grid.shape[1] if any(grows) else 1
+    grown = tuple(size for (_, size), g in zip(pairs, grows, strict=True) if g)
+    grid = all_indices(grown, int).T
+    count = len(grid.T)
     new = sizes[n_batch : len(sizes) - n_dense]
 
     def unbatched(data: Any, indices: Any) -> tuple[Any, Any]:
@@ -213,27 +215,18 @@ def may_reshape(mat: BCOO, sizes: Shape) -> bool:
 
 
 def _kinds(mat: BCOO, sizes: Shape) -> tuple[Shape, Shape, Shape] | None:
-    """The new batch, sparse and dense sizes; None if there is no such split. Sizes of 1 at a boundary are sparse, unless
-    there are no others."""
+    """The new batch, sparse and dense sizes; None if there is no such split. Sizes of 1 between two kinds of dimensions
+    belong to the first."""
     batch, sparse = total_size(mat.batch_shape), total_size(mat.sparse_shape)
-    partial = [total_size(sizes[:k]) for k in range(len(sizes) + 1)]
-    if mat.n_batch == 0:
-        first = 0
-    else:
-        firsts = [k for k, n in enumerate(partial) if n == batch and total_size(sizes[k:]) == mat.size // max(batch, 1)]
-        if not firsts:
-            return None
-        first = mat.n_batch if mat.n_batch in firsts and sizes[: mat.n_batch] == mat.batch_shape else firsts[0]
-    ends = [k for k in range(first, len(sizes) + 1) if total_size(sizes[first:k]) == sparse]
-    if mat.n_dense == 0:
-        ends = [k for k in ends if k == len(sizes)]
-    else:
+    firsts = [k for k in range(len(sizes) + 1) if total_size(sizes[:k]) == batch]
+    for first in reversed(firsts):
+        ends = [k for k in range(first, len(sizes) + 1) if total_size(sizes[first:k]) == sparse]
         ends = [k for k in ends if total_size(sizes[k:]) == total_size(mat.dense_shape)]
-    if not ends:
-        return None
-    same = [k for k in ends if sizes[k:] == mat.dense_shape]
-    end = same[0] if same else ends[-1]
-    return sizes[:first], sizes[first:end], sizes[end:]
+        if not mat.n_dense:
+            ends = [k for k in ends if k == len(sizes)]
+        if ends:
+            return sizes[:first], sizes[first : ends[-1]], sizes[ends[-1] :]
+    return None
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
@@ -479,8 +472,8 @@ def bcoo_conv_general_dilated(
     single = lhs.shape[:2] == rhs.shape[:2] == (1, 1) and len(lhs.shape) == len(rhs.shape) == 3
     if not plain or not single or feature_group_count != 1 or batch_group_count != 1:
         raise ArgumentError(
-            f"{what}: arrays must have the shapes (1, 1, n) and (1, 1, m), and strides, dilations and group counts must "
-            f"be 1, but the shapes are {lhs.shape} and {rhs.shape}, window_strides={window_strides}, "
+            f"{what}: arrays must have the shapes (1, 1, n) and (1, 1, m), and strides, dilations and group counts "
+            f"must be 1, but the shapes are {lhs.shape} and {rhs.shape}, window_strides={window_strides}, "
             f"lhs_dilation={lhs_dilation}, rhs_dilation={rhs_dilation}."
         )
     size, window = lhs.shape[2], rhs.shape[2]

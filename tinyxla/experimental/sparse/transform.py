@@ -27,15 +27,19 @@ from tinyxla.experimental.sparse.bcoo import (
 from tinyxla.experimental.sparse.bcsr import BCSR
 from tinyxla.experimental.sparse.control_flow import conditional_rule, while_rule
 from tinyxla.experimental.sparse.util import JAXSparse
-from tinyxla.experimental.sparse.values import Spread, Values, Wide, dense, plain, refused
+from tinyxla.experimental.sparse.values import Spread, Values, Wide, dense, known_number, plain, refused
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, reduction
+from tinyxla.ops.calls import get_tuple_element, tuple_
+from tinyxla.ops.movement import constant
 from tinyxla.shapes import Shape
+from tinyxla.shapes.window import WindowDimension
 from tinyxla.tracebacks import boundary
-from tinyxla.tracing import pytrees
+from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.calls import grouped
 from tinyxla.transforms.computations import results
 
 
@@ -60,7 +64,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
         >>> from tinyxla.experimental import sparse
         >>> m = sparse.BCOO.fromdense(tx.numpy.array([[0.0, 1.0], [2.0, 0.0]]))
         >>> sparse.sparsify(lambda m, v: tx.numpy.dot(tx.numpy.log1p(m.T), v))(m, tx.numpy.ones(2))
-        Array([1.0986123 , 0.69314718], dtype=float32)
+        Array([1.0986123, 0.6931472], dtype=float32)
     """
     check_callable("sparsify", f)
 
@@ -105,10 +109,13 @@ def _operand(x: Any) -> Any:
 JAXSparse.apply = staticmethod(lambda function, *operands: _applied(function, operands, {}))
 
 
-def evaluate(computation: Computation, operands: Sequence[Any]) -> tuple[Any, ...]:
+Unique = dict[int, tuple[BCOO, BCOO]]  # for arrays with duplicates, those without; the first outlives its id
+
+
+def evaluate(computation: Computation, operands: Sequence[Any], unique: Unique | None = None) -> tuple[Any, ...]:
     """The results of a computation on values of which some are sparse."""
     values: dict[Instruction, Any] = dict(zip(computation.parameters, operands, strict=True))
-    unique: dict[int, tuple[BCOO, BCOO]] = {}  # for arrays with duplicates, those without; the first outlives its id
+    unique = {} if unique is None else unique
     outer = state.source
     try:
         for x in computation.instructions:
@@ -120,17 +127,20 @@ def evaluate(computation: Computation, operands: Sequence[Any]) -> tuple[Any, ..
     return results(values[computation.root])
 
 
-def _value(x: Instruction, operands: Values, unique: dict[int, tuple[BCOO, BCOO]]) -> Any:
+def _value(x: Instruction, operands: Values, unique: Unique) -> Any:
     given = x.attributes._asdict()
-    if x.op.structural:
+    if x.op in (tuple_, get_tuple_element):
         return x.op(*operands, **given)
     if x.op.name == "broadcast" and not isinstance(operands[0], (BCOO, Wide)):
         return Spread.of(operands[0], **given)
+    if x.op.name == "call":
+        found = evaluate(x.attributes.to_apply, operands, unique)
+        return grouped(x.attributes.to_apply, found)
     nested = _NESTED.get(x.op.name)
     if nested is not None:
         return nested(evaluate, x, operands)
     if not any(isinstance(o, (BCOO, Wide)) for o in operands):
-        return x.op(*(dense(o) for o in operands), **given)
+        return _of_dense(x, operands)
     if x.op.name in elementwise.NAMES:
         return _elementwise(x, operands, unique)
     rule = _RULES.get(x.op.name)
@@ -140,31 +150,50 @@ def _value(x: Instruction, operands: Values, unique: dict[int, tuple[BCOO, BCOO]
     return found
 
 
+def _of_dense(x: Instruction, operands: Values) -> Any:
+    """An operation on dense values. Numbers that are known stay known, also in compiled functions."""
+    given = x.attributes._asdict()
+    if x.op is constant:
+        return wrap(given["literal"].value)
+    splats = [o.splat if isinstance(o, Spread) else known_number(o) for o in operands]
+    if operands and x.op.name in elementwise.NAMES and all(s is not None for s in splats):
+        with np.errstate(all="ignore"):
+            number = x.op.evaluate(*(np.asarray(s, o.dtype) for s, o in zip(splats, operands, strict=True)), **given)
+        sizes = x.array_shape.dimensions
+        return Spread.of(wrap(np.asarray(number)), sizes=sizes, dimensions=()) if sizes else wrap(np.asarray(number))
+    return x.op(*(dense(o) for o in operands), **given)
+
+
 # --- element by element -----------------------------------------------------------------------------------------------
 
 _LINEAR = ("negate", "real", "imag", "convert")
 
 
-def _elementwise(x: Instruction, operands: Values, unique: dict[int, tuple[BCOO, BCOO]]) -> Any:
-    sparse = [o.mat if isinstance(o, Wide) else o for o in operands if isinstance(o, (BCOO, Wide))]
+def _elementwise(x: Instruction, operands: Values, unique: Unique) -> Any:
     others = [o for o in operands if not isinstance(o, (BCOO, Wide))]
-    splats = [o.splat if isinstance(o, Spread) else _known_scalar(o) for o in others]
-    together = all(m.indices is sparse[0].indices and m.data.shape == sparse[0].data.shape for m in sparse)
-    if together and all(s is not None for s in splats):
-        return _with_background(x, operands, unique)
+    splats = [o.splat if isinstance(o, Spread) else known_number(o) for o in others]
+    if all(s is not None for s in splats):
+        without_duplicates = [unique[id(o)][1] if id(o) in unique else o for o in operands]
+        for versions in (operands, without_duplicates):
+            if _have_equal_indices([o for o in versions if isinstance(o, (BCOO, Wide))]):
+                return _with_background(x, versions, unique)
     values = [plain(o) if isinstance(o, (BCOO, Wide)) else o for o in operands]
     rule = _BINARY.get(x.op.name)
-    if rule is None or len(values) != 2:
+    if x.op is elementwise.select:
+        found = _select(*values)
+        if found is not None:
+            return found
+    if rule is None:
         raise refused(f"{x.op.name} of sparse and dense arrays, or of sparse arrays with other indices")
     return rule(*values)
 
 
-def _known_scalar(x: Any) -> Any:
-    value = getattr(x, "_value", None)
-    return np.asarray(value)[()] if value is not None and np.ndim(value) == 0 else None
+def _have_equal_indices(values: Values) -> bool:
+    mats = [o.mat if isinstance(o, Wide) else o for o in values]
+    return all(m.indices is mats[0].indices and m.data.shape == mats[0].data.shape for m in mats)
 
 
-def _with_background(x: Instruction, operands: Values, unique: dict[int, tuple[BCOO, BCOO]]) -> Any:
+def _with_background(x: Instruction, operands: Values, unique: Unique) -> Any:
     """The operation on the elements, and on the number that stands for all others."""
     first = next(o for o in operands if isinstance(o, (BCOO, Wide)))
     mat = first.mat if isinstance(first, Wide) else first
@@ -183,7 +212,7 @@ def _with_background(x: Instruction, operands: Values, unique: dict[int, tuple[B
             data.append(own.data)
             backgrounds.append(o.background if isinstance(o, Wide) else np.zeros((), own.dtype)[()])
         else:
-            splat = o.splat if isinstance(o, Spread) else _known_scalar(o)
+            splat = o.splat if isinstance(o, Spread) else known_number(o)
             data.append(tnp.full(mat.data.shape, splat, o.dtype))
             backgrounds.append(splat)
     with np.errstate(all="ignore"):
@@ -192,7 +221,7 @@ def _with_background(x: Instruction, operands: Values, unique: dict[int, tuple[B
     return Wide.of(made, np.asarray(background)[()])
 
 
-def _unique(mat: BCOO, unique: dict[int, tuple[BCOO, BCOO]]) -> BCOO:
+def _unique(mat: BCOO, unique: Unique) -> BCOO:
     found = unique.get(id(mat))
     if found is None:
         found = unique[id(mat)] = (mat, bcoo_sum_duplicates(mat, mat.nse if mat.n_sparse else 1))
@@ -277,9 +306,10 @@ def _reduce(x: Instruction, operands: Values) -> Any:
     if len(operands) != 2 or isinstance(operands[1], BCOO):
         return None
     mat, initial = operands
-    if reduction.monoid(x.attributes.to_apply) != "add" or _known_scalar(initial) != 0:
+    if reduction.monoid(x.attributes.to_apply) != "add" or known_number(initial) != 0:
         return None
-    return moving.bcoo_reduce_sum(mat, axes=x.attributes.dimensions)
+    found = moving.bcoo_reduce_sum(mat, axes=x.attributes.dimensions)
+    return found if found.ndim else found.todense()
 
 
 def _concatenate(x: Instruction, operands: Values) -> Any:
@@ -304,10 +334,13 @@ def _gather(x: Instruction, operands: Values) -> Any:
 
 
 def _convolution(x: Instruction, operands: Values) -> Any:
-    window = x.attributes.window if hasattr(x.attributes, "window") else None
-    if window is None or len(operands[0].shape) != 3:
+    given = x.attributes
+    trivial = {"size": 0, "padding_low": 0, "padding_high": 0}
+    plain_window = len(given.window) == 1 and given.window[0]._replace(**trivial) == WindowDimension(0)
+    spatial_last = all(spec == (0, 1, 2) for spec in given.dim_labels)
+    if not plain_window or not spatial_last or given.groups != 1:
         return None
-    (w,) = window.dimensions if hasattr(window, "dimensions") else window
+    (w,) = given.window
     lhs, rhs = (o if isinstance(o, BCOO) else dense(o) for o in operands)
     return moving.bcoo_conv_general_dilated(
         lhs, rhs, window_strides=(w.stride,), padding=[(w.padding_low, w.padding_high)]
@@ -322,13 +355,11 @@ def _any(x: Instruction, operands: Values) -> Any:
     return operands[0]
 
 
-def _select(x: Instruction, operands: Values) -> Any:
-    """Where a mask that is sparse, or dense, chooses between a sparse array and zeros."""
-    mask, on_true, on_false = operands
+def _select(mask: Any, on_true: Any, on_false: Any) -> Any:
+    """Where a dense mask chooses between a sparse array and zeros."""
     if isinstance(mask, BCOO) or isinstance(on_false, BCOO) or not isinstance(on_true, BCOO):
         return None
-    zero = on_false.splat if isinstance(on_false, Spread) else _known_scalar(on_false)
-    if zero is None or zero != 0:
+    if known_number(on_false) != 0:
         return None
     inside = contraction.bcoo_multiply_dense(on_true.with_buffers(tnp.ones_like(on_true.data)), dense(mask).astype(int))
     return on_true.with_buffers(masked(on_true.data, inside != 0))
@@ -356,13 +387,7 @@ _RULES: dict[str, Callable[[Instruction, Values], Any]] = {
 }
 
 
-def _called(evaluate: Any, x: Instruction, operands: Values) -> Any:
-    found = evaluate(x.attributes.to_apply, operands)
-    return found if hasattr(x.shape, "elements") else found[0]
-
-
 _NESTED: dict[str, Callable[[Any, Instruction, Values], Any]] = {
-    "call": _called,
     "while": while_rule,
     "conditional": conditional_rule,
 }

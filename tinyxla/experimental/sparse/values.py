@@ -10,6 +10,8 @@ import numpy as np
 from tinyxla.errors import ArgumentError
 from tinyxla.experimental.sparse.bcoo import BCOO
 from tinyxla.ops import movement
+from tinyxla.tracing.array import ConcreteArray
+from tinyxla.transforms.control_flow import known_value
 
 Values = Sequence[Any]
 
@@ -47,9 +49,7 @@ class Spread(NamedTuple):
         if isinstance(x, Spread):
             places = tuple(dimensions[d] for d in x.dimensions)
             return cls(x.x, sizes, places, x.splat)
-        value = getattr(x, "_value", None)
-        splat = np.asarray(value).reshape(-1)[0] if value is not None and np.size(value) == 1 else None
-        return cls(x, sizes, dimensions, splat)
+        return cls(x, sizes, dimensions, known_number(x))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,6 +72,14 @@ class Spread(NamedTuple):
         return movement.reshape_to(self.x, tuple(sizes))
 
 
+def known_number(x: Any) -> Any:
+    """The one number of an array of one element, if it is known."""
+    if isinstance(x, Spread):
+        return x.splat
+    value = x.buffer() if isinstance(x, ConcreteArray) else known_value(x)
+    return None if value is None or np.size(value) != 1 else np.asarray(value, x.dtype).reshape(-1)[0]
+
+
 def dense(x: Any) -> Any:
     """A dense value in memory."""
     return movement.broadcast(x.x, sizes=x.sizes, dimensions=x.dimensions) if isinstance(x, Spread) else x
@@ -86,5 +94,6 @@ def plain(x: Any) -> Any:
 
 def refused(what: str) -> ArgumentError:
     return ArgumentError(
-        f"sparsify: {what}. Use sparse.todense() on the array, inside the function or before, where a dense one is meant."
+        f"sparsify: {what}. Use sparse.todense() on the array, inside the function or before, where a dense one is "
+        "meant."
     )
