@@ -23,7 +23,7 @@ from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, named
-from tinyxla.numpy.elementwise import constant_beyond
+from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -268,12 +268,34 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     return tnp.where(order == 0, digamma(value), higher)
 
 
+def _vanishing(x: Any, y: Any, of_y: Any) -> Any:
+    """x times a function of y, which is 0 where x is 0, unless y is NaN."""
+    return tnp.where((x == 0) & tnp.isnan(y), y, elementwise.chain_mul(x, of_y))
+
+
+x_log_y = with_slope(
+    "xlogy",
+    lambda x, y: _vanishing(x, y, tnp.log(y)),
+    lambda ans, x, y: tnp.log(y),
+    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / y),
+)
+x_log1p_y = with_slope(
+    "xlog1py",
+    lambda x, y: _vanishing(x, y, tnp.log1p(y)),
+    lambda ans, x, y: tnp.log1p(y),
+    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / (1 + y)),
+)
+
+
 def _gamma_density(a: Any, x: Any) -> Any:
-    return tnp.exp((a - 1) * tnp.log(x) - x - lgamma(a))
+    """The density at the edge x = 0 of its support is 1 for a = 1, infinite below and 0 above."""
+    within = tnp.where(x < 0, math.nan, x)
+    return tnp.exp(x_log_y(a - 1, within) - x - lgamma(a))
 
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
-    logarithm = (a - 1) * tnp.log(x) + (b - 1) * tnp.log1p(-x)
+    within = tnp.where((x < 0) | (x > 1), math.nan, x)
+    logarithm = x_log_y(a - 1, within) + x_log1p_y(b - 1, -within)
     return tnp.exp(logarithm - lgamma(a) - lgamma(b) + lgamma(a + b))
 
 
