@@ -79,6 +79,9 @@ CONCRETE = frozenset(
     "conv_shape_tuple conv_transpose_shape_tuple padtype_to_pads reduce_window_shape_tuple shape_as_value".split()
 )
 
+# What JAX computes in 32 bits, whatever the type.
+SINGLE = frozenset(("nn.dot_product_attention",))
+
 # Whose work or result grows faster than the array, in either package: their arrays are small.
 SMALL = frozenset(
     f"numpy.{n}"

@@ -203,8 +203,15 @@ class Arbiter:
     """
 
     def __init__(
-        self, reference: Callable[..., Any], arrays: list[Any], random: np.random.Generator, compiled: bool
+        self,
+        reference: Callable[..., Any],
+        arrays: list[Any],
+        random: np.random.Generator,
+        compiled: bool,
+        least: float = 0.0,
     ) -> None:
+        """`least`: the machine epsilon of the reference's own arithmetic, if it does not follow from the arrays."""
+        self.precision = max(least_precision(arrays), least)
         self._random = random
         self._compiled = jax.jit(reference) if compiled else reference
         self._arrays = arrays
@@ -222,10 +229,6 @@ class Arbiter:
             scale *= tolerance(epsilon(x.dtype)).perturbation
             noise = epsilon(x.dtype) * self._random.uniform(-scale, scale, x.shape)
             return (_wide(x) * (1 + noise)).astype(narrow)
-
-    @property
-    def precision(self) -> float:
-        return least_precision(self._arrays)
 
     def agrees(self, ours: Any, theirs: Any) -> bool:
         """Whether our result is within what rounding and conditioning explain."""

@@ -128,8 +128,8 @@ def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tupl
 
 
 def _ascending(flat: Any) -> Any:
-    """`argsort` in NumPy's order of complex numbers: after all others come those with a NaN for the imaginary part, then
-    those with one for the real part, then those with two."""
+    """`argsort` in NumPy's order of complex numbers: those with a NaN come last, of which first those whose imaginary
+    part is NaN, then those whose real part is, then those of which both are."""
     order = argsort(flat)
     if element_type(flat.dtype).kind != "complex":
         return order
