@@ -113,6 +113,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("numpy.logaddexp2", "nan value .*", r"^nan: \(inf[+-]\d.*expected \(nan\+nanj\)", "one infinite power of two is the sum", INFINITE),
     Intended("image.resize image.scale_and_translate", "nan value .*", r"^nan: -?inf at .*expected nan", "an infinity beside a weight of zero does not count", INFINITE),
     Intended("nn.log_sigmoid", "value value .*", r"^value: -(128|32768|2147483648)\.0 at .*expected -?0\.0", "the smallest integer becomes a float before it is negated"),
+    Intended("nn.celu", "sign of zero value .*", "^sign of zero: -0.0 at", "a zero keeps its sign, as in elu"),
     Intended("nn.dot_product_attention", "accepts eager", "precision .F16_F16_F32. is not supported", "all types of floats have all functions of floats"),
     Intended("lax.abs", "accepts eager", "does not accept dtype (uint|bool)", "what has no sign is its own magnitude"),
     Intended("scipy.special.betaln", "nan value .*", "^nan: -inf at .*expected nan", "where the gamma function of the sum overflows, so does the logarithm"),

@@ -23,11 +23,12 @@ from tinyxla.tracing.promotion import default_int
 
 
 def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
-    """The values, of types that NumPy does not have as float32: it orders no NaN of theirs."""
+    """The values, narrow floats as float32: NumPy orders no NaN of types that are not its own."""
     if not x.size:  # whose values are known by its shape
         return np.zeros(x.shape, x.dtype)
     values = np.asarray(x.primal(f"{what}, whose result's shape depends on values,").buffer())
-    return values.astype(np.float32) if values.dtype.kind == "V" and element_type(x.dtype).is_inexact else values
+    kind = element_type(x.dtype)
+    return values.astype(np.float32) if kind.kind == "float" and kind.bits < 32 else values
 
 
 def _elements(values: np.ndarray[Any, Any], x: Array, known: np.ndarray[Any, Any]) -> Array:
