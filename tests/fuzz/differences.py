@@ -247,11 +247,12 @@ class Case:
             self.programs += 1
             self._add("raises", f"{what} {way}", f"{found} in_axes={axes}", sets[0])
             return
+        flat = _flat(reference)  # one function for all lanes, which JAX compiles once
         for lane, (arrays, expected) in enumerate(zip(sets, results, strict=True)):
             one = [x[lane] if np.ndim(x) else x for x in compare.leaves(found)]
             if any(np.ndim(x) == 0 for x in compare.leaves(found)):
                 return  # a result that is no array
-            self._one(what, way, one, compare.leaves(expected), _flat(reference), arrays)
+            self._one(what, way, one, compare.leaves(expected), flat, arrays)
 
     def _threads(self, function: Any) -> None:
         """Large arrays are divided among threads; the bits must not depend on that."""
