@@ -111,3 +111,31 @@ def test_slopes_of_incomplete_functions_outside_of_their_domain_are_nan() -> Non
     assert np.isnan(float(tx.grad(gamma_share(1.0))(-1.0)))
     for x in (-1.0, 2.0):
         assert np.isnan(float(tx.grad(lambda x: scipy.special.betainc(1.0, 1.0, x))(x)))
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
+def test_xlogy_mixed_derivative_where_the_factor_is_zero(name: str) -> None:
+    """d2/dx dy of x log(y) is 1 / y, also at x = 0, in either order."""
+    function = getattr(scipy.special, name)
+    expected = 1 / (2.0 + (name == "xlog1py"))
+    for first, second in ((0, 1), (1, 0)):
+        mixed = tx.grad(tx.grad(function, first), second)(0.0, 2.0)
+        np.testing.assert_allclose(float(mixed), expected, rtol=1e-6)
+    at_pole = 0.0 if name == "xlogy" else -1.0
+    assert float(tx.grad(function, 1)(0.0, at_pole)) == 0.0
+
+
+@pytest.mark.parametrize(("name", "z"), [("logsf", 2.5), ("logcdf", -4.0), ("sf", 2.5), ("cdf", -4.0)])
+def test_truncnorm_outside_of_its_support_has_no_slope(name: str, z: float) -> None:
+    slopes = tx.grad(getattr(scipy.stats.truncnorm, name), (0, 1, 2))(z, -3.0, 1.0)
+    assert [float(slope) for slope in slopes] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_variance_of_4_bit_integers_is_that_of_floats(name: str, dtype: str) -> None:
+    x = np.array([1, 2, 5, 7]).astype(getattr(ml_dtypes, dtype))
+    found = getattr(tnp, name)(x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, getattr(np, name)(x.astype(np.float32)), rtol=1e-6)
+    assert getattr(tnp, name)(x, dtype="bfloat16").dtype == "bfloat16"

@@ -273,17 +273,23 @@ def _vanishing(x: Any, y: Any, of_y: Any) -> Any:
     return tnp.where((x == 0) & tnp.isnan(y), y, elementwise.chain_mul(x, of_y))
 
 
+def _ratio(x: Any, y: Any) -> Any:
+    """x / y, which is 0 where both are; elsewhere its slope by x is 1 / y, also where x is 0."""
+    none = (x == 0) & (y == 0)
+    return tnp.where(none, tnp.zeros_like(x), x / tnp.where(none, 1.0, y))
+
+
 x_log_y = with_slope(
     "xlogy",
     lambda x, y: _vanishing(x, y, tnp.log(y)),
     lambda ans, x, y: tnp.log(y),
-    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / y),
+    lambda ans, x, y: _ratio(x, y),
 )
 x_log1p_y = with_slope(
     "xlog1py",
     lambda x, y: _vanishing(x, y, tnp.log1p(y)),
     lambda ans, x, y: tnp.log1p(y),
-    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / (1 + y)),
+    lambda ans, x, y: _ratio(x, 1 + y),
 )
 
 

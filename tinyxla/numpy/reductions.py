@@ -333,7 +333,10 @@ def var(
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
-    wide = _wide(cast(x, join_types((wanted, False), (x.dtype, False))[0], False))
+    kind = wanted
+    if element_type(x.dtype).is_inexact or not element_type(wanted).is_inexact:
+        kind = join_types((wanted, False), (x.dtype, False))[0]
+    wide = _wide(cast(x, kind, False))
     centered = arith.subtract(wide, _mean_over(wide, axes, where) if mean is None else mean)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
