@@ -165,12 +165,13 @@ def _parts(x: Any) -> Array:
     return np.stack([wide.real, wide.imag], -1) if wide.dtype.kind == "c" else wide
 
 
-def flushed(x: Any) -> Any:
-    """The array with zeros, of the same sign, for subnormal numbers, as compiled code reads it."""
+def flushed(x: Any, scale: float = 1.0) -> Any:
+    """The array with zeros, of the same sign, for subnormal numbers, as compiled code reads it; with a `scale` also for
+    those that are subnormal when they are divided by it."""
     if not isinstance(x, np.ndarray) or x.dtype.kind == "c" or not is_inexact(x.dtype):
         return x
     wide = _wide(x)
-    return np.where(np.abs(wide) < _tiny(x.dtype), np.copysign(0, wide), wide).astype(x.dtype)
+    return np.where(np.abs(wide) < scale * _tiny(x.dtype), np.copysign(0, wide), wide).astype(x.dtype)
 
 
 def largest(arrays: list[Any]) -> float:
