@@ -109,6 +109,9 @@ def test_gammainc_second_derivative_at_zero() -> None:
 
 def test_slopes_of_incomplete_functions_outside_of_their_domain_are_nan() -> None:
     assert np.isnan(float(tx.grad(gamma_share(1.0))(-1.0)))
+    for share in (scipy.special.gammainc, scipy.special.gammaincc):
+        for slopes in (tx.grad(share, (0, 1))(-0.25, 2.0), tx.jit(tx.grad(share, (0, 1)))(-0.25, 2.0)):
+            assert np.isnan(np.asarray(slopes)).all()
     for x in (-1.0, 2.0):
         assert np.isnan(float(tx.grad(lambda x: scipy.special.betainc(1.0, 1.0, x))(x)))
 

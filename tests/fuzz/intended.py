@@ -123,6 +123,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("Array.at.set", "value value .*", r"^value: -?\d{4,} at .*expected -?\d{4,}", "integers that are not set stay what they are; JAX rounds them to the type of what is set"),
     Intended("lax.bitcast_convert_type", "value (jvp|vjp|linearize|(forward|reverse)_over_reverse) .*", r"expected -?0\.0", "to the same type it is the identity, with its derivative"),
     Intended("Array.at.min Array.at.max", "nan value .*", r"^nan: \(.*nan.*j\) at", "NaN if a part of an element is, as in NumPy", INFINITE),
+    Intended("scipy.special.gammainc scipy.special.gammaincc lax.igamma lax.igammac lax.betainc scipy.special.betainc", "nan (jvp|vjp|linearize|(forward|reverse)_over_reverse) .*", "^nan: nan at", "where the function is NaN, so is its derivative", value=INFINITE),
     Intended("nn.celu", "sign of zero value .*", "^sign of zero: -0.0 at", "a zero keeps its sign, as in elu"),
     Intended("nn.dot_product_attention", "accepts eager", "precision .F16_F16_F32. is not supported", "all types of floats have all functions of floats"),
     Intended("lax.abs", "accepts eager", "does not accept dtype (uint|bool)", "what has no sign is its own magnitude"),

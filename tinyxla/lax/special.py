@@ -293,15 +293,18 @@ x_log1p_y = with_slope(
 )
 
 
+def _of_defined(ans: Any, slope: Any) -> Any:
+    """A slope, which is NaN where the function is."""
+    return tnp.where(tnp.isnan(ans), math.nan, slope)
+
+
 def _gamma_density(a: Any, x: Any) -> Any:
     """The density at the edge x = 0 of its support is 1 for a = 1, infinite below and 0 above."""
-    within = tnp.where(x < 0, math.nan, x)
-    return tnp.exp(x_log_y(a - 1, within) - x - lgamma(a))
+    return tnp.exp(x_log_y(a - 1, x) - x - lgamma(a))
 
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
-    within = tnp.where((x < 0) | (x > 1), math.nan, x)
-    logarithm = x_log_y(a - 1, within) + x_log1p_y(b - 1, -within)
+    logarithm = x_log_y(a - 1, x) + x_log1p_y(b - 1, -x)
     return tnp.exp(logarithm - lgamma(a) - lgamma(b) + lgamma(a + b))
 
 
@@ -372,7 +375,7 @@ def _gamma_slope(share: int, name: str) -> Partial:
         return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
 
     def partial(ans: Any, a: Any, x: Any) -> Any:
-        return _by_lanes(slope, lambda a, x: slope_on_host(name, 0)(ans, a, x))(a, x)
+        return _of_defined(ans, _by_lanes(slope, lambda a, x: slope_on_host(name, 0)(ans, a, x))(a, x))
 
     return partial
 
@@ -381,21 +384,25 @@ igamma = special_function(
     "lax.igamma",
     "a x",
     _by_lanes(lambda *v: _gamma_shares(*v)[0], on_host("gammainc")),
-    [_gamma_slope(0, "gammainc"), lambda ans, a, x: _gamma_density(a, x)],
+    [_gamma_slope(0, "gammainc"), lambda ans, a, x: _of_defined(ans, _gamma_density(a, x))],
     "The regularized lower incomplete gamma function of a and x.",
 )
 igammac = special_function(
     "lax.igammac",
     "a x",
     _by_lanes(lambda *v: _gamma_shares(*v)[1], on_host("gammaincc")),
-    [_gamma_slope(1, "gammaincc"), lambda ans, a, x: -_gamma_density(a, x)],
+    [_gamma_slope(1, "gammaincc"), lambda ans, a, x: -_of_defined(ans, _gamma_density(a, x))],
     "The regularized upper incomplete gamma function of a and x: 1 - `igamma`.",
 )
 betainc = special_function(
     "lax.betainc",
     "a b x",
     on_host("betainc"),
-    [slope_on_host("betainc", 0), slope_on_host("betainc", 1), lambda ans, a, b, x: _beta_density(a, b, x)],
+    [
+        slope_on_host("betainc", 0),
+        slope_on_host("betainc", 1),
+        lambda ans, a, b, x: _of_defined(ans, _beta_density(a, b, x)),
+    ],
     "The regularized incomplete beta function of a, b and x.",
 )
 
