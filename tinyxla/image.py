@@ -112,8 +112,7 @@ def resize(
         return x
     x = inexact_array(x, "image.resize")
     for d in changed:
-        scale = np.float32(sizes[d] / x.shape[d])
-        x = _weighted(x, d, _weights(x.shape[d], sizes[d], scale, 0.0, how, antialias, x.dtype))
+        x = _weighted(x, d, _weights(x.shape[d], sizes[d], sizes[d] / x.shape[d], 0.0, how, antialias, x.dtype))
     return x
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -79,6 +80,9 @@ CONCRETE = frozenset(
     "conv_shape_tuple conv_transpose_shape_tuple padtype_to_pads reduce_window_shape_tuple shape_as_value".split()
 )
 
+# What JAX computes in 32 bits, whatever the type.
+SINGLE = frozenset(("nn.dot_product_attention",))
+
 # Whose work or result grows faster than the array, in either package: their arrays are small.
 SMALL = frozenset(
     f"numpy.{n}"
@@ -103,6 +107,10 @@ _OPTIONAL: dict[str, str] = {
 _DENSITIES = ("{float S}", "{any S}")
 
 
+_OF_ONE_SHAPE = re.compile(r"\{\w+ S[~ }]")
+_ALONG_AXES = re.compile(r"axis|axes|\[")
+
+
 class Entry(NamedTuple):
     """A public function: where it is, how it is called, and what says how it should behave."""
 
@@ -113,7 +121,7 @@ class Entry(NamedTuple):
     @property
     def elementwise(self) -> bool:
         """Whether a template only has arrays of one shape, so that no element's error depends on another element."""
-        return all("S" in t and "axis" not in t and "axes" not in t and "[" not in t for t in self.templates)
+        return all(_OF_ONE_SHAPE.search(t) and not _ALONG_AXES.search(t) for t in self.templates)
 
 
 def resolve(package: Any, name: str) -> Any:

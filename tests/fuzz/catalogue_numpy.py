@@ -51,7 +51,10 @@ NUMPY: dict[str, tuple[str, ...]] = {
     "apply_along_axis": ("(lambda v: v * v.sum(), {axis}, {number 3,4})", "(jx.numpy.cumsum, {?0|1|-1}, {real S})"),
     "apply_over_axes": ("(jx.numpy.sum, {number 2,3,4}, {?(0, 1)|[2]|(0, -1)})",),
     "arange": ("({?5|0|7.5|-3})", "({?1|0}, {?6|4.5}, {?1|2|0.5})", "({?1|3}, {?5|9}<<, dtype={?'int8'|'float32'}>>)"),
-    "argpartition": ("({number N,4 distinct}, {?0|1|3|-1}<<, axis=-1>>)",),
+    "argpartition": (
+        "({float N,4 distinct}, {?0|1|3|-1}<<, axis=-1>>)",
+        "jx.vmap(lambda u: u[jx.numpy.argpartition(u, {?0|1|3|-1}<<, axis=-1>>)])({real N,4})",
+    ),
     "partition": ("({number N,4}, {?0|1|3|-1}<<, axis=-1>>)", "({number 5}, {?2|0})"),
     "argsort": ("({any S}<<, axis={?None|{axis}}>><<, stable={?True}>><<, descending={?True|False}>>)",),
     "sort": ("({any S}<<, axis={?None|{axis}}>><<, stable={?True|False}>><<, descending={?True|False}>>)",),

@@ -116,7 +116,7 @@ STATEMENTS = """
     jax.scipy.special.erf({a})
     jnp.logaddexp({a}, {b})
     jnp.hypot({a}, {b} + 2)
-    jnp.nan_to_num({a} / {b})
+    lax.stop_gradient(jnp.nan_to_num({a} / {b}, posinf=9, neginf=-9)) * {a}
     jnp.power({a} ** 2 + 0.5, {b})
     jnp.mod({a}, 1.5)
     {a} ** 3

@@ -175,6 +175,11 @@ def _hermitian(given: Input, random: Generator) -> Array:
     return value + np.conj(np.swapaxes(value, -1, -2))
 
 
+def _distances(given: Input, random: Generator) -> Array:
+    """Numbers between -10 and 10 of the type, so that they are in order after the conversion."""
+    return (random.choice(400, given.shape, False) / 20 - 10.0).astype(dtype_of(given.dtype))
+
+
 def _probabilities(given: Input, random: Generator) -> Array:
     values = random.uniform(0.1, 1, given.shape)
     return values / values.sum(-1, keepdims=True) if values.ndim else values
@@ -191,7 +196,7 @@ _CONSTRAINED: dict[str, Any] = {
     "positive": _uniform(0.3, 4.0),
     "normal": lambda given, random: _gaussian(given, random),
     "distinct": lambda given, random: random.permutation(int(np.prod(given.shape))) * 0.37 - 1.0,
-    "sorted": lambda given, random: np.sort(random.choice(400, given.shape, False) / 20 - 10.0, axis=-1),
+    "sorted": lambda given, random: np.sort(_distances(given, random), axis=-1),
     "spd": _symmetric_positive,
     "well": _well_conditioned,
     "hermitian": _hermitian,

@@ -23,7 +23,7 @@ from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, named
-from tinyxla.numpy.elementwise import constant_beyond
+from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
@@ -268,12 +268,43 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     return tnp.where(order == 0, digamma(value), higher)
 
 
+def _vanishing(x: Any, y: Any, of_y: Any) -> Any:
+    """x times a function of y, which is 0 where x is 0, unless y is NaN."""
+    return tnp.where((x == 0) & tnp.isnan(y), y, elementwise.chain_mul(x, of_y))
+
+
+def _ratio(x: Any, y: Any) -> Any:
+    """x / y, which is 0 where both are; elsewhere its slope by x is 1 / y, also where x is 0."""
+    none = (x == 0) & (y == 0)
+    return tnp.where(none, tnp.zeros_like(x), x / tnp.where(none, 1.0, y))
+
+
+x_log_y = with_slope(
+    "xlogy",
+    lambda x, y: _vanishing(x, y, tnp.log(y)),
+    lambda ans, x, y: tnp.log(y),
+    lambda ans, x, y: _ratio(x, y),
+)
+x_log1p_y = with_slope(
+    "xlog1py",
+    lambda x, y: _vanishing(x, y, tnp.log1p(y)),
+    lambda ans, x, y: tnp.log1p(y),
+    lambda ans, x, y: _ratio(x, 1 + y),
+)
+
+
+def _of_defined(ans: Any, slope: Any) -> Any:
+    """A slope, which is NaN where the function is."""
+    return tnp.where(tnp.isnan(ans), math.nan, slope)
+
+
 def _gamma_density(a: Any, x: Any) -> Any:
-    return tnp.exp((a - 1) * tnp.log(x) - x - lgamma(a))
+    """The density at the edge x = 0 of its support is 1 for a = 1, infinite below and 0 above."""
+    return tnp.exp(x_log_y(a - 1, x) - x - lgamma(a))
 
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
-    logarithm = (a - 1) * tnp.log(x) + (b - 1) * tnp.log1p(-x)
+    logarithm = x_log_y(a - 1, x) + x_log1p_y(b - 1, -x)
     return tnp.exp(logarithm - lgamma(a) - lgamma(b) + lgamma(a + b))
 
 
@@ -344,7 +375,7 @@ def _gamma_slope(share: int, name: str) -> Partial:
         return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
 
     def partial(ans: Any, a: Any, x: Any) -> Any:
-        return _by_lanes(slope, lambda a, x: slope_on_host(name, 0)(ans, a, x))(a, x)
+        return _of_defined(ans, _by_lanes(slope, lambda a, x: slope_on_host(name, 0)(ans, a, x))(a, x))
 
     return partial
 
@@ -353,21 +384,25 @@ igamma = special_function(
     "lax.igamma",
     "a x",
     _by_lanes(lambda *v: _gamma_shares(*v)[0], on_host("gammainc")),
-    [_gamma_slope(0, "gammainc"), lambda ans, a, x: _gamma_density(a, x)],
+    [_gamma_slope(0, "gammainc"), lambda ans, a, x: _of_defined(ans, _gamma_density(a, x))],
     "The regularized lower incomplete gamma function of a and x.",
 )
 igammac = special_function(
     "lax.igammac",
     "a x",
     _by_lanes(lambda *v: _gamma_shares(*v)[1], on_host("gammaincc")),
-    [_gamma_slope(1, "gammaincc"), lambda ans, a, x: -_gamma_density(a, x)],
+    [_gamma_slope(1, "gammaincc"), lambda ans, a, x: -_of_defined(ans, _gamma_density(a, x))],
     "The regularized upper incomplete gamma function of a and x: 1 - `igamma`.",
 )
 betainc = special_function(
     "lax.betainc",
     "a b x",
     on_host("betainc"),
-    [slope_on_host("betainc", 0), slope_on_host("betainc", 1), lambda ans, a, b, x: _beta_density(a, b, x)],
+    [
+        slope_on_host("betainc", 0),
+        slope_on_host("betainc", 1),
+        lambda ans, a, b, x: _of_defined(ans, _beta_density(a, b, x)),
+    ],
     "The regularized incomplete beta function of a, b and x.",
 )
 

@@ -334,8 +334,10 @@ def var(
     x = array_of(a, "var")
     axes = canonical_axes("var", axis, x.ndim)
     wanted = _mean_type(x, dtype)
-    common = join_types((wanted, False), (x.dtype, False))[0] if element_type(x.dtype).is_inexact else wanted
-    wide = _wide(cast(x, common, False))
+    kind = wanted
+    if element_type(x.dtype).is_inexact or not element_type(wanted).is_inexact:
+        kind = join_types((wanted, False), (x.dtype, False))[0]
+    wide = _wide(cast(x, kind, False))
     centered = arith.subtract(wide, _mean_over(wide, axes, where) if mean is None else mean)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":

@@ -33,15 +33,18 @@ from tinyxla.tracing.promotion import default_int
 
 
 def _known(what: str, x: Array) -> np.ndarray[Any, Any]:
+    """The values, narrow floats as float32: NumPy orders no NaN of types that are not its own."""
     if not x.size:  # whose values are known by its shape
         return np.zeros(x.shape, x.dtype)
-    return np.asarray(x.primal(f"{what}, whose result's shape depends on values,").buffer())
+    values = np.asarray(x.primal(f"{what}, whose result's shape depends on values,").buffer())
+    kind = element_type(x.dtype)
+    return values.astype(np.float32) if kind.kind == "float" and kind.bits < 32 else values
 
 
 def _elements(values: np.ndarray[Any, Any], x: Array, known: np.ndarray[Any, Any]) -> Array:
     """The elements of x that have these values, with their derivatives where x is traced."""
     if isinstance(x, ConcreteArray):
-        return ConcreteArray(values)
+        return ConcreteArray(values.astype(x.dtype))
     order = np.argsort(known, axis=None, kind="stable")
     return ravel(x)[order[np.searchsorted(known.ravel(), values, sorter=order)]]
 
@@ -110,18 +113,18 @@ def _distinct(x: Array, axis: int | None, values: np.ndarray[Any, Any], index: A
     """The distinct values, of which `index` says where they are along an axis, with their derivatives where x is
     traced; those after the first `distinct` are constants."""
     if isinstance(x, ConcreteArray) or not x.size:  # or has no elements to take
-        return ConcreteArray(values)
+        return ConcreteArray(values.astype(x.dtype))
     along = 0 if axis is None else axis % x.ndim
     found = (ravel(x) if axis is None else x)[(slice(None),) * along + (index,)]
     is_found = np.arange(index.size).reshape((-1,) + (1,) * (found.ndim - along - 1)) < distinct
-    return found if distinct >= index.size else where(is_found, found, values)
+    return found if distinct >= index.size else where(is_found, found, values.astype(x.dtype))
 
 
 def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tuple[Any, Any, Any, Any]:
     """Values, their first places, the number of each element's value, and counts: a value begins where, in order, an
     element differs from the one before."""
     flat = ravel(x)
-    order = argsort(flat)
+    order = _ascending(flat)
     ordered = flat[order]
     differ = arith.not_equal(ordered[1:], ordered[:-1])
     if equal_nan:
@@ -134,6 +137,16 @@ def _unique_of_size(x: Any, size: int, fill_value: Any, equal_nan: bool) -> tupl
         values = where(begins[:-1] < flat.size, values, array_of(fill_value, "unique").astype(x.dtype))
     inverse = zeros(flat.size, begins.dtype).at[order].set(cumsum(first, dtype=begins.dtype) - 1)
     return values, order[places], reshape(inverse, x.shape), begins[1:] - begins[:-1]
+
+
+def _ascending(flat: Any) -> Any:
+    """`argsort` in NumPy's order of complex numbers: those with a NaN come last, of which first those whose imaginary
+    part is NaN, then those whose real part is, then those of which both are."""
+    order = argsort(flat)
+    if element_type(flat.dtype).kind != "complex":
+        return order
+    parts = [arith.isnan(part).astype(np.int8) for part in (arith.real(flat), arith.imag(flat))]
+    return order[argsort((2 * parts[0] + parts[1])[order])]
 
 
 class UniqueAll(NamedTuple):

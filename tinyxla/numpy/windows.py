@@ -77,7 +77,9 @@ def i0(x: ArrayLike) -> Array:
 def kaiser(M: int, beta: ArrayLike) -> Array:
     """The window that has most of its energy in the main lobe, whose width grows with beta, which may be traced."""
     if isinstance(beta, Array) and not isinstance(beta, ConcreteArray):
-        height = _window("kaiser", M, lambda t: np.sqrt(1 - t * t) if M > 1 else t)
+        height = _window("kaiser", M, lambda t: np.sqrt(1 - t * t))
+        if height.size <= 1:
+            return height
         return arith.true_divide(i0(arith.multiply(beta, height)), i0(beta))
     steep = number_of("kaiser", "beta", beta)
     return _window("kaiser", M, lambda t: np.i0(steep * np.sqrt(1 - t * t)) / np.i0(steep) if steep else t * 0 + 1)

@@ -43,14 +43,16 @@ def divide(x: Array, y: Array) -> Any:
 
 
 def _divide_complex(x: Array, y: Array) -> Array:
-    """Where NumPy gives NaN, what annex G of the C standard asks for: of a number over zero, an infinity over a finite
-    number, and the reverse."""
+    """NumPy's quotient, except as annex G of the C standard asks for: of a number over zero, whose real part's sign
+    counts, and where NumPy gives NaN, of an infinity over a finite number, and the reverse."""
     found = np.asarray(np.divide(x, y))
-    lost = np.isnan(found)
+    by_zero = y == 0
+    if by_zero.any():
+        found = np.where(by_zero, _scaled(x, np.copysign(np.inf, y.real)), found)
+    lost = np.isnan(found) & ~by_zero
     if lost.any():
         direction = _direction(x) * np.conj(_direction(y))
-        found = np.where(lost & (y == 0), _scaled(x, np.copysign(np.inf, y.real)), found)
-        found = np.where(lost & np.isinf(x) & np.isfinite(y) & (y != 0), _scaled(direction, np.inf), found)
+        found = np.where(lost & np.isinf(x) & np.isfinite(y), _scaled(direction, np.inf), found)
         found = np.where(lost & np.isinf(y) & np.isfinite(x), _scaled(direction, 0.0), found)
     return found.astype(x.dtype)
 

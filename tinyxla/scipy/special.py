@@ -112,7 +112,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlogy(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     Array([0., 0.], dtype=float32)
     """
-    return _x_log_y(*_of_one_shape("xlogy", x, y))
+    return lax_special.x_log_y(*_of_one_shape("xlogy", x, y))
 
 
 @replayed
@@ -122,31 +122,12 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlog1py(np.array([0.0]), np.array([-1.0]))
     Array([0.], dtype=float32)
     """
-    return _x_log1p_y(*_of_one_shape("xlog1py", x, y))
+    return lax_special.x_log1p_y(*_of_one_shape("xlog1py", x, y))
 
 
 def _of_one_shape(what: str, *args: ArrayLike) -> Any:
     name = f"scipy.special.{what}"
     return broadcasted(name, promoted(name, *args, to_inexact=True)[0])
-
-
-def _vanishing(x: Array, y: Array, of_y: Array) -> Array:
-    """x times a function of y, which is 0 where x is 0, unless y is NaN."""
-    return tnp.where((x == 0) & tnp.isnan(y), y, elementwise.chain_mul(x, of_y))
-
-
-_x_log_y = with_slope(
-    "xlogy",
-    lambda x, y: _vanishing(x, y, tnp.log(y)),
-    lambda ans, x, y: tnp.log(y),
-    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / y),
-)
-_x_log1p_y = with_slope(
-    "xlog1py",
-    lambda x, y: _vanishing(x, y, tnp.log1p(y)),
-    lambda ans, x, y: tnp.log1p(y),
-    lambda ans, x, y: tnp.where(x == 0, tnp.zeros_like(x), x / (1 + y)),
-)
 
 
 @replayed

@@ -325,11 +325,15 @@ def _log_normal_between(low: Any, high: Any) -> Any:
 
 
 def _truncated_below(z: Any, a: Any, b: Any) -> Any:
-    return _log_normal_between(a, z) - _log_normal_between(a, b)
+    outside = z <= a  # where the probability is the constant 0
+    found = _log_normal_between(a, tnp.where(outside, b, z)) - _log_normal_between(a, b)
+    return tnp.where(outside, -math.inf, found)
 
 
 def _truncated_above(z: Any, a: Any, b: Any) -> Any:
-    return _log_normal_between(z, b) - _log_normal_between(a, b)
+    outside = z >= b
+    found = _log_normal_between(tnp.where(outside, a, z), b) - _log_normal_between(a, b)
+    return tnp.where(outside, -math.inf, found)
 
 
 def _below_generalized_normal(z: Any, beta: Any) -> Any:

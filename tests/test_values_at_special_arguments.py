@@ -1,0 +1,144 @@
+"""Values and derivatives at NaN, at zeros of either sign and at the edges of domains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tinyxla as tx
+from tinyxla import image, numpy as tnp, scipy
+
+NARROW = ["bfloat16", "float8_e5m2", "float8_e4m3fn"]
+
+
+def narrow(values: list[float], dtype: str) -> Any:
+    return np.array(values).astype(getattr(ml_dtypes, dtype))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_unique_narrow_floats_with_nan_are_in_order(dtype: str) -> None:
+    x = narrow([1.5, np.nan, -2.0, 1.5, 0.5, np.nan], dtype)
+    values, index, inverse, counts = tnp.unique(x, True, True, True)
+    assert values.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(values).astype(float), [-2.0, 0.5, 1.5, np.nan])
+    assert np.asarray(index).tolist() == [2, 4, 0, 1]
+    assert np.asarray(inverse).tolist() == [2, 3, 0, 2, 1, 3]
+    assert np.asarray(counts).tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_set_operations_narrow_floats_with_nan_are_in_order(dtype: str) -> None:
+    x, y = narrow([1.5, -0.5, np.nan], dtype), narrow([0.25, -2.0, 1.5], dtype)
+    union, difference, both = tnp.union1d(x, y), tnp.setdiff1d(x, y), tnp.setxor1d(x, y)
+    assert union.dtype == difference.dtype == both.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(union).astype(float), [-2.0, -0.5, 0.25, 1.5, np.nan])
+    np.testing.assert_array_equal(np.asarray(difference).astype(float), [-0.5, np.nan])
+    np.testing.assert_array_equal(np.asarray(both).astype(float), [-2.0, -0.5, 0.25, np.nan])
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_searchsorted_narrow_floats_with_nan_finds_the_end(dtype: str) -> None:
+    ordered, values = narrow([-2.0, 0.5, 1.5, np.nan], dtype), narrow([np.nan, 1.0, -3.0], dtype)
+    assert np.asarray(tnp.searchsorted(ordered, values)).tolist() == [3, 2, 0]
+    assert np.asarray(tnp.searchsorted(ordered, values, side="right")).tolist() == [4, 2, 0]
+
+
+def test_set_operation_bfloat16_has_derivatives() -> None:
+    x = narrow([1.5, -0.5, 1.5], "bfloat16")
+    gradient = tx.grad(lambda x: (tnp.unique(x) * np.array([2, 3], x.dtype)).sum())(x)
+    assert np.asarray(gradient).astype(float).tolist() == [3.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("equal_nan", [True, False])
+def test_unique_complex_with_nan_under_jit_is_that_of_numpy(equal_nan: bool) -> None:
+    parts = [(-0.5, np.inf), (1.0, 2.0), (-0.25, np.nan), (np.nan, 1.0), (3.0, 0.0), (1.0, 2.0), (np.nan, np.nan)]
+    x = np.array(parts, np.float32).view(np.complex64).reshape(-1)
+    expected = np.unique(x, equal_nan=equal_nan)
+    found = tx.jit(lambda x: tnp.unique(x, size=expected.size, equal_nan=equal_nan))(x)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("divisor", [complex(-0.0, 0.0), complex(0.0, -0.0), complex(-0.0, -0.0)])
+def test_complex_quotient_over_zero_has_the_sign_of_the_real_part(divisor: complex) -> None:
+    x = np.array([0.5 - 2j, 1 + 1j, -3 + 0.25j], np.complex64)
+    y = np.full(3, divisor, np.complex64)
+    sign = np.copysign(np.inf, y.real)
+    for quotient in (tnp.divide(x, y), tx.jit(tnp.divide)(x, y)):
+        np.testing.assert_array_equal(np.real(quotient), sign * x.real)
+        np.testing.assert_array_equal(np.imag(quotient), sign * x.imag)
+
+
+@pytest.mark.parametrize("beta", [np.nan, np.inf])
+def test_kaiser_of_one_element_is_one_for_any_traced_beta(beta: float) -> None:
+    assert np.asarray(tx.jit(lambda b: tnp.kaiser(1, b))(beta)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic", "lanczos3", "lanczos5"])
+def test_resize_of_float64_has_weights_of_64_bits(method: str) -> None:
+    """Constants stay what they are, and so does a line, to the precision of the type."""
+    with tx.enable_x64(True):
+        x = np.ones(7) * np.pi
+        np.testing.assert_allclose(image.resize(x, (5,), method), np.full(5, np.pi), rtol=1e-15)
+        line = image.resize(np.arange(30.0), (21,), "linear", antialias=False)
+        np.testing.assert_allclose(line, (np.arange(21) + 0.5) * (30 / 21) - 0.5, rtol=1e-14)
+
+
+def gamma_share(a: float) -> Any:
+    return lambda x: scipy.special.gammainc(a, x)
+
+
+@pytest.mark.parametrize(("a", "slope"), [(0.5, np.inf), (1.0, 1.0), (2.0, 0.0)])
+def test_gammainc_slope_at_zero_is_the_density(a: float, slope: float) -> None:
+    for share, sign in ((scipy.special.gammainc, 1), (scipy.special.gammaincc, -1)):
+        for derivative in (tx.grad(lambda x, f=share: f(a, x)), tx.jit(tx.grad(lambda x, f=share: f(a, x)))):
+            assert float(derivative(0.0)) == sign * slope
+
+
+@pytest.mark.parametrize(("a", "b", "x", "slope"), [(1.0, 2.0, 0.0, 2.0), (2.0, 1.0, 1.0, 2.0), (3.0, 2.0, 0.0, 0.0)])
+def test_betainc_slope_at_the_edges_is_the_density(a: float, b: float, x: float, slope: float) -> None:
+    derivative = tx.grad(lambda x: scipy.special.betainc(a, b, x))
+    np.testing.assert_allclose(float(derivative(x)), slope, rtol=1e-6)
+
+
+def test_gammainc_second_derivative_at_zero() -> None:
+    np.testing.assert_allclose(float(tx.grad(tx.grad(gamma_share(1.0)))(0.0)), -1.0, rtol=1e-6)
+
+
+def test_slopes_of_incomplete_functions_outside_of_their_domain_are_nan() -> None:
+    assert np.isnan(float(tx.grad(gamma_share(1.0))(-1.0)))
+    for share in (scipy.special.gammainc, scipy.special.gammaincc):
+        for slopes in (tx.grad(share, (0, 1))(-0.25, 2.0), tx.jit(tx.grad(share, (0, 1)))(-0.25, 2.0)):
+            assert np.isnan(np.asarray(slopes)).all()
+    for x in (-1.0, 2.0):
+        assert np.isnan(float(tx.grad(lambda x: scipy.special.betainc(1.0, 1.0, x))(x)))
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
+def test_xlogy_mixed_derivative_where_the_factor_is_zero(name: str) -> None:
+    """d2/dx dy of x log(y) is 1 / y, also at x = 0, in either order."""
+    function = getattr(scipy.special, name)
+    expected = 1 / (2.0 + (name == "xlog1py"))
+    for first, second in ((0, 1), (1, 0)):
+        mixed = tx.grad(tx.grad(function, first), second)(0.0, 2.0)
+        np.testing.assert_allclose(float(mixed), expected, rtol=1e-6)
+    at_pole = 0.0 if name == "xlogy" else -1.0
+    assert float(tx.grad(function, 1)(0.0, at_pole)) == 0.0
+
+
+@pytest.mark.parametrize(("name", "z"), [("logsf", 2.5), ("logcdf", -4.0), ("sf", 2.5), ("cdf", -4.0)])
+def test_truncnorm_outside_of_its_support_has_no_slope(name: str, z: float) -> None:
+    slopes = tx.grad(getattr(scipy.stats.truncnorm, name), (0, 1, 2))(z, -3.0, 1.0)
+    assert [float(slope) for slope in slopes] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_variance_of_4_bit_integers_is_that_of_floats(name: str, dtype: str) -> None:
+    x = np.array([1, 2, 5, 7]).astype(getattr(ml_dtypes, dtype))
+    found = getattr(tnp, name)(x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, getattr(np, name)(x.astype(np.float32)), rtol=1e-6)
+    assert getattr(tnp, name)(x, dtype="bfloat16").dtype == "bfloat16"
