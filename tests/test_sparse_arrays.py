@@ -189,6 +189,16 @@ def test_jit_and_vmap_take_and_give_sparse_arrays(case):
         _check(tx.vmap(lambda m: -m)(m), -x)
 
 
+@pytest.mark.parametrize("kind", [sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC])
+def test_pytree_of_placeholders_is_flattened_again(kind):
+    m = kind.fromdense(tnp.eye(3))
+    leaves, structure = tx.tree_util.tree_flatten(m)
+    axes = tx.tree_util.tree_unflatten(structure, [0] * len(leaves))
+    assert tx.tree_util.tree_structure(axes) == structure
+    back = tx.tree_util.tree_map(lambda axis, x: x, axes, m)
+    np.testing.assert_array_equal(back.todense(), np.eye(3))
+
+
 def test_vmap_over_a_sparse_dimension_raises():
     with pytest.raises(ShapeError, match="n_batch=0 cannot be mapped"):
         tx.vmap(lambda m: m.todense())(sparse.eye(3))

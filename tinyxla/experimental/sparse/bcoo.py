@@ -83,6 +83,8 @@ class BCOO(SparseArithmetic):
         Array([2., 2.], dtype=float32)
     """
 
+    _placeholder_n_batch = 0  # where the buffers are placeholders, as in a tree of axes
+
     def __init__(
         self,
         args: tuple[Any, Any],
@@ -231,7 +233,8 @@ class BCOO(SparseArithmetic):
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
         """Its buffers, and what is static of it."""
-        return (self.data, self.indices), (tuple(self.info), self.n_batch)
+        n_batch = self.n_batch if hasattr(self.indices, "ndim") else self._placeholder_n_batch
+        return (self.data, self.indices), (tuple(self.info), n_batch)
 
     @classmethod
     def tree_unflatten(cls, static: Any, children: Any) -> BCOO:
@@ -240,6 +243,7 @@ class BCOO(SparseArithmetic):
         made = object.__new__(cls)
         made.data, made.indices = children
         (shape, made.indices_sorted, made.unique_indices), n_batch = static
+        made._placeholder_n_batch = n_batch
         made.shape = _remapped(shape, n_batch, made.data, made.indices)
         return made
 

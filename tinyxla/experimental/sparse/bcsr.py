@@ -48,6 +48,8 @@ class BCSR(SparseArithmetic):
         Array([0, 1, 2, 3], dtype=int32)
     """
 
+    _placeholder_n_batch = 0  # where the buffers are placeholders, as in a tree of axes
+
     def __init__(
         self,
         args: tuple[Any, Any, Any],
@@ -161,7 +163,8 @@ class BCSR(SparseArithmetic):
 
     def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
         """Its buffers, and what is static of it."""
-        return (self.data, self.indices, self.indptr), (tuple(self.info), self.n_batch)
+        n_batch = self.n_batch if hasattr(self.indices, "ndim") else self._placeholder_n_batch
+        return (self.data, self.indices, self.indptr), (tuple(self.info), n_batch)
 
     @classmethod
     def tree_unflatten(cls, static: Any, children: Any) -> BCSR:
@@ -169,6 +172,7 @@ class BCSR(SparseArithmetic):
         made = object.__new__(cls)
         made.data, made.indices, made.indptr = children
         (shape, made.indices_sorted, made.unique_indices), n_batch = static
+        made._placeholder_n_batch = n_batch
         batch = getattr(made.indices, "shape", None)
         changed = batch is not None and len(batch) - 1 != n_batch and len(batch) > 0
         made.shape = (*batch[:-1], *shape[n_batch:]) if changed and batch is not None else shape
