@@ -73,7 +73,8 @@ class OOBError(JaxException):
 
     @classmethod
     def made(cls, description: Description, payload: Sequence[Any]) -> JaxException:
-        return cls(description.line, *description.static, payload[0])
+        prim, operand_shape = description.static
+        return cls(description.line, prim, operand_shape, payload[0])
 
     def __str__(self) -> str:
         index, axis, size = (int(x) for x in np.asarray(self._payload))
