@@ -18,7 +18,12 @@ def main(path: str, output: str) -> None:
     spec.loader.exec_module(module)
     import jax
 
-    found = {"version": jax.__version__, "by": jax.jit.__module__, "import": time.perf_counter() - began, "programs": {}}
+    found = {
+        "version": jax.__version__,
+        "by": jax.jit.__module__,
+        "import": time.perf_counter() - began,
+        "programs": {},
+    }
     for program in module.PROGRAMS:
         times, result, error = [], None, None
         for _ in range(2):

@@ -18,6 +18,7 @@ from tinyxla.tracing.core import state
 from tinyxla.transforms.calls import Checkpoint, call
 from tinyxla.transforms.computations import inexact, partition, reverse
 from tinyxla.transforms.reverse import is_inexact
+from tinyxla.wrapping import wraps
 
 Policy = Callable[..., bool]
 
@@ -66,14 +67,14 @@ def checkpoint(
     kept = Checkpoint(policy, prevent_cse)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if not state.depth:  # nothing is transformed
             return fun(*args, **kwargs)
         fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
         named_values = {name: x for name, x in kwargs.items() if name in names}
 
-        @functools.wraps(fun)
+        @wraps(fun)
         def of_arrays(*others: Any, **more: Any) -> Any:
             rest = iter(others)
             return fun(*(args[n] if n in fixed else next(rest) for n in range(len(args))), **named_values, **more)

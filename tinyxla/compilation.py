@@ -44,6 +44,7 @@ from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
+from tinyxla.wrapping import wraps
 
 
 class Program:
@@ -220,7 +221,7 @@ class Jitted:
         donated: frozenset[int] = frozenset(),
         donated_names: frozenset[str] = frozenset(),
     ) -> None:
-        functools.update_wrapper(self, function)
+        wraps(function)(self)
         self.__name__ = name_of(function)
         self._function = function
         self._static = static
@@ -354,7 +355,7 @@ class Jitted:
             whole = [held[n] if n in held else next(values) for n in range(count)]
             return self._function(*whole, **more, **named)
 
-        return functools.update_wrapper(function, self._function)
+        return wraps(self._function)(function)
 
     def _donated_leaves(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
         """Whether each leaf of the arguments that are not static, of `count` that were given, is donated."""

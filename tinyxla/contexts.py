@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Any
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing.core import state
 from tinyxla.tracing.options import Block, setting, warn_unless_satisfied
+from tinyxla.wrapping import wraps
 
 Context = AbstractContextManager[None]
 
@@ -211,4 +211,4 @@ class named_scope(Block):
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """The function inside a `named_scope`, by default of its own name."""
-    return functools.wraps(fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))
+    return wraps(fun)(named_scope(name or getattr(fun, "__name__", type(fun).__name__))(fun))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from tinyxla.lax.control_flow import map_
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.transforms.custom import CustomVmap, Values
+from tinyxla.wrapping import wraps
 
 Function = Callable[..., Any]
 
@@ -90,4 +90,4 @@ def sequential_vmap(f: Function) -> Function:
         result = map_(one, [x for x, m in zip(leaves, mapped, strict=True) if m])
         return result, True
 
-    return functools.wraps(f)(found)
+    return wraps(f)(found)

@@ -27,6 +27,7 @@ from tinyxla.tracing.promotion import float0
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
+from tinyxla.wrapping import wraps
 
 
 class SymbolicZero:
@@ -77,7 +78,7 @@ class CustomFunction:
         self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
     ) -> None:
         check_callable(self.what, fun)
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
         self.fun = fun
         self._rules: tuple[Function, ...] = ()
@@ -386,7 +387,7 @@ def custom_gradient(fun: Function) -> Function:
     """
 
     @custom_vjp
-    @functools.wraps(fun)
+    @wraps(fun)
     def wrapped(*args: Any) -> Any:
         return both(*args)[0]
 
@@ -431,7 +432,7 @@ def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[A
     made, captured, weak, tree = trace_tree(fun, example_args, {})
     _, args_tree = pytrees.flatten(example_args)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def converted(*args: Any) -> Any:
         own = len(args) - len(captured)
         leaves, found = arrays_of(args[:own], "The converted function: argument ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
 from tinyxla.compilation import jit
 from tinyxla.tracing.device import check_device, check_devices
+from tinyxla.wrapping import wraps
 
 
 def pmap(
@@ -55,12 +55,12 @@ def pmap(
     check_device("pmap: backend", backend)
     static = as_integers(static_broadcasted_argnums, "pmap: static_broadcasted_argnums")
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         held = {n % len(args): args[n % len(args)] for n in static if -len(args) <= n < len(args)}
         places = [n for n in range(len(args)) if n not in held]
 
-        @functools.wraps(fun)
+        @wraps(fun)
         def copy(*values: Any, **named: Any) -> Any:
             whole = {**held, **dict(zip(places, values, strict=True))}
             return fun(*(whole[n] for n in range(len(args))), **named)

@@ -42,9 +42,14 @@ def window_adaptation():
 
 def sequential_monte_carlo():
     smc = blackjax.adaptive_tempered_smc(
-        lambda x: -0.5 * jnp.sum(x**2), density, blackjax.hmc.build_kernel(), blackjax.hmc.init,
+        lambda x: -0.5 * jnp.sum(x**2),
+        density,
+        blackjax.hmc.build_kernel(),
+        blackjax.hmc.init,
         blackjax.smc.extend_params({"step_size": 0.1, "inverse_mass_matrix": jnp.eye(2), "num_integration_steps": 5}),
-        blackjax.smc.resampling.systematic, 0.5, num_mcmc_steps=2,
+        blackjax.smc.resampling.systematic,
+        0.5,
+        num_mcmc_steps=2,
     )
     state = smc.init(jax.random.normal(jax.random.PRNGKey(0), (50, 2)))
     state, _ = jax.jit(smc.step)(jax.random.PRNGKey(1), state)

@@ -18,7 +18,14 @@ def solvers():
     for solver in (dfx.Euler(), dfx.Heun(), dfx.Tsit5(), dfx.Dopri5(), dfx.Dopri8(), dfx.Kvaerno3()):
         controller = dfx.ConstantStepSize() if isinstance(solver, dfx.Euler) else dfx.PIDController(1e-5, 1e-5)
         solution = dfx.diffeqsolve(
-            dfx.ODETerm(lorenz), solver, 0, 0.5, 0.01, start, stepsize_controller=controller, saveat=dfx.SaveAt(ts=jnp.linspace(0, 0.5, 6))
+            dfx.ODETerm(lorenz),
+            solver,
+            0,
+            0.5,
+            0.01,
+            start,
+            stepsize_controller=controller,
+            saveat=dfx.SaveAt(ts=jnp.linspace(0, 0.5, 6)),
         )
         found[type(solver).__name__] = solution.ys
     return found
@@ -65,7 +72,13 @@ def neural_ode():
     @eqx.filter_value_and_grad
     def loss(model):
         solution = dfx.diffeqsolve(
-            dfx.ODETerm(model), dfx.Tsit5(), 0, 1, 0.1, target[0], saveat=dfx.SaveAt(ts=times),
+            dfx.ODETerm(model),
+            dfx.Tsit5(),
+            0,
+            1,
+            0.1,
+            target[0],
+            saveat=dfx.SaveAt(ts=times),
             stepsize_controller=dfx.PIDController(1e-3, 1e-6),
         )
         return jnp.mean((solution.ys - target) ** 2)

@@ -34,7 +34,9 @@ def layers():
     sequence = jax.random.normal(KEY, (10, 16))
     attention = eqx.nn.MultiheadAttention(4, 16, key=keys[2])
     norm, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, "batch", mode="ema")
-    normed, state = jax.vmap(norm, axis_name="batch", in_axes=(0, None), out_axes=(0, None))(x[None] * jnp.arange(1.0, 4)[:, None, None, None], state)
+    normed, state = jax.vmap(norm, axis_name="batch", in_axes=(0, None), out_axes=(0, None))(
+        x[None] * jnp.arange(1.0, 4)[:, None, None, None], state
+    )
     return {
         "conv": eqx.nn.Conv2d(4, 6, 3, padding=1, key=keys[0])(x),
         "transposed": eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, key=keys[1])(x),
@@ -83,12 +85,24 @@ def transformations():
     return {
         "custom vjp": eqx.filter_grad(lambda x: f(x, jnp.arange(3.0)))(jnp.ones(3)),
         "closure": closed(jnp.arange(3.0)),
-        "jvp": eqx.filter_jvp(lambda x: x["a"] * 2, ({"a": jnp.ones(2), },), ({"a": jnp.arange(2.0)},)),
+        "jvp": eqx.filter_jvp(
+            lambda x: x["a"] * 2,
+            (
+                {
+                    "a": jnp.ones(2),
+                },
+            ),
+            ({"a": jnp.arange(2.0)},),
+        ),
         "checkpoint": jax.grad(eqx.filter_checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum()))(jnp.ones(3)),
         "vmap": eqx.filter_vmap(lambda m, x: m(x), in_axes=(None, 0))(eqx.nn.Linear(2, 2, key=KEY), jnp.ones((3, 2))),
         "jacobian": eqx.filter_jacrev(lambda x: x**2)(jnp.arange(3.0)),
         "hessian": eqx.filter_hessian(lambda x: jnp.sum(x**3))(jnp.arange(3.0)),
-        "shape": [x.shape for x in jax.tree.leaves(eqx.filter_eval_shape(eqx.nn.MLP, 2, 2, 4, 1, key=KEY)) if hasattr(x, "shape")],
+        "shape": [
+            x.shape
+            for x in jax.tree.leaves(eqx.filter_eval_shape(eqx.nn.MLP, 2, 2, 4, 1, key=KEY))
+            if hasattr(x, "shape")
+        ],
     }
 
 

@@ -62,7 +62,11 @@ def linen_layers():
     found = {}
     for name, layer in layers.items():
         if layer is not None:
-            found[name] = layer.init_with_output(KEY, sequence)[0] if name != "attention" else layer.init_with_output(KEY, sequence, sequence)[0]
+            found[name] = (
+                layer.init_with_output(KEY, sequence)[0]
+                if name != "attention"
+                else layer.init_with_output(KEY, sequence, sequence)[0]
+            )
     found["embed"] = nn.Embed(5, 3).init_with_output(KEY, jnp.arange(4))[0]
     stacked = nn.scan(nn.remat(nn.Dense), variable_axes={"params": 0}, split_rngs={"params": True}, length=3)
     return found

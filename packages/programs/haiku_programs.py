@@ -28,18 +28,30 @@ def haiku_models():
     sequence = jax.random.normal(KEY, (7, 2, 3))
     weights = recurrent.init(KEY, sequence)
     attention = hk.transform(lambda q: hk.MultiHeadAttention(2, 4, w_init=hk.initializers.VarianceScaling())(q, q, q))
-    return output, state, grads, recurrent.apply(weights, KEY, sequence)[0], attention.apply(
-        attention.init(KEY, sequence), KEY, sequence
+    return (
+        output,
+        state,
+        grads,
+        recurrent.apply(weights, KEY, sequence)[0],
+        attention.apply(attention.init(KEY, sequence), KEY, sequence),
     )
 
 
 def distrax_distributions():
     normal = distrax.MultivariateNormalDiag(jnp.zeros(3), jnp.ones(3))
-    flow = distrax.Transformed(normal, distrax.Block(distrax.Chain([distrax.Tanh(), distrax.ScalarAffine(1.0, 2.0)]), 1))
+    flow = distrax.Transformed(
+        normal, distrax.Block(distrax.Chain([distrax.Tanh(), distrax.ScalarAffine(1.0, 2.0)]), 1)
+    )
     x = flow.sample(seed=KEY, sample_shape=4)
     bijector = distrax.Lambda(lambda x: jnp.exp(x) * 2)
     mixture = distrax.MixtureSameFamily(distrax.Categorical(jnp.ones(2)), distrax.Normal(jnp.arange(2.0), jnp.ones(2)))
-    return x, flow.log_prob(x), bijector.inverse(jnp.array([2.0, 4.0])), bijector.forward_log_det_jacobian(1.0), mixture.log_prob(0.3)
+    return (
+        x,
+        flow.log_prob(x),
+        bijector.inverse(jnp.array([2.0, 4.0])),
+        bijector.forward_log_det_jacobian(1.0),
+        mixture.log_prob(0.3),
+    )
 
 
 def chex_checks():

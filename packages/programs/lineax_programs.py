@@ -46,9 +46,11 @@ def gradients():
     def solve(matrix, b):
         return jnp.sum(lx.linear_solve(lx.MatrixLinearOperator(matrix), b).value ** 2)
 
-    return jax.grad(solve, (0, 1))(SPD, B), jax.vmap(lambda b: lx.linear_solve(lx.MatrixLinearOperator(SPD), b).value)(
-        jnp.eye(6)
-    ), jax.jvp(lambda b: solve(SPD, b), (B,), (B,))
+    return (
+        jax.grad(solve, (0, 1))(SPD, B),
+        jax.vmap(lambda b: lx.linear_solve(lx.MatrixLinearOperator(SPD), b).value)(jnp.eye(6)),
+        jax.jvp(lambda b: solve(SPD, b), (B,), (B,)),
+    )
 
 
 def roots():

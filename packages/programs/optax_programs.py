@@ -51,7 +51,9 @@ def optimizers():
 
 def chained_with_schedules():
     schedule = optax.warmup_cosine_decay_schedule(0.0, 0.2, 10, 50)
-    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.scale_by_schedule(schedule), optax.scale(-1.0))
+    chain = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.scale_by_schedule(schedule), optax.scale(-1.0)
+    )
     every = optax.MultiSteps(optax.adam(0.1), 4).gradient_transformation()
     masked = optax.multi_transform({"a": optax.adam(0.1), "b": optax.sgd(0.05)}, {"w": "a", "b": "b"})
     return train(chain), train(every), train(masked), [schedule(k) for k in (0, 5, 10, 30, 50)]

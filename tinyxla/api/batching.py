@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.transforms import batch as batch_flat
+from tinyxla.wrapping import wraps
 
 
 def vmap(
@@ -60,7 +60,7 @@ def vmap(
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         def name(k: int) -> str:
             return f"argument {argument_names(args, kwargs)[k]}"

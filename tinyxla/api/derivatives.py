@@ -31,6 +31,7 @@ from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
 from tinyxla.transforms.reverse import is_inexact, zeros_like
+from tinyxla.wrapping import wraps
 
 _Leaves = tuple[Sequence[Any], pytrees.TreeDef]
 
@@ -238,7 +239,7 @@ def grad(
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -280,7 +281,7 @@ def _value_and_grad(
     _check_no_axes(what, reduce_axes)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         value, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
@@ -318,7 +319,7 @@ class _Chosen:
         how = (self.holomorphic, self.complex_too, self.allow_int)
         values = tuple(_differentiable(args[n], f"{self.what}: argument ", str(n), *how) for n in chosen)
 
-        @functools.wraps(self.function)
+        @wraps(self.function)
         def of_chosen(*values: Any) -> Any:
             whole = list(args)
             for n, value in zip(chosen, values, strict=True):
@@ -395,7 +396,7 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
     by = _Chosen("elementwise_grad", fun, argnums, False)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         value, pullback = vjp(of_chosen, *chosen)
@@ -457,7 +458,7 @@ def jacfwd(
     by = _Chosen("jacfwd", fun, argnums, holomorphic)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         inputs, treedef = arrays_of(chosen, "")
@@ -498,7 +499,7 @@ def jacrev(
     by = _Chosen("jacrev", fun, argnums, holomorphic, allow_int)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = by.parted(args, kwargs)
         result, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import reprlib
@@ -24,6 +23,7 @@ from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.wrapping import wraps
 
 Function = Callable[..., Any]
 
@@ -255,11 +255,11 @@ def make_graph(
     numbers = as_integers(static_argnums, f"make_graph of {name_of(fun)}: static_argnums")
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def graph(*args: Any, **kwargs: Any) -> Any:
         held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
 
-        @functools.wraps(fun)
+        @wraps(fun)
         def of_others(*others: Any, **kwargs: Any) -> Any:
             values = iter(others)
             return fun(*[held[n] if n in held else next(values) for n in range(len(args))], **kwargs)
@@ -310,7 +310,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     """
     check_callable("eval_shape", function)
 
-    @functools.wraps(function)
+    @wraps(function)
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         return pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
 

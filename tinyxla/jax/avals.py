@@ -82,7 +82,9 @@ class ShapedArray(AbstractValue):
 
     def to_tangent_aval(self) -> ShapedArray:
         """The type of tangents: `float0` for arrays that are not floating or complex."""
-        is_inexact = not isinstance(self.dtype, KeyType) and self.dtype != float0 and element_type(self.dtype).is_inexact
+        is_inexact = (
+            not isinstance(self.dtype, KeyType) and self.dtype != float0 and element_type(self.dtype).is_inexact
+        )
         dtype = self.dtype if is_inexact else float0
         return ShapedArray(self.shape, dtype, self.weak_type)
 

@@ -209,9 +209,7 @@ def flatten_axes(name: str, treedef: Any, axes: Any, **ignored: Any) -> list[Any
     return pytrees.broadcast_prefix(axes, pytrees.unflatten(treedef, [0] * treedef.num_leaves), name)
 
 
-def debug_info(
-    traced_for: str, fun: Function, args: Any = (), kwargs: Any = None, **ignored: Any
-) -> DebugInfo:
+def debug_info(traced_for: str, fun: Function, args: Any = (), kwargs: Any = None, **ignored: Any) -> DebugInfo:
     """Of which function a jaxpr is."""
     return DebugInfo(traced_for, getattr(fun, "__name__", str(fun)))
 

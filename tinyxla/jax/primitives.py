@@ -176,7 +176,7 @@ class PrimitiveRule(Rule):
             operands = [UndefinedPrimal(get_aval(x)) if w else x for x, w in zip(values, wanted, strict=True)]
             rule = primitive_transposes[self.primitive]
             found = rule(given if self.primitive.multiple_results else given[0], *operands, **self.params)
-            if isinstance(found, Zero) or found is None:
+            if found is Zero or isinstance(found, Zero) or found is None:
                 found = [None] * len(values)
             return spread(chosen(map(_tangent, found), wanted), wanted)
 

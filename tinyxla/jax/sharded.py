@@ -10,6 +10,7 @@ from typing import Any
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.recording import with_axes
 from tinyxla.tracing.shardings import AbstractMesh, current_mesh
+from tinyxla.wrapping import wraps
 
 Function = Callable[..., Any]
 
@@ -50,7 +51,7 @@ def shard_map(
         )
     function = f
 
-    @functools.wraps(function)
+    @wraps(function)
     def whole(*args: Any) -> Any:
         over = current_mesh() if mesh is None else mesh
         if over.empty:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from tinyxla.jax import recording
 from tinyxla.jax.jaxprs import ClosedJaxpr
 from tinyxla.jax.translation import of_computation
 from tinyxla.tracing import pytrees
+from tinyxla.wrapping import wraps
 
 
 def make_jaxpr(
@@ -43,12 +43,12 @@ def make_jaxpr(
         raise ArgumentError(f"make_jaxpr of {name_of(fun)}: abstracted_axes must be None.")
     numbers = as_integers(static_argnums, f"make_jaxpr of {name_of(fun)}: static_argnums")
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Any:
         held = {n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)}
         others = tuple(x for n, x in enumerate(args) if n not in held)
 
-        @functools.wraps(fun)
+        @wraps(fun)
         def of_others(*given: Any, **kwargs: Any) -> Any:
             values = iter(given)
             return fun(*[held[n] if n in held else next(values) for n in range(len(args))], **kwargs)

@@ -15,7 +15,18 @@ from tinyxla import lax
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.avals import of_shape
 from tinyxla.jax.catalogue import BINARY, BITWISE, REDUCTIONS, UNARY, LaxPrimitive, identity, primitives
-from tinyxla.jax.jaxprs import IO_EFFECT, Atom, ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
+from tinyxla.jax.jaxprs import (
+    IO_EFFECT,
+    Atom,
+    ClosedJaxpr,
+    DebugInfo,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    no_effects,
+)
 from tinyxla.jax.primitives import Primitive, PrimitiveRule
 from tinyxla.jax.recording import Region
 from tinyxla.ops import Op, calls, movement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
 from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
 from tinyxla.transforms.while_reverse import allocated, at, put
+from tinyxla.wrapping import wraps
 
 # --- functions as computations ----------------------------------------------------------------------------------------
 

@@ -338,13 +338,13 @@ from tinyxla.numpy.transcendental import (
     tanh as tanh,
 )
 from tinyxla.numpy.types import (
+    ComplexWarning as ComplexWarning,
     astype as astype,
     bfloat16 as bfloat16,
-    ComplexWarning as ComplexWarning,
     bool_ as bool_,
     can_cast as can_cast,
-    character as character,
     cdouble as cdouble,
+    character as character,
     complex64 as complex64,
     complex128 as complex128,
     complex_ as complex_,

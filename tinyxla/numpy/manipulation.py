@@ -85,8 +85,8 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """The sizes of the dimensions."""
-    return array_of(a, "shape").shape
+    """The sizes of the dimensions: none of a number, and of None, as in NumPy."""
+    return () if a is None else array_of(a, "shape").shape
 
 
 def ndim(a: ArrayLike) -> int:

@@ -54,7 +54,7 @@ class ScalarType:
             return False
 
     def __hash__(self) -> int:
-        return hash(self.dtype)
+        return hash(self.dtype.type)  # as in JAX: of the types in a set NumPy's scalar types are found
 
     def __repr__(self) -> str:
         return f"tinyxla.numpy.{self.__name__}"

@@ -143,7 +143,9 @@ def solve_triangular(
     Array([1., 2.], dtype=float32)
     """
     what = "scipy.linalg.solve_triangular"
-    transpose = _TRANSPOSES[choice_of(what, "trans", str(int(trans) if isinstance(trans, bool) else trans), _TRANSPOSES)]
+    transpose = _TRANSPOSES[
+        choice_of(what, "trans", str(int(trans) if isinstance(trans, bool) else trans), _TRANSPOSES)
+    ]
     x, y, vector = system(what, a, b)
     found = triangular(x, y, bool(lower), bool(unit_diagonal), transpose)
     return tnp.squeeze(found, -1) if vector else found

@@ -49,9 +49,7 @@ def _zero_padded(what: str, boundary: str, fillvalue: Any) -> None:
         )
 
 
-def convolve(
-    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None
-) -> Array:
+def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The convolution of two arrays of any one rank.
 
     Args:
@@ -96,9 +94,7 @@ def convolve2d(
     return _convolved(what, *_pair(what, in1, in2, 2), mode)
 
 
-def correlate(
-    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None
-) -> Array:
+def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The cross-correlation of two arrays of any one rank, the second conjugated; arguments as for `convolve`.
 
     >>> correlate(np.array([1.0, 2.0]), np.array([0.0, 1.0]))
@@ -171,9 +167,7 @@ def _fast_size(n: int) -> int:
         n += 1
 
 
-def detrend(
-    data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: Any = None
-) -> Array:
+def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: Any = None) -> Array:
     """Lines along an axis without their mean ("constant"), or without the straight line of least squares.
 
     Args:

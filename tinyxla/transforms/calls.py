@@ -132,9 +132,16 @@ def _reverse(
         return _reverse_later(wanted, operands, to_apply, checkpoint)
     outputs, residuals = _there(split, operands, to_apply)
 
+    seeded = inexact(to_apply)
+
     def pullback(g: Any) -> list[Any]:
+        present = tuple(c is not None for c in chosen(results(g), seeded))
         cotangents = [zeros_like(x) if c is None else c for c, x in zip(results(g), outputs, strict=True)]
-        return spread(_back(split, residuals, chosen(cotangents, inexact(to_apply)), checkpoint), wanted)
+        found = _back(split, residuals, chosen(cotangents, seeded), checkpoint)
+        if not all(present):
+            reached = spread(_reached(split.back, present), split.flows)
+            found = [x if is_reached else None for x, is_reached in zip(found, reached, strict=True)]
+        return spread(found, wanted)
 
     return grouped(to_apply, outputs), pullback
 
@@ -171,6 +178,18 @@ def _back(
     if checkpoint is not None and checkpoint.barrier and inputs:
         inputs = opt_barrier(*inputs)
     return spread(call(*inputs, to_apply=split.back), split.flows)
+
+
+@lru_cache(1024)
+def _reached(back: Computation, present: Mask) -> Mask:
+    """Which results of a backward pass depend on the cotangents that are present, the last parameters: the others are
+    zero, whatever these are."""
+    seeds = back.parameters[len(back.parameters) - len(present) :]
+    known = set(chosen(seeds, present))
+    for x in back.instructions:
+        if any(o in known for o in x.operands):
+            known.add(x)
+    return tuple(x in known for x in back.outputs)
 
 
 def has_rules(computation: Computation) -> bool:

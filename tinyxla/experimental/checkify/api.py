@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,6 +31,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms import call
+from tinyxla.wrapping import wraps
 
 ErrorCategory = type[JaxException]
 
@@ -81,7 +81,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
         )
 
     @boundary
-    @functools.wraps(f)
+    @wraps(f)
     def checked_function(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
         try:
             return _checked(f, args, kwargs, kinds, (Array, np.ndarray))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from tinyxla.experimental.sparse.bcoo import BCOO
 from tinyxla.experimental.sparse.util import JAXSparse
 from tinyxla.tracebacks import boundary
 from tinyxla.tree_util import tree_flatten, tree_leaves, tree_unflatten
+from tinyxla.wrapping import wraps
 
 
 def _is_sparse(x: Any) -> bool:
@@ -87,7 +87,7 @@ def value_and_grad(
     check_callable("sparse.value_and_grad", fun)
 
     @boundary
-    @functools.wraps(fun)
+    @wraps(fun)
     def function(*args: Any, **kwargs: Any) -> Any:
         elements = _Elements(fun, argnums, args, f"sparse.value_and_grad of {name_of(fun)}")
         value, found = api.value_and_grad(elements, has_aux=has_aux, **options)(elements.values, **kwargs)
@@ -107,7 +107,7 @@ def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **opt
     """
     both = value_and_grad(fun, argnums=argnums, has_aux=has_aux, **options)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def function(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -122,7 +122,7 @@ def _jacobian(transform: Callable[..., Any], name: str, text: str) -> Callable[.
         check_callable(f"sparse.{name}", fun)
 
         @boundary
-        @functools.wraps(fun)
+        @wraps(fun)
         def function(*args: Any, **kwargs: Any) -> Any:
             elements = _Elements(fun, argnums, args, f"sparse.{name} of {name_of(fun)}")
             made = transform(elements, has_aux=has_aux, **options)(elements.values, **kwargs)

@@ -7,7 +7,6 @@ when such a value is used otherwise, the background must be zero.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +40,7 @@ from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.calls import grouped
 from tinyxla.transforms.computations import results
+from tinyxla.wrapping import wraps
 
 
 def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:
@@ -69,7 +69,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     check_callable("sparsify", f)
 
     @boundary
-    @functools.wraps(f)
+    @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return _applied(f, args, kwargs)
 
