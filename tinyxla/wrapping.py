@@ -20,4 +20,6 @@ def wraps(function: Callable[..., Any]) -> Callable[[_Function], _Function]:
 
 
 def _is_copied(function: Callable[..., Any], name: str) -> bool:
-    return name not in ("__name__", "__qualname__", "__module__") or isinstance(getattr(function, name, None), str)
+    """Whether an attribute is of the type that functions take."""
+    value = getattr(function, name, None)
+    return isinstance(value, dict if name == "__annotations__" else (str, type(None)) if name == "__doc__" else str)

@@ -10,11 +10,4 @@ custom_jvp_call_p, custom_vjp_call_p = _primitives["custom_jvp_call"], _primitiv
 
 def zero_from_primal(x, symbolic_zeros=False):
     """The zero tangent of each leaf: an array, or with `symbolic_zeros` an object that stands for one."""
-    return _tree.map(
-        lambda leaf: (
-            _SymbolicZero(_get_aval(leaf).to_tangent_aval())
-            if symbolic_zeros
-            else _zeros_like_aval(_get_aval(leaf).to_tangent_aval())
-        ),
-        x,
-    )
+    return _tree.map(lambda leaf: _SymbolicZero(_get_aval(leaf).to_tangent_aval()) if symbolic_zeros else _zeros_like_aval(_get_aval(leaf).to_tangent_aval()), x)

@@ -1,6 +1,9 @@
 """`jax.errors`: the errors of this library that programs catch under JAX's names."""
 
 from tinyxla.errors import (
+    ConcretizationError as ConcretizationTypeError,
+    LeakedTracerError as UnexpectedTracerError,
+    OutOfBoundsError as JAXIndexError,
     TinyxlaError as JaxRuntimeError,
     TracerArrayConversionError as TracerArrayConversionError,
     TracerBoolConversionError as TracerBoolConversionError,

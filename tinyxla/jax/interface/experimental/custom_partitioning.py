@@ -1,6 +1,6 @@
 """`jax.experimental.custom_partitioning`: functions that say how they are partitioned. On one device they run whole."""
 
-import functools
+from tinyxla.wrapping import wraps
 
 
 class custom_partitioning:
@@ -12,7 +12,7 @@ class custom_partitioning:
     """
 
     def __init__(self, fun, static_argnums=()):
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
 
     def def_partition(self, partition=None, infer_sharding_from_operands=None, propagate_user_sharding=None, **rules):

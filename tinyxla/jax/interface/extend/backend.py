@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from tinyxla import clear_caches as clear_backends, devices
+from tinyxla.jax.finder import JAX_VERSION as backend_xla_version
 
 
 def get_backend(platform=None):

@@ -17,6 +17,7 @@ from tinyxla.jax.primitives import (
     primitive_jvps as primitive_jvps,
     primitive_transposes as primitive_transposes,
 )
+from tinyxla.transforms.forward import TangentTrace as JVPTrace, TangentTracer as JVPTracer
 
 add_jaxvals = add_tangents
 

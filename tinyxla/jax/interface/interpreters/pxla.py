@@ -2,6 +2,4 @@
 
 from types import SimpleNamespace
 
-thread_resources = SimpleNamespace(
-    env=SimpleNamespace(physical_mesh=SimpleNamespace(empty=True, devices=(), axis_names=(), shape={}))
-)
+thread_resources = SimpleNamespace(env=SimpleNamespace(physical_mesh=SimpleNamespace(empty=True, devices=(), axis_names=(), shape={})))
