@@ -357,9 +357,18 @@ _MOST = 1 << 17  # steps: enough for an a of 1e8
 def _by_lanes(function: Function, host: Function) -> Function:
     """A function of numbers, in double precision, for each element in a loop of its own; the host's outside `jit`."""
 
+    in_lanes = _in_lanes(function)
+
     def apply(*operands: Any) -> Any:
-        if state.staging is None:
-            return host(*operands)
+        return host(*operands) if state.staging is None else in_lanes(*operands)
+
+    return apply
+
+
+def _in_lanes(function: Function) -> Function:
+    """The same everywhere."""
+
+    def apply(*operands: Any) -> Any:
         dtype, shape = operands[0].dtype, operands[0].shape
         error = 1e-17 if dtype.itemsize == 8 else 2e-9
         lanes = vmap(lambda *v: function(*(x.astype(np.float64) for x in v), error).astype(dtype))
@@ -374,10 +383,19 @@ def _gamma_slope(share: int, name: str) -> Partial:
     def slope(a: Any, x: Any, error: float) -> Any:
         return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
 
-    def partial(ans: Any, a: Any, x: Any) -> Any:
-        return _of_defined(ans, _by_lanes(slope, lambda a, x: slope_on_host(name, 0)(ans, a, x))(a, x))
+    @custom_jvp
+    def by_differences(a: Any, x: Any) -> Any:
+        return slope_on_host(name, 0)(a, a, x)
 
-    return partial
+    @by_differences.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+        (a, x), one = primals, tnp.ones_like(primals[0])
+        by_a = jvp(lambda a: _in_lanes(slope)(a, x), (a,), (one,))[1]
+        by_x = jvp(lambda x: _in_lanes(slope)(a, x), (x,), (one,))[1]
+        return by_differences(a, x), by_a * tangents[0] + by_x * tangents[1]
+
+    choose = _by_lanes(slope, by_differences)
+    return lambda ans, a, x: _of_defined(ans, choose(a, x))
 
 
 igamma = special_function(

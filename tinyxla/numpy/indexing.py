@@ -263,6 +263,8 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
 
 def read_along(x: Any, places: Any, axis: int, mode: str, fill_value: Any) -> Array:
     """The elements at places along one axis, line by line: sizes along the other axes are equal."""
+    if type(x) is KeyArray:
+        return map_over_words(lambda words, fill: read_along(words, places, axis, mode, fill), x, fill_value)
     size = x.shape[axis]
     wide = size > np.iinfo(np.int32).max or places.dtype.itemsize == 8
     found = _wrapped(_signed(places, np.dtype(np.int64 if wide else np.int32), size, mode), size, mode)

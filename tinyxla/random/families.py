@@ -210,7 +210,7 @@ def generalized_normal(key: Array, p: float, shape: ShapeLike = (), dtype: DType
     return rademacher(sign, sizes, kind) * gamma(size, 1 / p, sizes, kind) ** (1 / p)
 
 
-@drawn("d", "shape", "dtype")
+@drawn("d", "p", "shape", "dtype")
 def ball(key: Array, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """Points of the ball of radius 1 in d dimensions in the norm of order p, all equally likely.
 
