@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache, partial, reduce
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, OutOfBoundsError, ShapeError, TracerError
+from tinyxla.errors import ArgumentError, ShapeError, TracerError
 from tinyxla.numpy.ufuncs import Fold, outer_of, ufunc, updated_at
 from tinyxla.tracing.array import Array, ConcreteArray, no_numpy_out
 from tinyxla.tracing.promotion import with_lists_as_arrays
