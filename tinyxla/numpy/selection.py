@@ -99,12 +99,10 @@ def take_along_axis(
     if chosen.ndim != x.ndim:
         raise ShapeError(f"take_along_axis: the array {x.shape} and the indices {chosen.shape} differ in dimensions.")
     along = canonical_axis(axis, x.ndim, "take_along_axis")
-    found = check_mode("take_along_axis", mode)
-    if found is None:
-        found = "fill"
+    found = check_mode("take_along_axis", mode) or "fill"
     lines = [(m, n) for d, (m, n) in enumerate(zip(x.shape, chosen.shape, strict=True)) if d != along]
     is_along = x.size and all(m == n for m, n in lines) and element_type(chosen.dtype).is_integer
-    if found is not None and is_along and wraps:
+    if is_along and wraps:
         return read_along(x, chosen, along, found, fill_value)
     return read(x, along_index(x, chosen, along), found, fill_value, wraps)
 

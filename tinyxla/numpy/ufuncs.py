@@ -194,7 +194,7 @@ class ufunc:
 def of_elements(function: Callable[..., Any], name: str, nin: int, identity: Any = None) -> Any:
     """A ufunc that costs as little to call as the function itself: it is called in place of a method."""
     namespace = {"__call__": staticmethod(function), "__reduce__": lambda self: name, "_is_own": True}
-    found = type("ufunc", (ufunc,), namespace)(function, nin, 1, name=name, identity=identity)
+    found: Any = type("ufunc", (ufunc,), namespace)(function, nin, 1, name=name, identity=identity)
     found.__module__ = "tinyxla.numpy"
     found.__wrapped__ = function  # for `inspect.signature`
     return found
