@@ -50,7 +50,6 @@ INTERNAL = "machinery of JAX: what is inside here is another"
 MUTABLE = "arrays are immutable; there are no references to mutable ones"
 KEYS = "keys are arrays of two words of one generator, and may be used again"
 NO_SUCH_TYPE = "an element type that the XLA documents do not have"
-NOT_YET = "not built"
 
 ABSENT: dict[str, dict[str, str]] = {
     "": {
