@@ -39,6 +39,7 @@ MODULES = (
     "scipy.ndimage",
     "scipy.optimize",
     "scipy.signal",
+    "scipy.spatial.transform",
     "scipy.sparse.linalg",
     "scipy.special",
     "scipy.stats",
@@ -49,7 +50,6 @@ INTERNAL = "machinery of JAX: what is inside here is another"
 MUTABLE = "arrays are immutable; there are no references to mutable ones"
 KEYS = "keys are arrays of two words of one generator, and may be used again"
 NO_SUCH_TYPE = "an element type that the XLA documents do not have"
-NOT_YET = "not built"
 
 ABSENT: dict[str, dict[str, str]] = {
     "": {
@@ -86,7 +86,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys("start_server stop_server".split(), "traces are files that a viewer reads"),
         **dict.fromkeys("device_memory_profile save_device_memory_profile".split(), "reports list all memory"),
     },
-    "nn": dict.fromkeys("get_scaled_dot_general_config scaled_dot_general scaled_matmul".split(), NOT_YET),
     "random": {"key_dtype": KEYS},
     "tree_util": {"default_registry": INTERNAL},
     "errors": {
@@ -94,19 +93,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "KeyReuseError": KEYS,
     },
     "stages": {"CompilerOptions": INTERNAL},
-    "lax.linalg": {
-        **dict.fromkeys("EigImplementation EighImplementation SvdAlgorithm".split(), "LAPACK has one way"),
-        **dict.fromkeys(
-            "cholesky_update eig hessenberg householder_product ormqr qdwh schur tridiagonal".split(),
-            NOT_YET,
-        ),
-    },
-    "scipy.linalg": dict.fromkeys(
-        "convolution_matrix eigh_tridiagonal expm_frechet fiedler fiedler_companion funm helmert hessenberg invhilbert "
-        "invpascal qr_multiply rsf2csf schur solve_sylvester".split(),
-        NOT_YET,
-    ),
-    "scipy.special": dict.fromkeys("loggamma sph_harm_y wofz".split(), NOT_YET),
 }
 
 
@@ -148,7 +134,6 @@ _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 # What else is not taken. `out` is None in all of JAX; `where` is of ufuncs.
 OTHER_KEYWORDS: dict[str, set[str]] = {
-    **{f"numpy.linalg.{n}": {"preferred_element_type", "precision"} for n in ("matmul", "tensordot", "vecdot")},
     **{f"numpy.{n}": {"a", "x", "x1", "x2", "b"} for n in "fmax fmin iscomplex isreal trunc".split()},
     **{f"random.{n}": {"mode"} for n in ("categorical", "choice", "gumbel")},
     **{f"random.{n}": {"dtype"} for n in ("key", "wrap_key_data")},
@@ -158,22 +143,6 @@ OTHER_KEYWORDS: dict[str, set[str]] = {
     "lax.ragged_dot_general": {"group_offset"},
     "numpy.einsum": {"_dot_general"},
     "numpy.from_dlpack": {"copy"},
-    "numpy.linalg.lstsq": {"numpy_resid"},
-    "numpy.linalg.matrix_rank": {"tol"},
-    "numpy.linalg.pinv": {"rcond"},
-    "numpy.linalg.slogdet": {"method"},
-    "numpy.linalg.svd": {"subset_by_index"},
-    "lax.linalg.eigh": {"implementation", "sort_eigenvalues", "subset_by_index"},
-    "lax.linalg.qr": {"pivoting", "use_magma"},
-    "lax.linalg.svd": {"algorithm", "subset_by_index"},
-    "lax.linalg.tridiagonal_solve": {"perturb_singular"},
-    "scipy.linalg.eigh": {"b", "eigvals", "type"},
-    "scipy.linalg.polar": {"eps", "max_iterations", "method"},
-    "scipy.linalg.qr": {"pivoting"},
-    **{f"scipy.signal.{n}": {"precision"} for n in ("convolve", "convolve2d", "correlate", "correlate2d")},
-    "scipy.signal.detrend": {"overwrite_data"},
-    "scipy.special.log_ndtr": {"series_order"},
-    **{f"scipy.stats.{n}": {"nan_policy"} for n in ("mode", "rankdata", "sem")},
     "nn.standardize": {"algorithm"},
     "dtypes.issubdtype": {"a", "b"},
 }

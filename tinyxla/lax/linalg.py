@@ -330,9 +330,8 @@ def qdwh(
     Source: Y. Nakatsukasa, Z. Bai and F. Gygi, "Optimizing Halley's iteration for computing the matrix polar
     decomposition", SIAM Journal on Matrix Analysis and Applications 31 (2010).
 
-    >>> qdwh(np.array([[0.0, 2.0], [3.0, 0.0]]))[1].round(4)
-    Array([[3., 0.],
-           [0., 2.]], dtype=float32)
+    >>> qdwh(np.array([[3.0, 0.0], [4.0, 0.0], [0.0, 2.0]]))[1].diagonal().round(4)
+    Array([5., 2.], dtype=float32)
     """
     what = "lax.linalg.qdwh"
     a = matrices(what, x)

@@ -66,7 +66,7 @@ class gaussian_kde:
         self.inv_cov = tnp.linalg.inv(spread) / factor**2
 
     def _bandwidth(self, method: Any) -> Any:
-        if method in (None, "scott") if isinstance(method, (str, type(None))) else False:
+        if method is None or (isinstance(method, str) and method == "scott"):
             return self.neff ** (-1 / (self.d + 4))
         if isinstance(method, str) and method == "silverman":
             return (self.neff * (self.d + 2) / 4) ** (-1 / (self.d + 4))
@@ -165,7 +165,7 @@ class gaussian_kde:
             raise ArgumentError(f"{_NAME}: integrate_box takes one dimension only, but samples have {self.d} numbers.")
         return self.integrate_box_1d(tnp.squeeze(tnp.asarray(low_bounds)), tnp.squeeze(tnp.asarray(high_bounds)))
 
-    def integrate_kde(self, other: gaussian_kde) -> Array:
+    def integrate_kde(self, other: Any) -> Array:
         """The integral of the product with another density."""
         if not isinstance(other, gaussian_kde) or other.d != self.d:
             raise ArgumentError(

@@ -86,9 +86,8 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
         for k in range(order - 3, -1, -2):
             even, odd = even @ square + terms[k] * one, odd @ square + terms[k + 1] * one
         odd = small @ odd
-        solved = triangular if upper_triangular else tnp.linalg.solve
-        arguments = (False,) if upper_triangular else ()
-        found: Any = solved(even - odd, even + odd, *arguments)
+        left, right = even - odd, even + odd
+        found: Any = triangular(left, right, False) if upper_triangular else tnp.linalg.solve(left, right)
         found = lax.fori_loop(0, tnp.minimum(squarings, max_squarings), lambda _, e: e @ e, found)
         return tnp.where(squarings > max_squarings, tnp.nan, found)
 

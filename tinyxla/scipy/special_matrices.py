@@ -199,7 +199,7 @@ def invpascal(n: int, kind: str | None = None) -> Array:
     what = "scipy.linalg.invpascal"
     kind = choice_of(what, "kind", "symmetric" if kind is None else kind, _KINDS)
     places = _places(what, n)
-    lower = _binomials(places.size) * (1 - 2 * ((places[:, None] + places) % 2))
+    lower = _binomials(places.size) * (1 - 2 * ((places[:, None] + places) % 2)) + 0.0  # and no zero is negative
     kinds = {"symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}
     return tnp.asarray(kinds[kind], default_float())
 

@@ -147,13 +147,13 @@ class Rotation(NamedTuple):
             raise ArgumentError("Rotation: a single rotation has no len().")
         return self.quat.shape[0]
 
-    def __mul__(self, other: Rotation) -> Rotation:  # type: ignore[override] - the composition of rotations
+    def __mul__(self, other: Any) -> Rotation:  # type: ignore[override] - the composition of rotations
         """The composition: first `other`, then this rotation."""
         if not isinstance(other, Rotation):
             raise ArgumentError(f"Rotation: is composed with a Rotation, but got {type(other).__name__}.")
         return Rotation(_normalized(_product(self.quat, other.quat)))
 
-    def apply(self, vectors: ArrayLike, inverse: bool = False) -> Array:
+    def apply(self, vectors: ArrayLike, inverse: Any = False) -> Array:
         """Vectors of shape [..., 3], rotated; or rotated back, if `inverse`. Batch axes broadcast."""
         what = "Rotation.apply"
         x: Any = _vectors(what, vectors, 3)
@@ -289,7 +289,7 @@ class Slerp(NamedTuple):
     rotvecs: Any
 
     @classmethod
-    def init(cls, times: ArrayLike, rotations: Rotation) -> Slerp:
+    def init(cls, times: ArrayLike, rotations: Any) -> Slerp:
         """The interpolation of rotations.
 
         Args:
