@@ -66,6 +66,8 @@ EXCLUDED: dict[str, str] = {
     "numpy.frompyfunc": "makes a ufunc of a function; test_ufuncs has it",
     "random.wrap_key_data": "a typed key in JAX; test_random has it",
     "random.key_impl": "gives a name, of which there is one",
+    "random.key_dtype": "gives an element type; test_key_arrays has it",
+    "random.random_seed": "gives a typed key; test_generators has it",
     "random.key": "a typed key in JAX; PRNGKey draws the same bits",
 }
 

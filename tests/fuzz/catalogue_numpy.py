@@ -166,7 +166,7 @@ NUMPY: dict[str, tuple[str, ...]] = {
     "histogram": ("({real S finite}<<, bins={?3|5}>><<, range={?(-2, 2)|(0, 3)}>><<, density={?True|False}>>)", "({real 9 finite}, {f32 4 sorted}<<, weights={real 9 finite}>>)"),
     "histogram_bin_edges": ("({real S finite}<<, bins={?3|5}>><<, range={?(-2, 2)|(0, 3)}>>)",),
     "histogram2d": ("({real 9 finite}, {real 9 finite}<<, bins={?3|[3, 4]}>><<, weights={real 9 finite}>><<, density=True>>)",),
-    "histogramdd": ("({float 9,3 finite}<<, bins={?2|[2, 3, 4]}>><<, density={?True|False}>>)",),
+    "histogramdd": ("({float 9,3 normal}<<, bins={?2|[2, 3, 4]}>><<, density={?True|False}>>)",),
     "identity": ("({?0|1|4}<<, dtype={dtype}>>)",),
     "indices": ("({?(2, 3)|(0, 2)|(4,)}<<, sparse={?True|False}>><<, dtype={?'int32'|'float32'}>>)",),
     "inner": ("({number *B,M}, {number N,M})", "({number M}, {number M})", "({number -}, {number S})"),

@@ -127,6 +127,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("scipy.special.gammainc scipy.special.gammaincc lax.igamma lax.igammac lax.betainc scipy.special.betainc", "nan (jvp|vjp|linearize|(forward|reverse)_over_reverse) .*", "^nan: nan at", "where the function is NaN, so is its derivative", value=INFINITE),
     Intended("numpy.histogram_bin_edges numpy.histogram", "accepts eager", "zero-size array to reduction operation", "the edges of no values are from 0 to 1, as in NumPy"),
     Intended("scipy.special.betaln", "value value .*", r"^value: -?0\.0 at .*expected -?\d\.\d+e-0[678] ", "the logarithm of one is exactly 0"),
+    Intended("lax.square", "accepts eager", "does not accept dtype bool", "a truth value is its own square"),
     Intended("nn.celu", "sign of zero value .*", "^sign of zero: -0.0 at", "a zero keeps its sign, as in elu"),
     Intended("nn.dot_product_attention", "accepts eager", "precision .F16_F16_F32. is not supported", "all types of floats have all functions of floats"),
     Intended("lax.abs", "accepts eager", "does not accept dtype (uint|bool)", "what has no sign is its own magnitude"),
