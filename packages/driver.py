@@ -29,7 +29,7 @@ def main(path: str, output: str) -> None:
         for _ in range(2):
             started = time.perf_counter()
             try:
-                leaves, tree = jax.tree.flatten(program())
+                leaves = jax.tree.leaves(program())
                 result = [np.asarray(x) for x in leaves]
             except Exception:
                 error = traceback.format_exc()

@@ -96,7 +96,7 @@ from tinyxla.numpy.dynamic_slices import ds as ds
 from tinyxla.replication import pmap as pmap
 from tinyxla.sharding import (
     NamedSharding as NamedSharding,
-    PartitionSpec as P,
+    PartitionSpec as PartitionSpec,
     make_mesh as make_mesh,
     set_mesh as set_mesh,
 )
@@ -111,6 +111,7 @@ from tinyxla.tracing.device import Device as Device
 from tinyxla.tracing.promotion import float0 as float0
 
 jacobian, make_jaxpr = jacrev, make_graph
+P = PartitionSpec
 checking_leaks = check_tracer_leaks
 
 __version__ = "0.1.0"

@@ -68,7 +68,6 @@ def linen_layers():
                 else layer.init_with_output(KEY, sequence, sequence)[0]
             )
     found["embed"] = nn.Embed(5, 3).init_with_output(KEY, jnp.arange(4))[0]
-    stacked = nn.scan(nn.remat(nn.Dense), variable_axes={"params": 0}, split_rngs={"params": True}, length=3)
     return found
 
 

@@ -65,8 +65,10 @@ BINARY = {
 }  # fmt: skip
 BITWISE = {"and": "bitwise_and", "not": "bitwise_not", "or": "bitwise_or", "xor": "bitwise_xor"}
 # Functions of `lax` that are compositions here, and primitives in JAX.
-_FUNCTIONS = """acos acosh asin asinh atan atanh bessel_i0e bessel_i1e conj digamma erfc exp2 igamma igammac igamma_grad_a
-    lgamma nextafter polygamma square zeta""".split()
+_FUNCTIONS = """
+    acos acosh asin asinh atan atanh bessel_i0e bessel_i1e conj digamma erfc exp2 igamma igamma_grad_a igammac lgamma
+    nextafter polygamma square zeta
+""".split()
 _IGNORED = ("accuracy", "out_dtype", "out_sharding", "sharding")
 
 primitives: dict[str, LaxPrimitive] = {}

@@ -175,8 +175,8 @@ def install() -> None:
     found = [root for root in _ROOTS if root in sys.modules]
     if found:
         raise ArgumentError(
-            f"tinyxla.jax: {' and '.join(found)} had been imported before; import tinyxla.jax first, or run the program "
-            "by python -m tinyxla.jax."
+            f"tinyxla.jax: {' and '.join(found)} had been imported before; import tinyxla.jax first, or run the "
+            "program by python -m tinyxla.jax."
         )
     set_attributes()
     sys.meta_path.insert(0, JaxFinder())

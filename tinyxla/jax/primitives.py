@@ -219,7 +219,7 @@ def _tangent(t: Any) -> Any:
 
 
 def _staged(primitive: Primitive, values: Values, params: dict[str, Any]) -> Any:
-    """The results of a primitive while a graph is recorded: of its lowering, or where it has none its implementation."""
+    """The results of a primitive while a graph is recorded: of its lowering, or without one of its implementation."""
     lowering = lowerings.get(primitive)
     if lowering is not None:
         return _lowered(primitive, lowering, values, params)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp, vmap
 from tinyxla.callbacks import pure_callback
-from tinyxla.compilation import jit
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop
@@ -385,7 +384,6 @@ def _gamma_slope(share: int, name: str) -> Partial:
         return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
 
     @custom_jvp
-<<<<<<< HEAD
     def by_differences(a: Any, x: Any) -> Any:
         return slope_on_host(name, 0)(a, a, x)
 
@@ -398,24 +396,6 @@ def _gamma_slope(share: int, name: str) -> Partial:
 
     choose = _by_lanes(slope, by_differences)
     return lambda ans, a, x: _of_defined(ans, choose(a, x))
-=======
-    def host(a: Any, x: Any) -> Any:
-        return slope_on_host(name, 0)(a, a, x)
-
-    @cache
-    def on_lanes() -> Function:
-        return jit(_by_lanes(slope, host))  # not at import: `jit` loads the compiler
-
-    @host.defjvp
-    def host_jvp(operands: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-        """The host's differences have no derivative; the compiled loops have."""
-        a, x = operands
-        one, zero = tnp.ones_like(a), tnp.zeros_like(a)
-        by_a, by_x = (jvp(on_lanes(), (a, x), along)[1] for along in ((one, zero), (zero, one)))
-        return host(a, x), elementwise.chain_mul(tangents[0], by_a) + elementwise.chain_mul(tangents[1], by_x)
-
-    return lambda ans, a, x: _of_defined(ans, _by_lanes(slope, host)(a, x))
->>>>>>> scipy
 
 
 igamma = special_function(

@@ -13,6 +13,7 @@ pytype_aval_mappings = {np.ndarray: _get_aval}
 eval_context = ensure_compile_time_eval
 max_dim, min_dim = max, min
 
-__all__ = """AbstractValue Atom ParamDict ShapedArray Trace Tracer Value ensure_compile_time_eval eval_context eval_jaxpr
-    max_dim min_dim
-    pytype_aval_mappings""".split()
+__all__ = """
+    AbstractValue Atom ParamDict ShapedArray Trace Tracer Value ensure_compile_time_eval eval_context eval_jaxpr max_dim
+    min_dim pytype_aval_mappings
+""".split()

@@ -10,4 +10,9 @@ custom_jvp_call_p, custom_vjp_call_p = _primitives["custom_jvp_call"], _primitiv
 
 def zero_from_primal(x, symbolic_zeros=False):
     """The zero tangent of each leaf: an array, or with `symbolic_zeros` an object that stands for one."""
-    return _tree.map(lambda leaf: _SymbolicZero(_get_aval(leaf).to_tangent_aval()) if symbolic_zeros else _zeros_like_aval(_get_aval(leaf).to_tangent_aval()), x)
+
+    def zero(leaf):
+        aval = _get_aval(leaf).to_tangent_aval()
+        return _SymbolicZero(aval) if symbolic_zeros else _zeros_like_aval(aval)
+
+    return _tree.map(zero, x)

@@ -1,5 +1,6 @@
 """`jax.version`."""
 
-from tinyxla.jax.finder import JAX_VERSION as __version__
+from tinyxla.jax.finder import JAX_VERSION
 
-__version_info__ = tuple(map(int, __version__.split(".")))
+__version__ = JAX_VERSION
+__version_info__ = tuple(map(int, JAX_VERSION.split(".")))

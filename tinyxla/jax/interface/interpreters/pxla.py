@@ -1,5 +1,17 @@
-"""`jax.interpreters.pxla`: there is one device, and no mesh is active."""
+"""`jax.interpreters.pxla`: there is one device; the mesh is the current one."""
 
 from types import SimpleNamespace
 
-thread_resources = SimpleNamespace(env=SimpleNamespace(physical_mesh=SimpleNamespace(empty=True, devices=(), axis_names=(), shape={})))
+from tinyxla.sharding import get_mesh
+
+
+class _Resources:
+    """What is active in this thread."""
+
+    @property
+    def env(self):
+        """The current mesh."""
+        return SimpleNamespace(physical_mesh=get_mesh())
+
+
+thread_resources = _Resources()
