@@ -25,10 +25,16 @@ tree tree_util xla xla.layouts xla.shapes
 
 
 def modules() -> Iterator[str]:
-    """All modules but those that need a compiler to be imported."""
-    for found in pkgutil.walk_packages(tx.__path__, "tinyxla."):
-        if not found.name.startswith("tinyxla.backends.numba"):
-            yield found.name
+    """All modules but those that need a compiler to be imported, and the hook, after which `import jax` is tinyxla: its
+    examples run in a process of their own (`test_jax_hook`)."""
+    for found in pkgutil.iter_modules(tx.__path__, "tinyxla."):
+        if found.name == "tinyxla.jax":
+            continue
+        yield found.name
+        if found.ispkg:
+            package = importlib.import_module(found.name)
+            inner = pkgutil.walk_packages(package.__path__, f"{found.name}.")
+            yield from (x.name for x in inner if not x.name.startswith("tinyxla.backends.numba"))
 
 
 MODULES = ["tinyxla", *modules()]

@@ -184,7 +184,9 @@ def test_frompyfunc_under_transformations() -> None:
 
 def test_frompyfunc_of_one_function_is_equal_and_pickles() -> None:
     first, second = (jnp.frompyfunc(twice_more, 2, 1, identity=0) for _ in range(2))
-    assert first == second and hash(first) == hash(second) and first is not second
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first is not second
     assert first != jnp.frompyfunc(twice_more, 2, 1)
     assert pickle.loads(pickle.dumps(first)) == first
     pair = jnp.frompyfunc(lambda x, y: (x + y, x - y), nin=2, nout=2)

@@ -8,8 +8,8 @@ Ways to switch it on, all with the same effect:
 - the environment variable `TINYXLA_JAX=1`, for notebook servers and services, where tinyxla is installed from a wheel.
 
 `jax`, its submodules and the names of `jaxlib` that programs ask for are then modules of this library, also where JAX
-is installed; `jax.__version__` and `importlib.metadata.version("jax")` say which version's interface they follow. Modules
-and names that are missing raise `ModuleNotFoundError` and `AttributeError` that say so.
+is installed; `jax.__version__` and `importlib.metadata.version("jax")` say which version's interface they follow.
+Modules and names that are missing raise `ModuleNotFoundError` and `AttributeError` that say so.
 
 Example:
     >>> import tinyxla.jax
