@@ -47,16 +47,16 @@ MODULES = (
 
 ONE_DEVICE = "there is one device, so nothing is distributed, placed or transferred"
 INTERNAL = "machinery of JAX: what is inside here is another"
-MUTABLE = "arrays are immutable; there are no references to mutable ones"
-KEYS = "keys are arrays of two words of one generator, and may be used again"
+MUTABLE = "arrays are immutable; programs written for JAX find references in tinyxla.jax"
+KEYS = "whether a key is used twice is not checked"
 NO_SUCH_TYPE = "an element type that the XLA documents do not have"
 
 ABSENT: dict[str, dict[str, str]] = {
     "": {
         **dict.fromkeys(
-            "NamedSharding P Shard array_garbage_collection_guard auto_pcast distributed host_count "
-            "host_id host_ids make_array_from_callback make_array_from_process_local_data make_mesh memory "
-            "make_array_from_single_device_arrays reshard set_mesh shard_map sharding smap thread_guard "
+            "Shard array_garbage_collection_guard auto_pcast distributed host_count "
+            "host_id host_ids make_array_from_callback make_array_from_process_local_data memory "
+            "make_array_from_single_device_arrays reshard shard_map smap thread_guard "
             "remove_size_one_mesh_axis_from_type "
             "pmap".split(),
             ONE_DEVICE,
@@ -68,9 +68,7 @@ ABSENT: dict[str, dict[str, str]] = {
             INTERNAL,
         ),
         **dict.fromkeys("Ref empty_ref free_ref freeze new_ref ref".split(), MUTABLE),
-        **dict.fromkeys(
-            "debug_key_reuse default_prng_impl enable_custom_prng legacy_prng_key threefry_partitionable".split(), KEYS
-        ),
+        "debug_key_reuse": KEYS,
         "dlpack": "arrays have __dlpack__, and numpy.from_dlpack reads it",
         "export": "graphs are exchanged as HLO text",
     },
@@ -86,7 +84,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys("start_server stop_server".split(), "traces are files that a viewer reads"),
         **dict.fromkeys("device_memory_profile save_device_memory_profile".split(), "reports list all memory"),
     },
-    "random": {"key_dtype": KEYS},
     "tree_util": {"default_registry": INTERNAL},
     "errors": {
         "InconclusiveDimensionOperation": "shapes have no symbols",

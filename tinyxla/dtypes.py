@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinyxla.errors import PromotionError
 from tinyxla.numpy.arguments import python_dtype
 from tinyxla.numpy.types import bfloat16, dtype_of, finfo, iinfo, issubdtype, promote_types, result_type
@@ -18,7 +16,7 @@ from tinyxla.shapes.key_types import extended as extended, prng_key as prng_key
 from tinyxla.tracing.promotion import default_dtype, float0
 
 
-def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype[Any]:
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """What values of a type become where no type is asked for: 32-bit ones, unless `enable_x64` is set.
 
     With `allow_extended_dtype`, a type that is no number, such as `float0`, stays as it is.

@@ -19,7 +19,16 @@ def get_abstract_mesh() -> AbstractMesh:
     return get_mesh().abstract_mesh
 
 
-__all__ = """
-    AbstractMesh AxisType Mesh NamedSharding PartitionSpec Sharding SingleDeviceSharding get_abstract_mesh get_mesh
-    make_mesh set_mesh
-""".split()
+__all__ = [
+    "AbstractMesh",
+    "AxisType",
+    "Mesh",
+    "NamedSharding",
+    "PartitionSpec",
+    "Sharding",
+    "SingleDeviceSharding",
+    "get_abstract_mesh",
+    "get_mesh",
+    "make_mesh",
+    "set_mesh",
+]

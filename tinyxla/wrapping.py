@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -14,7 +14,7 @@ def wraps(function: Callable[..., Any]) -> Callable[[_Function], _Function]:
 
     def decorate(wrapper: _Function) -> _Function:
         names = [name for name in functools.WRAPPER_ASSIGNMENTS if _is_copied(function, name)]
-        return functools.update_wrapper(wrapper, function, names)
+        return cast(_Function, functools.update_wrapper(wrapper, function, names))
 
     return decorate
 

@@ -58,6 +58,19 @@ EXCLUDED: dict[str, str] = {
     "lax.pbroadcast": "JAX's does not run under vmap; test_named_axes has it",
     "lax.rng_uniform": "draws from a hidden state",
     "lax.with_sharding_constraint": _DEVICES,
+    **dict.fromkeys(
+        (
+            *(f"lax.linalg.{n}" for n in "cholesky_update householder_product ormqr qdwh".split()),
+            *(f"scipy.linalg.{n}" for n in "eigh_tridiagonal expm_frechet funm qr_multiply rsf2csf".split()),
+            "scipy.linalg.solve_sylvester",
+        ),
+        "their operands belong together, as factors do; test_matrix_reductions has them",
+    ),
+    **dict.fromkeys(
+        ("nn.get_scaled_dot_general_config", "nn.scaled_dot_general", "nn.scaled_matmul"),
+        "JAX's do not run on CPUs; test_nn_quantized has them",
+    ),
+    "scipy.special.sph_harm_y": "takes a number of orders beside arrays; test_scipy_additions has it",
     "lax.zeros_like_array": "not in JAX any more; numpy.zeros_like is the same",
     "numpy.fromfile": _ON_DISK,
     **{f"numpy.{n}": _ON_DISK for n in "load save savez".split()},

@@ -13,7 +13,6 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
-from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.shardings import SingleDeviceSharding
 from tinyxla.transforms.key_arrays import KeyArray
@@ -165,7 +164,7 @@ def zeros_like_aval(aval: Any) -> Any:
     """An array of zeros of an abstract value's shape and element type."""
     if aval.dtype == float0:
         return np.zeros(aval.shape, float0)
-    zeros: Array = movement.full(0, aval.dtype, aval.shape)
+    zeros: Any = movement.full(0, aval.dtype, aval.shape)
     return zeros.with_weak_type(aval.weak_type)
 
 

@@ -23,11 +23,10 @@ class HiPrimitive(Primitive):
     """A primitive whose methods are its rules: `impl(*operands, **params)`."""
 
     def __init__(self, name: str) -> None:
-        implementation = type(self).impl if "impl" in vars(type(self)) else None
         super().__init__(name)
-        if implementation is not None:
-            del self.impl
-            del self.abstract_eval
+        for rule in ("impl", "abstract_eval"):  # the methods count, which attributes of an instance would hide
+            if hasattr(type(self), rule):
+                delattr(self, rule)
 
     def bind(self, *args: Any, **params: Any) -> Any:
         return self.impl(*args, **params)

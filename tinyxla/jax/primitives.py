@@ -50,9 +50,9 @@ class Primitive:
 
     Example:
         >>> double_p = Primitive("double")
-        >>> double_p.def_impl(lambda x: 2 * x)
-        >>> double_p.def_abstract_eval(lambda x: x)
+        >>> rule = double_p.def_impl(lambda x: 2 * x)
         >>> double_p.bind(3.0)
+        6.0
     """
 
     multiple_results = False
@@ -199,8 +199,8 @@ class PrimitiveRule(Rule):
             )
         found, places = rule(tuple(operands), tuple(axes), **self.params)
         if not self.primitive.multiple_results:
-            return (found,), (places,)
-        outputs = tuple(found)
+            return (as_array(found),), (places,)
+        outputs = tuple(map(as_array, found))
         return outputs, (places,) * len(outputs) if places is None or isinstance(places, int) else tuple(places)
 
     def batched(self, lanes: Lanes, axes: Axes) -> Rule:

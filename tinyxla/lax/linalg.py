@@ -346,7 +346,7 @@ def qdwh(
     start = a / tnp.where(norm == 0, 1, norm).astype(a.dtype)
     state = (start, tnp.asarray(precision, real), tnp.asarray(0, np.int32), tnp.asarray(False))
     unitary, _, steps, ended = while_loop(
-        lambda s: (s[2] < most) & ~s[3], lambda s: _halley_step(*s[:3], precision), state
+        lambda s: (s[2] < most) & ~s[3], lambda s: _halley_step(s[0], s[1], s[2], precision), state
     )
     if is_hermitian:
         unitary = symmetrized(unitary)

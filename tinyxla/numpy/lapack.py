@@ -24,7 +24,7 @@ Routine = Callable[..., tuple[Matrix, ...]]  # of LAPACK's functions for a type,
 
 
 def _real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.empty(0, dtype).real.dtype
+    return np.real(np.empty(0, dtype)).dtype
 
 
 def _call(

@@ -88,8 +88,9 @@ def minimize_with_limited_memory(
         decrease = given["ftol"] * tnp.maximum(tnp.maximum(tnp.abs(s.value), tnp.abs(search.value)), 1)
         settled = search.found & (s.value - search.value <= decrease)
         better = (s.x + moved, search.value, search.gradient)
-        place = [tnp.where(search.found, n, o) for n, o in zip(better, s[:3], strict=True)]
-        return _State(*place, *updated, scale, s.count + search.count, s.steps + 1, ~search.found, settled)
+        place: list[Any] = [tnp.where(search.found, n, o) for n, o in zip(better, s[:3], strict=True)]
+        others: list[Any] = [scale, s.count + search.count, s.steps + 1, ~search.found, settled]
+        return _State(*place, *updated, *others)
 
     def small(gradient: Any) -> Any:
         return tnp.linalg.norm(gradient, ord=given["norm"]) <= given["gtol"]

@@ -49,11 +49,11 @@ def minimize(
     """
     what = "scipy.optimize.minimize"
     x = inexact_array(x0, what)
-    if isinstance(method, str) and method.lower() == LIMITED_MEMORY:
+    if str(method).lower() == LIMITED_MEMORY:
         return minimize_with_limited_memory(what, lambda x: fun(x, *args), x, tol, options or {})
     given = {"gtol": 1e-5 if tol is None else tol, "norm": tnp.inf, "maxiter": None, "line_search_maxiter": 30}
     unknown = {*(options or {})} - {*given}
-    if method.lower() != "bfgs" or unknown:
+    if str(method).lower() != "bfgs" or unknown:
         raise ArgumentError(
             f"{what}: method must be 'BFGS' or {LIMITED_MEMORY!r} and options among {', '.join(given)}, but got "
             f"{method!r} and {sorted(unknown)}."

@@ -182,10 +182,10 @@ def pascal(n: int, kind: str | None = None) -> Array:
            [1., 2., 1.]], dtype=float32)
     """
     what = "scipy.linalg.pascal"
-    kind = choice_of(what, "kind", "symmetric" if kind is None else kind, _KINDS)
+    chosen: str = choice_of(what, "kind", "symmetric" if kind is None else kind, _KINDS)
     lower = _binomials(_places(what, n).size)
     kinds = {"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}
-    return tnp.asarray(kinds[kind], default_float())
+    return tnp.asarray(kinds[chosen], default_float())
 
 
 def invpascal(n: int, kind: str | None = None) -> Array:
@@ -197,11 +197,11 @@ def invpascal(n: int, kind: str | None = None) -> Array:
            [ 1., -2.,  1.]], dtype=float32)
     """
     what = "scipy.linalg.invpascal"
-    kind = choice_of(what, "kind", "symmetric" if kind is None else kind, _KINDS)
+    chosen: str = choice_of(what, "kind", "symmetric" if kind is None else kind, _KINDS)
     places = _places(what, n)
     lower = _binomials(places.size) * (1 - 2 * ((places[:, None] + places) % 2)) + 0.0  # and no zero is negative
     kinds = {"symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}
-    return tnp.asarray(kinds[kind], default_float())
+    return tnp.asarray(kinds[chosen], default_float())
 
 
 def invhilbert(n: int) -> Array:

@@ -62,7 +62,7 @@ def check_placement(what: str, placement: Any) -> None:
     """The same for the leaves of a pytree: where arrays are to be, all of them or one by one."""
     if isinstance(placement, Mapping):
         placement = tuple(placement.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(placement, (tuple, list)):
+    if isinstance(placement, (tuple, list)) and not isinstance(placement, Placement):
         for element in placement:  # pyright: ignore[reportUnknownVariableType]
             check_placement(what, element)
     else:

@@ -124,7 +124,8 @@ def join_types(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]
     least = [n for n in common if common <= _reach(n)]
     if not least:
         names = " and ".join(sorted(nodes))
-        if any(isinstance(t[0], KeyType) for t in types):
+        given: list[Any] = [t[0] for t in types]
+        if any(isinstance(dtype, KeyType) for dtype in given):
             raise PromotionError(f"{names} differ, and random keys are no numbers; take random.key_data(keys).")
         raise PromotionError(f"There is no implicit promotion between {names}; convert one of them with astype.")
     dtype, weak = _of_node(least[0])

@@ -28,7 +28,7 @@ class _Unconstrained:
         return "UNCONSTRAINED"
 
 
-class PartitionSpec(tuple[Any, ...]):
+class PartitionSpec(Placement, tuple[Any, ...]):
     """For each dimension of an array the mesh axis that it is split along, a tuple of such, or None.
 
     Example:
@@ -224,7 +224,7 @@ class Sharding(Placement):
 
     addressable_devices_indices_map = devices_indices_map
 
-    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
         """Whether two shardings put the same parts on the same devices."""
         return isinstance(other, Sharding)
 

@@ -306,7 +306,8 @@ class Slerp(NamedTuple):
         x = _times(what, times, rotations.quat)
         if x.shape != (len(rotations),):
             raise ShapeError(f"{what}: takes {len(rotations)} times, one for each rotation, but got {Shape.of(x)}.")
-        before, after = rotations[:-1], rotations[1:]
+        every: Any = rotations
+        before, after = every[:-1], every[1:]
         return cls(x, tnp.diff(x), before, (before.inv() * after).as_rotvec())
 
     def __call__(self, times: ArrayLike) -> Rotation:
