@@ -99,7 +99,9 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the table of docs/jax.md")
     parser.add_argument("--limit", type=float, default=600, help="seconds for one file")
     options = parser.parse_args()
-    files = [f for f in sorted((HERE / "programs").glob("*_programs.py")) if not options.names or named(f) in options.names]
+    files = [
+        f for f in sorted((HERE / "programs").glob("*_programs.py")) if not options.names or named(f) in options.names
+    ]
     failed = 0
     rows: list[tuple[str, list[Outcome]]] = []
     for file in files:
@@ -109,7 +111,10 @@ def main() -> int:
         outcomes = [compare(name, jax, tinyxla) for name in {**jax["programs"], **tinyxla["programs"]} or [named(file)]]
         rows.append((named(file), outcomes))
         for x in outcomes:
-            print(f"{named(file):>10} {x.program:<24} {x.verdict:<10} " + " ".join(f"{t:7.2f}" for t in x.times), flush=True)
+            print(
+                f"{named(file):>10} {x.program:<24} {x.verdict:<10} " + " ".join(f"{t:7.2f}" for t in x.times),
+                flush=True,
+            )
             if x.verdict in ("differs", "fails"):
                 failed += 1
                 print(x.detail)
@@ -128,7 +133,10 @@ def write(rows: list[tuple[str, list[Outcome]]]) -> None:
     page = ROOT / "docs" / "jax.md"
     before, rest = page.read_text().split(TABLE[0])
     after = rest.split(TABLE[1])[1]
-    lines = ["| programs of | run | the same as on JAX | JAX, first and second run | tinyxla |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| programs of | run | the same as on JAX | JAX, first and second run | tinyxla |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for name, outcomes in rows:
         run = [x for x in outcomes if x.verdict != "JAX fails"]
         sums = [sum(x.times[k] for x in run) for k in range(4)]

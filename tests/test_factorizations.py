@@ -323,8 +323,8 @@ M = np.eye(2, dtype=REAL)
         (ShapeError, "do not make a square system", lambda: jnp.linalg.tensorsolve(M, np.ones(3))),
         (
             ArgumentError,
-            "mode must be one of 'reduced', 'complete', 'r', but got 'raw'",
-            lambda: jnp.linalg.qr(M, "raw"),
+            "mode must be one of 'reduced', 'complete', 'r', 'raw', but got 'full'",
+            lambda: jnp.linalg.qr(M, "full"),
         ),
         (ArgumentError, "UPLO must be one of 'L', 'U', but got 'X'", lambda: jnp.linalg.eigh(M, "X")),
         (ArgumentError, "trans must be one of '0', '1'", lambda: scipy.solve_triangular(M, M, trans=3)),

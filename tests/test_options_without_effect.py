@@ -106,7 +106,6 @@ def test_options_of_another_compiler_warn_once() -> None:
     [
         ("jax_platforms", "gpu"),
         ("jax_platform_name", "tpu"),
-        ("jax_default_prng_impl", "rbg"),
         ("jax_default_matmul_precision", "bfloat16"),
         ("jax_log_compiles", True),
         ("jax_num_cpu_devices", 8),
@@ -131,9 +130,7 @@ def test_known_options_without_effect_warn_once(option: str, value: Any) -> None
         ("jax_platforms", "cpu"),
         ("jax_platforms", None),
         ("jax_default_matmul_precision", "highest"),
-        ("jax_default_prng_impl", "threefry2x32"),
         ("jax_transfer_guard", "disallow"),  # nothing is transferred
-        ("jax_threefry_partitionable", True),
         ("jax_log_compiles", False),
         ("jax_check_tracer_leaks", True),
         ("jax_default_device", CPU),

@@ -273,7 +273,7 @@ def test_special_matrices() -> None:
     for name, args in (("circulant", (many,)), ("companion", (many,)), ("leslie", (many, many[:, 1:]))):
         found = getattr(linalg, name)(*args)
         np.testing.assert_allclose(found[1], getattr(linalg, name)(*(a[1] for a in args)), atol=1e-5)
-    with pytest.raises(ArgumentError, match="power of two"):
+    with pytest.raises(ArgumentError, match="power of 2"):
         linalg.hadamard(6)
     with pytest.raises(ShapeError, match="two coefficients"):
         linalg.companion(np.ones(1))

@@ -41,7 +41,7 @@ true_divide = binary("true_divide", ops.div, "x / y, in floating point also for 
 divide = true_divide
 maximum = binary("maximum", ops.max_, "The larger of x and y; NaN if either is.")
 minimum = binary("minimum", ops.min_, "The smaller of x and y; NaN if either is.")
-negative = unary("negative", ops.neg, "-x.")
+negative = unary("negative", ops.neg, "-x.", is_ufunc=True)
 
 
 def _magnitude_of_real(x: Any) -> Any:

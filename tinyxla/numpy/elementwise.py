@@ -43,7 +43,7 @@ _Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what comp
 class Unary(Protocol):
     """An element-wise function of one array."""
 
-    def __call__(self, x: ArrayLike, /, out: None = None, where: None = None) -> Array: ...
+    def __call__(self, x: ArrayLike, /) -> Array: ...
 
 
 class Binary(Protocol):
@@ -147,11 +147,12 @@ def unary(
     to_inexact: bool = False,
     strong: bool = False,
     of_complex: Function | None = None,
+    is_ufunc: bool = False,
 ) -> Unary:
     """The function of any array that `function` is of arrays; of integers as of floats if `to_inexact`.
 
     Results are weakly typed if the operand is, unless `strong`. Of small arrays of complex numbers NumPy's `of_complex`
-    does what the function would do in many steps.
+    does what the function would do in many steps. What `is_ufunc` has the keywords of those, which must be None.
     """
     plans: dict[Any, _Plan] = {}
 
@@ -173,10 +174,8 @@ def unary(
                 plans[key] = _Plan(_converter(x, dtype), None, compute, weak)
         return result
 
-    def apply(x: ArrayLike, /, out: None = None, where: None = None) -> Array:
+    def apply(x: ArrayLike, /) -> Array:
         key = None
-        if out is not None or where is not None:
-            refuse_options(name, out, where)
         if type(x) is ConcreteArray and state.staging is None and not config.special:
             value = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
             if value.size >= LARGE and not config.disable_jit:
@@ -191,7 +190,12 @@ def unary(
             filter_error(error)
             raise
 
-    return _named(apply, name, text)
+    def apply_ufunc(x: ArrayLike, /, out: None = None, where: None = None) -> Array:
+        if out is not None or where is not None:
+            refuse_options(name, out, where)
+        return apply(x)
+
+    return _named(apply_ufunc if is_ufunc else apply, name, text)
 
 
 def binary(
