@@ -86,7 +86,7 @@ def test_minimize() -> None:
     assert (few.nit, few.status, few.success) == (3, 1, False)
     starts = np.stack([np.zeros(2), np.full(2, 2.0)])
     close(tx.vmap(lambda x: optimize.minimize(_rosenbrock, x, method="BFGS", tol=1e-3).x)(starts), 1.0, 1e-3)
-    with pytest.raises(ArgumentError, match="method must be 'BFGS' or .* and options among gtol"):
+    with pytest.raises(ArgumentError, match=r"method must be 'BFGS' or .* and options among gtol"):
         optimize.minimize(_rosenbrock, np.ones(2), method="CG")
     with pytest.raises(ShapeError, match="x0 must be a vector"):
         optimize.minimize(_rosenbrock, np.ones((2, 2)), method="BFGS")

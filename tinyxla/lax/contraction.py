@@ -15,6 +15,7 @@ from tinyxla.ops import contraction, ragged, scaled
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement
 
 Pairs = tuple[Sequence[int], Sequence[int]]
 DotDimensionNumbers = tuple[Pairs, Pairs]
@@ -116,6 +117,8 @@ def dot_general(
     dimension_numbers: DotDimensionNumbers,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Products summed over contracting dimensions, for each index of batch dimensions.
 
@@ -133,6 +136,7 @@ def dot_general(
     (5, 2, 4)
     """
     what = "lax.dot_general"
+    check_placement(f"{what}: out_sharding", out_sharding)
     (x, y), _ = promoted(what, lhs, rhs)
     numbers, preferred = _dot_numbers(what, dimension_numbers, (x.ndim, y.ndim)), preferred_type(preferred_element_type)
     return contraction.dot(

@@ -25,6 +25,7 @@ from tinyxla.ops import movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement
 
 Sizes = Sequence[int]
 
@@ -105,7 +106,9 @@ def broadcast(operand: ArrayLike, sizes: Sizes) -> Array:
     return movement.broadcast_in_dim(x, (*new, *x.shape), range(len(new), len(new) + x.ndim))  # type: ignore[return-value]
 
 
-def broadcast_in_dim(operand: ArrayLike, shape: Sizes, broadcast_dimensions: Sizes) -> Array:
+def broadcast_in_dim(
+    operand: ArrayLike, shape: Sizes, broadcast_dimensions: Sizes, *, out_sharding: Any = None
+) -> Array:
     """The array repeated to a shape; `broadcast_dimensions` says where in it the operand's dimensions stand.
 
     >>> broadcast_in_dim(np.array([1, 2]), (2, 2), (0,))
@@ -113,6 +116,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sizes, broadcast_dimensions: Siz
            [2, 2]], dtype=int32)
     """
     what = "lax.broadcast_in_dim"
+    check_placement(f"{what}: out_sharding", out_sharding)
     x = array_of(operand, what)
     dimensions = integers_of(what, "a dimension", broadcast_dimensions)
     return movement.broadcast_in_dim(x, shape_of(what, shape), dimensions)  # type: ignore[return-value]
@@ -140,13 +144,16 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 # --- reshaping --------------------------------------------------------------------------------------------------------
 
 
-def reshape(operand: ArrayLike, new_sizes: Sizes, dimensions: Sizes | None = None) -> Array:
+def reshape(
+    operand: ArrayLike, new_sizes: Sizes, dimensions: Sizes | None = None, *, out_sharding: Any = None
+) -> Array:
     """The elements, in order, in another shape; `dimensions` says in which order they are read, if not as they stand.
 
     >>> reshape(np.arange(4), (2, 2))
     Array([[0, 1],
            [2, 3]], dtype=int32)
     """
+    check_placement("lax.reshape: out_sharding", out_sharding)
     x: Any = array_of(operand, "lax.reshape")
     if dimensions is not None:
         x = transpose(x, dimensions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.device import check_placement
 
 Ints = tuple[int, ...]
 
@@ -258,11 +259,14 @@ def einsum(
     optimize: Any = "optimal",
     precision: Any = None,
     preferred_element_type: Any = None,
+    _dot_general: Callable[..., Any] | None = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Sums of products in Einstein's notation: `einsum("ij,jk->ik", a, b)`.
 
     Letters name axes; those that are not in the result are summed over; `...` stands for axes that broadcast. Several
-    operands are multiplied in pairs, in an order that NumPy finds to be cheap (`optimize` as in `numpy.einsum_path`).
+    operands are multiplied in pairs, in an order that NumPy finds to be cheap (`optimize` as in `numpy.einsum_path`),
+    by `_dot_general` if that is given, which is called as `lax.dot_general` is.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -270,6 +274,7 @@ def einsum(
         Array([2., 2., 2.], dtype=float32)
     """
     refuse_out("einsum", out)
+    check_placement("einsum: out_sharding", out_sharding)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_sublists((subscripts, *operands))
     arrays, (dtype, weak) = promoted("einsum", *(array_of(x, "einsum") for x in operands))
@@ -284,7 +289,11 @@ def einsum(
     for labels, x in zip(inputs, arrays, strict=True):
         named.append(_stretched(labels, x, sizes))
     wanted = dtype if preferred_element_type is None else python_dtype(preferred_element_type)
-    result = _contract(named, output, sizes, optimize, wanted if _holds(wanted, dtype) else dtype)
+    sums = wanted if _holds(wanted, dtype) else dtype
+    product = _dot
+    if _dot_general is not None:
+        product = _by(_dot_general, precision)
+    result = _contract(named, output, sizes, optimize, sums, product)
     return cast(result, wanted).with_weak_type(weak)
 
 
@@ -366,8 +375,22 @@ def _stretched(labels: str, x: Any, sizes: dict[str, int]) -> tuple[str, Any]:
     return labels, x
 
 
+def _by(dot_general: Callable[..., Any], precision: Any) -> Callable[..., Any]:
+    """`_dot` by another function."""
+
+    def product(x: Any, y: Any, contract: Any, batch: Any, preferred: Any) -> Any:
+        return dot_general(x, y, (contract, batch), precision=precision, preferred_element_type=preferred)
+
+    return product
+
+
 def _contract(
-    named: list[tuple[str, Any]], output: str, sizes: dict[str, int], optimize: Any, sums: np.dtype[Any]
+    named: list[tuple[str, Any]],
+    output: str,
+    sizes: dict[str, int],
+    optimize: Any,
+    sums: np.dtype[Any],
+    product: Callable[..., Any],
 ) -> Any:
     """Multiply in pairs; an axis is summed over, in the type of sums, as soon as nothing else has it."""
     for pair in _path(named, output, sizes, optimize):
@@ -375,7 +398,7 @@ def _contract(
         named = [t for k, t in enumerate(named) if k not in pair]
         while len(chosen) > 1:
             rest = {c for labels, _ in [*named, *chosen[2:]] for c in labels} | set(output)
-            chosen = [_multiply(chosen[0], chosen[1], rest, sums), *chosen[2:]]
+            chosen = [_multiply(chosen[0], chosen[1], rest, sums, product), *chosen[2:]]
         named.append(chosen[0])
     ((labels, x),) = named
     summed = tuple(d for d, c in enumerate(labels) if c not in output)
@@ -409,14 +432,20 @@ def _path(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], opti
     return [tuple(pair) for pair in path[1:]]
 
 
-def _multiply(left: tuple[str, Any], right: tuple[str, Any], needed: set[str], sums: np.dtype[Any]) -> tuple[str, Any]:
+def _multiply(
+    left: tuple[str, Any],
+    right: tuple[str, Any],
+    needed: set[str],
+    sums: np.dtype[Any],
+    product: Callable[..., Any],
+) -> tuple[str, Any]:
     """The product of two operands, summed over the axes that are not needed any more."""
     (a, x), (b, y) = (_summed(side, other[0], needed, sums) for side, other in ((left, right), (right, left)))
     if x.dtype != y.dtype:  # one of them is a sum
         x, y = cast(x, sums), cast(y, sums)
     contract = [c for c in a if c in b and c not in needed]
     batch = [c for c in a if c in b and c in needed]
-    found = _dot(
+    found = product(
         x,
         y,
         (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),

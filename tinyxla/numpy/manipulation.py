@@ -48,12 +48,14 @@ from tinyxla.tracing.device import check_placement
 # --- shape ------------------------------------------------------------------------------------------------------------
 
 
-def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
+def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
     """The elements in another shape; one size may be -1, which means what remains.
 
     `order="F"` takes and puts the elements with the first index varying fastest.
     """
     x = array_of(a, "reshape")
+    if out_sharding is not None:
+        check_placement("reshape: out_sharding", out_sharding)
     if not is_several(shape):
         shape = (shape,)
     sizes = [integer_of("reshape", "a size", n) for n in shape]

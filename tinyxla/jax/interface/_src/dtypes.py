@@ -6,6 +6,9 @@ from tinyxla.dtypes import extended, finfo, issubdtype
 from tinyxla.errors import PromotionError as TypePromotionError
 
 
+DType = np.dtype
+
+
 class ExtendedDType:
     """The base class of element types that are made of others."""
 
