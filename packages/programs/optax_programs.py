@@ -13,7 +13,7 @@ def loss(params):
     return jnp.mean((X @ params["w"] + params["b"] - Y) ** 2)
 
 
-def train(optimizer, steps=50, value=False):
+def train(optimizer, steps=20, value=False):
     params = {"w": jnp.zeros(5), "b": jnp.zeros(())}
     state = optimizer.init(params)
 

@@ -14,7 +14,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.promotion import as_array, float0
-from tinyxla.tracing.shardings import SingleDeviceSharding
+from tinyxla.tracing.shardings import AbstractMesh, NamedSharding
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -44,7 +44,7 @@ class ShapedArray(AbstractValue):
         self.shape = tuple(int(n) for n in shape)
         self.dtype: Any = dtype if isinstance(dtype, KeyType) else np.dtype(getattr(dtype, "dtype", dtype))
         self.weak_type = bool(weak_type)
-        self.sharding = SingleDeviceSharding() if sharding is None else sharding
+        self.sharding: Any = sharding or NamedSharding(AbstractMesh(), [None] * len(self.shape))
 
     def _key(self) -> Any:
         return type(self), self.shape, self.dtype, self.weak_type

@@ -31,6 +31,7 @@ from tinyxla.ops.convolution import ConvDimensionNumbers
 from tinyxla.shapes import WindowDimension
 from tinyxla.shapes.window import dilated
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement
 
 ConvGeneralDilatedDimensionNumbers = ConvDimensionNumbers | tuple[str, str, str] | None
 Padding = str | Sequence[tuple[int, int]]
@@ -110,6 +111,8 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """A convolution over any number of spatial dimensions.
 
@@ -133,6 +136,7 @@ def conv_general_dilated(
     (1, 3, 3, 4)
     """
     what = "lax.conv_general_dilated"
+    check_placement(f"{what}: out_sharding", out_sharding)
     x, y = of_one_type(what, lhs, rhs)
     labels = conv_dimension_numbers(x.shape, y.shape, dimension_numbers)
     count = x.ndim - 2

@@ -5,7 +5,6 @@ import numpy as np
 from tinyxla.dtypes import extended, finfo, issubdtype
 from tinyxla.errors import PromotionError as TypePromotionError
 
-
 DType = np.dtype
 
 
