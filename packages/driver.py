@@ -10,8 +10,8 @@ import traceback
 import numpy as np
 
 
-def main(path: str, output: str) -> None:
-    """Run every function of `PROGRAMS` in a file, twice; the second run is timed as the steady one."""
+def main(path: str, output: str, runs: str = "2") -> None:
+    """Run every function of `PROGRAMS` in a file so many times; the second run is timed as the steady one."""
     began = time.perf_counter()
     spec = importlib.util.spec_from_file_location("programs", path)
     module = importlib.util.module_from_spec(spec)
@@ -26,7 +26,7 @@ def main(path: str, output: str) -> None:
     }
     for program in module.PROGRAMS:
         times, result, error = [], None, None
-        for _ in range(2):
+        for _ in range(int(runs)):
             started = time.perf_counter()
             try:
                 leaves = jax.tree.leaves(program())

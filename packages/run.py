@@ -2,6 +2,7 @@
 
     python packages/run.py                  # all files of programs
     python packages/run.py optax equinox    # some
+    python packages/run.py --once           # without the second run, which is timed only
     python packages/run.py --write          # all, and write the table of docs/jax.md
 
 Each file runs in a process of its own, with an empty kernel cache, both libraries side by side. Results must have the
@@ -34,17 +35,17 @@ class Outcome(NamedTuple):
     program: str
     verdict: str
     detail: str
-    times: tuple[float, float, float, float]  # first and second run of JAX, of tinyxla; seconds
+    times: tuple[float, ...]  # first and second run of JAX, of tinyxla; seconds
 
 
-def start(file: Path, hook: bool, folder: Path) -> tuple[subprocess.Popen[str], Path]:
+def start(file: Path, hook: bool, folder: Path, runs: int) -> tuple[subprocess.Popen[str], Path]:
     """Run the programs of a file, by JAX or under the hook."""
     output = folder / f"{file.stem}-{'tinyxla' if hook else 'jax'}.pickle"
     first = ["-m", "tinyxla.jax"] if hook else []
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "TINYXLA_CACHE_DIR": str(folder / f"{file.stem}-kernels")}
     if hook:
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, *first, str(HERE / "driver.py"), str(file), str(output)]
+    command = [sys.executable, *first, str(HERE / "driver.py"), str(file), str(output), str(runs)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True), output
 
 
@@ -96,6 +97,7 @@ def main() -> int:
     """Run the files that are named, and print a line for each program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="files of programs without _programs.py")
+    parser.add_argument("--once", action="store_true", help="without the second run")
     parser.add_argument("--write", action="store_true", help="write the table of docs/jax.md")
     parser.add_argument("--limit", type=float, default=600, help="seconds for one file")
     options = parser.parse_args()
@@ -106,7 +108,7 @@ def main() -> int:
     rows: list[tuple[str, list[Outcome]]] = []
     for file in files:
         with tempfile.TemporaryDirectory() as folder:
-            started = [start(file, hook, Path(folder)) for hook in (False, True)]
+            started = [start(file, hook, Path(folder), 1 if options.once else 2) for hook in (False, True)]
             jax, tinyxla = (results(*x, options.limit) for x in started)
         outcomes = [compare(name, jax, tinyxla) for name in {**jax["programs"], **tinyxla["programs"]} or [named(file)]]
         rows.append((named(file), outcomes))
