@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyxla import lax
 from tinyxla.ad_checkpoint import checkpoint
-from tinyxla.jax.jaxprs import ClosedJaxpr, jaxpr_as_fun
+from tinyxla.jax.jaxprs import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.primitives import Primitive
 from tinyxla.numpy import iinfo
 from tinyxla.ops import elementwise
@@ -74,9 +74,8 @@ _IGNORED = ("accuracy", "out_dtype", "out_sharding", "sharding")
 primitives: dict[str, LaxPrimitive] = {}
 
 
-def _define(name: str, function: Callable[..., Any], multiple_results: bool = False) -> LaxPrimitive:
-    found = primitives[name] = LaxPrimitive(name, _dropping(function, *_IGNORED), multiple_results)
-    return found
+def _define(name: str, function: Callable[..., Any], multiple_results: bool = False) -> None:
+    primitives[name] = LaxPrimitive(name, _dropping(function, *_IGNORED), multiple_results)
 
 
 for _name in (*UNARY.values(), *BINARY.values(), *_FUNCTIONS):
@@ -89,19 +88,18 @@ for _name in "eq lt le".split():
     _define(f"{_name}_to", functools.partial(elementwise.compare, direction=_name.upper(), type="TOTALORDER"))
 
 _define("regularized_incomplete_beta", lax.betainc)
-_define("integer_pow", lambda x, y: lax.integer_pow(x, y))
+_define("integer_pow", lax.integer_pow)
 _define("select_n", lax.select_n)
 _define("clamp", lax.clamp)
-_define("round", lambda x, rounding_method: lax.round(x, rounding_method))
-_define("convert_element_type", lambda x, new_dtype, weak_type=False: _converted(x, new_dtype, weak_type))
+_define("round", lax.round)
+_define(
+    "convert_element_type",
+    lambda x, new_dtype, weak_type=False: lax.convert_element_type(x, new_dtype).with_weak_type(weak_type),
+)
 _define("bitcast_convert_type", lax.bitcast_convert_type)
 _define("reduce_precision", lax.reduce_precision)
 _define("stop_gradient", lax.stop_gradient)
 _define("copy", lambda x: ops["copy"](as_array(x)))
-
-
-def _converted(x: Any, new_dtype: Any, weak_type: bool) -> Any:
-    return lax.convert_element_type(x, new_dtype).with_weak_type(weak_type)
 
 
 # --- shapes, contractions, reductions ---------------------------------------------------------------------------------
@@ -213,6 +211,13 @@ def _jit(*args: Any, jaxpr: ClosedJaxpr, **ignored: Any) -> list[Any]:
     return jaxpr.compiled(*args)
 
 
+def _remat(
+    *args: Any, jaxpr: Jaxpr | ClosedJaxpr, policy: Any = None, prevent_cse: bool = True, **ignored: Any
+) -> list[Any]:
+    closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, [])
+    return checkpoint(jaxpr_as_fun(closed), policy=policy, prevent_cse=prevent_cse)(*args)
+
+
 def _custom_jvp(*args: Any, call_jaxpr: ClosedJaxpr, jvp_jaxpr_fun: Rule, **ignored: Any) -> list[Any]:
     return _with_rule(jvp_jaxpr_fun, call_jaxpr, args)
 
@@ -227,21 +232,12 @@ def _with_rule(rule: Rule, jaxpr: ClosedJaxpr, args: Sequence[Any]) -> list[Any]
     return list(apply(replace(rule, function=lambda *x: function(*x, *captured)), *values[: rule.count]))
 
 
-scan_p = _define("scan", _scan, True)
-while_p = _define("while", _while, True)
-cond_p = _define("cond", _cond, True)
-jit_p = _define("jit", _jit, True)
-closed_call_p = _define("closed_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
-core_call_p = _define("core_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
-remat_p = _define(
-    "checkpoint",
-    lambda *args, jaxpr, policy=None, prevent_cse=True, **ignored: _remat(args, jaxpr, policy, prevent_cse),
-    True,
-)
-custom_jvp_call_p = _define("custom_jvp_call", _custom_jvp, True)
-custom_vjp_call_p = _define("custom_vjp_call", _custom_vjp, True)
-
-
-def _remat(args: Sequence[Any], jaxpr: Any, policy: Any, prevent_cse: bool) -> list[Any]:
-    closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, [])
-    return checkpoint(jaxpr_as_fun(closed), policy=policy, prevent_cse=prevent_cse)(*args)
+_define("scan", _scan, True)
+_define("while", _while, True)
+_define("cond", _cond, True)
+_define("jit", _jit, True)
+_define("closed_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
+_define("core_call", lambda *args, call_jaxpr, **ignored: jaxpr_as_fun(call_jaxpr)(*args), True)
+_define("checkpoint", _remat, True)
+_define("custom_jvp_call", _custom_jvp, True)
+_define("custom_vjp_call", _custom_vjp, True)

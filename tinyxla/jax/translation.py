@@ -282,11 +282,9 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
         return None
     if a.checkpoint is not None:
         policy, barrier = a.checkpoint
-        return (
-            primitives["checkpoint"],
-            {"jaxpr": closed.jaxpr, "policy": policy, "prevent_cse": barrier, "differentiated": False},
-            operands,
-        )
+        jaxpr = closed if closed.consts else closed.jaxpr  # JAX's is open
+        params = {"jaxpr": jaxpr, "policy": policy, "prevent_cse": barrier, "differentiated": False}
+        return primitives["checkpoint"], params, operands
     return primitives["jit"], {"name": a.to_apply.name, "jaxpr": closed}, operands
 
 
