@@ -65,11 +65,11 @@ def scan(
         if not isinstance(found, (tuple, list)) or len(found) != 2:  # pyright: ignore[reportUnknownArgumentType]
             raise ArgumentError(f"lax.scan: the function must give a pair (carry, y), but gives {found!r}.")
         after, y = found  # pyright: ignore[reportUnknownVariableType]
-        results, trees[:] = arrays_of(y, "lax.scan: y"), []
-        trees.append(results[1])
-        return [*arrays_of(after, "lax.scan: the carry")[0], *results[0]]
+        nonlocal ys_tree
+        ys, ys_tree = arrays_of(y, "lax.scan: y")
+        return [*arrays_of(after, "lax.scan: the carry")[0], *ys]
 
-    trees: list[Any] = []
+    ys_tree: Any = None
     elements = [ShapeDtypeStruct(x.shape[1:], x.dtype) for x in rows]
     closed, weak, _, carry = _settled(step, carry, elements)
     params = {
@@ -82,7 +82,7 @@ def scan(
     }
     found = _bound("scan", params, [*closed.consts, *carry, *rows])
     found = [x.with_weak_type(w) for x, w in zip(found, weak, strict=True)]
-    return pytrees.unflatten(carry_tree, found[: len(carry)]), pytrees.unflatten(trees[0], found[len(carry) :])
+    return pytrees.unflatten(carry_tree, found[: len(carry)]), pytrees.unflatten(ys_tree, found[len(carry) :])
 
 
 def _open(closed: ClosedJaxpr) -> Any:
