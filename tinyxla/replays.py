@@ -68,7 +68,7 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         try:
             if out_sharding is not None:
-                _check_sharding(function, out_sharding, static is not None)
+                _check_sharding(function, out_sharding, static is not None, names)
             if state.staging is not None or config.special or (static is not None and config.disable_jit):
                 return function(*args, **kwargs)
             given: Any = args
@@ -105,11 +105,12 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
     return call  # type: ignore[return-value]
 
 
-def _check_sharding(function: Callable[..., Any], out_sharding: Any, draws: bool) -> None:
-    """The keyword `out_sharding` of functions of random keys, which may name the one device there is."""
-    if not draws:
+def _check_sharding(function: Callable[..., Any], out_sharding: Any, draws: bool, names: Sequence[str]) -> None:
+    """The keyword `out_sharding` of functions of random keys, and of those that have it themselves, which may name the
+    one device there is."""
+    if not draws and "out_sharding" not in names:
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'out_sharding'")
-    check_placement(f"tinyxla.random.{function.__name__}: out_sharding", out_sharding)
+    check_placement(f"{'tinyxla.random.' * draws}{function.__name__}: out_sharding", out_sharding)
 
 
 def _array(x: Any) -> Any:

@@ -116,7 +116,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
     >>> leaves
     [1, 2, 3]
     """
-    return pytrees.flatten_shown(tree, is_leaf)
+    return pytrees.flatten(tree, is_leaf, pytrees.NAMESPACE)
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
@@ -264,7 +264,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
     {'a': 11, 'b': 22}
     """
     try:
-        leaves, treedef = pytrees.flatten_shown(tree, is_leaf)
+        leaves, treedef = pytrees.flatten(tree, is_leaf, pytrees.NAMESPACE)
         columns = [leaves, *(_flatten_up_to(treedef, tree, other, "tree_map") for other in rest)]
         return pytrees.unflatten(treedef, [f(*values) for values in zip(*columns, strict=True)])
     except Exception as error:

@@ -9,6 +9,10 @@ from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.jax.jaxprs import IO_EFFECT, DropVar, Jaxpr, Var
 from tinyxla.jax.linear_util import WrappedFun
 from tinyxla.jax.staging import closed_jaxpr
+from tinyxla.jax.translation import of_computation
+from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.core import GraphTracer, trace
+from tinyxla.tracing.promotion import as_array
 
 
 class PartialVal(tuple[Any, Any]):
@@ -33,15 +37,36 @@ class PartialVal(tuple[Any, Any]):
 
 
 def trace_to_jaxpr_nounits(fun: WrappedFun, values: Sequence[PartialVal], instantiate: Any = False) -> Any:
-    """The jaxpr of a flat function of values that are not known (the others are bound), the results, and constants."""
-    structs = [ShapeDtypeStruct(v[0].shape, v[0].dtype) for v in values if not v.is_known()]
+    """Partial evaluation: what depends on known values alone is computed, and the remainder is recorded.
 
-    def function(*unknown: Any) -> Any:
+    Args:
+        fun: a function of flat lists.
+        values: its arguments, known ones and types.
+        instantiate: record known results, too.
+
+    Returns:
+        The jaxpr of the unknown arguments and results, all results as `PartialVal`s, and the jaxpr's constants.
+    """
+    results: list[Any] = []
+
+    def recorded(x: Any) -> bool:
+        return bool(instantiate) or (isinstance(x, GraphTracer) and x.instruction in own)
+
+    own: set[Any] = set()
+
+    def function(*unknown: Any) -> list[Any]:
         given = iter(unknown)
-        return fun.call_wrapped(*[v.get_known() if v.is_known() else next(given) for v in values])
+        found = fun.call_wrapped(*[v.get_known() if v.is_known() else next(given) for v in values])
+        results.extend(map(as_array, found))
+        own.update(unknown[0].owner.instructions if unknown else ())
+        return [x for x in results if recorded(x)]
 
-    closed, _, _ = closed_jaxpr(function, tuple(structs))
-    return closed.jaxpr, [PartialVal.unknown(a) for a in closed.out_avals], closed.consts
+    shapes = [Shape(element_type(v[0].dtype), v[0].shape) for v in values if not v.is_known()]
+    made, captured, weak = trace(function, shapes, fun.__name__, staging=False)
+    jaxpr, constants = of_computation(made, len(shapes), fun.__name__, weak)
+    avals = iter(jaxpr.out_avals)
+    partial = [PartialVal.unknown(next(avals)) if recorded(x) else PartialVal.known(x) for x in results]
+    return jaxpr, partial, [*captured, *constants]
 
 
 def trace_to_jaxpr_dynamic(fun: WrappedFun, avals: Sequence[Any], **ignored: Any) -> Any:
