@@ -132,6 +132,7 @@ _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 # What else is not taken. `out` is None in all of JAX; `where` is of ufuncs.
 OTHER_KEYWORDS: dict[str, set[str]] = {
     **{f"numpy.{n}": {"a", "x", "x1", "x2", "b"} for n in "fmax fmin iscomplex isreal trunc".split()},
+    **{f"numpy.{n}": {"out"} for n in ("isneginf", "isposinf")},
     **{f"random.{n}": {"mode"} for n in ("categorical", "choice", "gumbel")},
     **{f"random.{n}": {"dtype"} for n in ("key", "wrap_key_data")},
     **{f"{n}": {"concrete"} for n in ("checkpoint", "remat")},

@@ -142,20 +142,23 @@ def _leaves(value: Any, found: list[Any]) -> None:
             found.append(element)
 
 
+def _is_of_keys(dtype: Any) -> bool:
+    return isinstance(dtype, KeyType)
+
+
 def _from_list(value: Sequence[Any], dtype: Any) -> Array:
     leaves: list[Any] = []
     _leaves(value, leaves)
     if dtype is None:
         kinds = [type_of(operand(x, "array")) for x in leaves] or [(default_float(), False)]
         dtype = promote_types(*kinds)[0]
-    kind: Any = dtype  # which may be that of keys
-    if isinstance(kind, KeyType):
+    if _is_of_keys(dtype):
         check_same_keys("array", *leaves)
     if builtins.all(not isinstance(x, Array) or isinstance(x, ConcreteArray) for x in leaves) and (
         state.staging is None or not builtins.any(isinstance(x, Array) for x in leaves)
     ):
-        return ConcreteArray(_nested(value, kind))
-    parts = [movement.reshape_to(x, (1, *x.shape)) for x in (_from_data(element, kind) for element in value)]
+        return ConcreteArray(_nested(value, dtype))
+    parts = [movement.reshape_to(x, (1, *x.shape)) for x in (_from_data(element, dtype) for element in value)]
     for part in parts:
         if part.shape != parts[0].shape:
             raise ShapeError(f"array: rows differ in shape, {parts[0].shape[1:]} and {part.shape[1:]}.")
