@@ -257,16 +257,3 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
 def gensym(*ignored: Any) -> Callable[[Any], Var]:
     """A function that makes new variables."""
     return lambda aval: Var(aval)
-
-
-def new_jaxpr_eqn(
-    invars: Sequence[Atom],
-    outvars: Sequence[Var],
-    primitive: Primitive,
-    params: dict[str, Any],
-    effects: Any = no_effects,
-    source_info: Any = None,
-    ctx: Any = None,
-) -> JaxprEqn:
-    """An equation."""
-    return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)

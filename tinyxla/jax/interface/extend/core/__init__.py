@@ -14,7 +14,6 @@ from tinyxla.jax.jaxprs import (
     gensym as gensym,
     jaxpr_as_fun as jaxpr_as_fun,
     jaxprs_in_params as jaxprs_in_params,
-    new_jaxpr_eqn as new_jaxpr_eqn,
     no_effects as no_effects,
     subjaxprs as subjaxprs,
 )
@@ -38,6 +37,7 @@ from tinyxla.jax.trace_state import (
 )
 
 Effects = frozenset
+new_jaxpr_eqn = JaxprEqn  # with the same arguments
 CallPrimitive = Primitive
 
 
