@@ -26,7 +26,6 @@ import numpy as np
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 TOLERANCE = 2e-3  # of chaotic iterations in 32 bits; most agree to 1e-6
-TABLE = "<!-- packages -->", "<!-- end -->"
 
 
 class Outcome(NamedTuple):
@@ -131,10 +130,7 @@ def named(file: Path) -> str:
 
 
 def write(rows: list[tuple[str, list[Outcome]]]) -> None:
-    """Put the table into the page."""
-    page = ROOT / "docs" / "jax.md"
-    before, rest = page.read_text().split(TABLE[0])
-    after = rest.split(TABLE[1])[1]
+    """Put the table of programs into the page."""
     lines = [
         "| programs of | run | as on JAX | JAX, first run | tinyxla, first run |",
         "| --- | --- | --- | --- | --- |",
@@ -144,7 +140,15 @@ def write(rows: list[tuple[str, list[Outcome]]]) -> None:
         jax, tinyxla = sum(x.times[0] for x in run), sum(x.times[len(x.times) // 2] for x in run)
         same = sum(x.verdict == "same" for x in run)
         lines.append(f"| {name} | {len(run)} | {same} | {jax:.1f} s | {tinyxla:.1f} s |")
-    page.write_text(before + TABLE[0] + "\n" + "\n".join(lines) + "\n" + TABLE[1] + after)
+    write_table("packages", lines)
+
+
+def write_table(name: str, lines: list[str]) -> None:
+    """Replace the lines between the marks of a table in docs/jax.md."""
+    page = ROOT / "docs" / "jax.md"
+    before, mark, rest = page.read_text().partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition("<!-- end -->")
+    page.write_text(before + mark + "\n".join(lines) + "\n" + end + after)
 
 
 if __name__ == "__main__":

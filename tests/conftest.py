@@ -59,8 +59,8 @@ def _fixed_seeds(seed: int) -> None:
 @pytest.hookimpl(tryfirst=True)  # before the option -m is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test marked `sample(every=k)` one of each k consecutive sets of parameters is in the default run, of others
-    with at least `_LONG` sets three of four; what remains is marked `thorough`. They are chosen by a hash of their
-    names, since strides miss values of nested parameters."""
+    with at least `_LONG` sets two of four. Half of what remains is marked `thorough`, the other half `exhaustive`. They
+    are chosen by a hash of their names, since strides miss values of nested parameters."""
     sweeps = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
         mark = item.get_closest_marker("sample")
@@ -68,11 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for (_, every), parameters in sweeps.items():
         if not every and len(parameters) < _LONG:
             continue
-        size, kept = (every, 1) if every else (4, 3)
+        size, kept = (every, 1) if every else (4, 2)
         for first in range(0, len(parameters), size):
             block = sorted(parameters[first : first + size], key=lambda item: zlib.crc32(item.nodeid.encode()))
-            for item in block[kept:]:
+            others = block[kept:]
+            half = (len(others) + 1) // 2
+            for item in others[:half]:
                 item.add_marker("thorough")
+            for item in others[half:]:
+                item.add_marker("exhaustive")
 
 
 _LONG = 12  # sets of parameters

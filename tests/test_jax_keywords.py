@@ -109,6 +109,7 @@ for _name in ("quantile", "nanquantile", "percentile", "nanpercentile"):
         )
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", CALLS)
 def test_call_gives_what_jax_gives(name: str) -> None:
     found, expected = CALLS[name](tx, jnp), CALLS[name](jax, jax.numpy)

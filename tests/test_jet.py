@@ -96,6 +96,7 @@ def _nested(function, primals, series):
     return list(zip(*found, strict=True))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_jet_is_nested_forward_mode(name):
     function, arrays = FUNCTIONS[name]

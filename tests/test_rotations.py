@@ -87,6 +87,7 @@ def test_composition_and_application_broadcast_over_batch_axes() -> None:
         close((p * q).apply(v), p.apply(q.apply(v)))
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("function", OF_VECTORS)
 def test_rotation_derivatives_and_transformations_equal_jax(function: Callable[[Any, Any], Any]) -> None:
     other = jax_transform().Rotation

@@ -105,6 +105,7 @@ def check_function(name: str, function: Any, module: str) -> int:
     return count
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("module", MODULES)
 def test_public_functions_work_on_arguments_of_one_type_and_rank(module: str) -> None:
     theirs = pytest.importorskip("jax") and importlib.import_module(f"jax.{module}")

@@ -56,6 +56,7 @@ def test_ufunc_properties_are_those_of_numpy_and_read_only(name: str) -> None:
     assert ours.__doc__
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", BINARY)
 def test_ufunc_reduce_matches_numpy(name: str) -> None:
     for x in inputs(name):
@@ -72,6 +73,7 @@ def test_ufunc_reduce_matches_numpy(name: str) -> None:
             close(tx.jit(lambda v, o=options: getattr(jnp, name).reduce(v, **o))(x), found)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", BINARY)
 def test_ufunc_accumulate_matches_numpy(name: str) -> None:
     for x in inputs(name):
@@ -81,6 +83,7 @@ def test_ufunc_accumulate_matches_numpy(name: str) -> None:
             close(tx.jit(lambda v, a=axis: getattr(jnp, name).accumulate(v, axis=a))(x), expected)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", BINARY)
 def test_ufunc_reduceat_matches_numpy_for_known_and_traced_indices(name: str) -> None:
     indices = np.array([0, 10, 5, 39, 20])
