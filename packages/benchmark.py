@@ -6,13 +6,14 @@
     python packages/benchmark.py --write                     # all, and write the table of docs/jax.md
 
 Each workload runs in a process of its own, alone on the machine, from an empty compile cache, `--repeat` times with each
-library in turns. `whole` is the time of the process until it has its first result: imports, tracing, compilation and
+library in turns; the bytecode of the package is there, as it is after an installation. `whole` is the time of the process until it has its first result: imports, tracing, compilation and
 the run. `steady` is the median of its later runs. Results of both libraries are compared as in `packages/run.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib.util
 import os
 import pickle
@@ -103,6 +104,8 @@ def main() -> int:
     if options.child:
         child(*options.child)
         return 0
+    compileall.compile_dir(ROOT / "tinyxla", quiet=1)
+    compileall.compile_dir(ROOT / "tinyxla_kernels", quiet=1)
     rows: list[str] = []
     differ = False
     for file in sorted((HERE / "benchmarks").glob("*.py")):

@@ -1,7 +1,10 @@
-"""Rewriting a computation: its instructions are visited in topological order and made anew.
+"""Rewriting a computation: its instructions are visited in topological order, and those that change are made anew.
 
 Value numbering and dead code elimination come with it: equal instructions are made once, and only what the root needs
 is kept. A rewriting that changes nothing gives the computation itself, so `is` tells whether something has changed.
+
+Instructions whose operands stay are shared by the old and the new computation. What has been rewritten once is numbered
+already (`VALUE_NUMBERED` is among its fixed points): until a rewriting makes its first instruction, nothing is hashed.
 """
 
 from __future__ import annotations
@@ -27,12 +30,16 @@ def is_unshared(x: Instruction) -> bool:
     return x.op.name in _UNSHARED or any(map(is_unshared, inner))
 
 
+VALUE_NUMBERED = "value-numbered"  # no two instructions are equal, and the root needs each
+
+
 class Rewriter:
     """Makes the instructions of the new computation."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbered: bool = False) -> None:
         self.instructions: list[Instruction] = []
         self._made: dict[Any, Instruction] = {}
+        self._is_numbered = numbered  # what is kept differs from all else that is there
         self._source: SourceLine | None = None
         self._origin: Instruction | None = None
 
@@ -44,18 +51,42 @@ class Rewriter:
     def copy(self, x: Instruction, operands: Sequence[Instruction]) -> Instruction:
         return self._make(x.op, tuple(operands), x.attributes, x.shape)
 
+    def keep(self, x: Instruction) -> Instruction:
+        """The instruction itself, whose operands are kept, too; or the one before it that is equal."""
+        if not self._is_numbered:
+            key = _number(x)
+            found = self._made.get(key)
+            if found is not None and not _is_two(found):
+                return found
+            self._made[key] = x
+        self.instructions.append(x)
+        return x
+
     def _make(self, op: Any, operands: tuple[Instruction, ...], attributes: Any, shape: AnyShape) -> Instruction:
+        if self._is_numbered:
+            self._made.update((_number(x), x) for x in self.instructions)
+            self._is_numbered = False
         key = (op.name, operands, attributes, shape)
         found = self._made.get(key)
-        if found is None or found.has_side_effect or is_unshared(found):
+        if found is None or _is_two(found):
             found = Instruction(op, operands, attributes, shape, self._source, origin=self._origin)
             self._made[key] = found
             self.instructions.append(found)
         return found
 
-    def parameter(self, x: Instruction) -> Instruction:
-        self._origin = x.origin or x
-        return self.copy(x, ())
+    def rewritten(self, computation: Computation, visit: Visit) -> Instruction:
+        """The root of a computation, rewritten in place of its own parameters."""
+        new: dict[Instruction, Instruction] = {p: self.keep(p) for p in computation.parameters}
+        for x in computation.instructions:
+            if x in new:
+                continue
+            self._source, self._origin = x.source, x.origin or x
+            inputs = tuple([new[o] for o in x.operands])
+            made = visit(self, x, inputs)
+            if made is None:
+                made = self.keep(x) if inputs == x.operands else self.copy(x, inputs)
+            new[x] = made
+        return new[computation.root]
 
     def splice(
         self, computation: Computation, operands: Sequence[Instruction], visit: Visit, own: bool = False
@@ -75,20 +106,33 @@ class Rewriter:
         return new[computation.root]
 
 
+def _number(x: Instruction) -> tuple[Any, ...]:
+    """Equal for instructions that compute the same."""
+    return x.op.name, x.operands, x.attributes, x.shape
+
+
+def _is_two(x: Instruction) -> bool:
+    """Whether an instruction that is equal to x is another one all the same."""
+    return x.has_side_effect or is_unshared(x)
+
+
 def rewrite(computation: Computation, visit: Visit) -> Computation:
     """`visit(rewriter, x, operands)` gives what stands for x, whose operands have been rewritten; None keeps it. Where
     nothing changes, the result is the computation itself."""
-    rewriter = Rewriter()
-    parameters = [rewriter.parameter(p) for p in computation.parameters]
-    root = rewriter.splice(computation, parameters, visit, own=True)
-    needed = {root, *parameters, *(x for x in rewriter.instructions if x.has_side_effect)}
+    numbered = VALUE_NUMBERED in computation.fixed_points
+    rewriter = Rewriter(numbered)
+    root = rewriter.rewritten(computation, visit)
+    if numbered and rewriter.instructions == computation.instructions:
+        return computation
+    needed = {root, *computation.parameters, *(x for x in rewriter.instructions if x.has_side_effect)}
     for x in reversed(rewriter.instructions):
         if x in needed:
             needed.update(x.operands)
     instructions = [x for x in rewriter.instructions if x in needed]
-    if _are_same(computation.instructions, instructions):
-        return computation
-    return Computation(computation.name, parameters, instructions, root)
+    if not _are_same(computation.instructions, instructions):
+        computation = Computation(computation.name, computation.parameters, instructions, root)
+    computation.fixed_points.add(VALUE_NUMBERED)
+    return computation
 
 
 def _are_same(before: Sequence[Instruction], after: Sequence[Instruction]) -> bool:
