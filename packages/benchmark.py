@@ -5,9 +5,10 @@
     python packages/benchmark.py diffrax_solves:lorenz       # one workload
     python packages/benchmark.py --write                     # all, and write the table of docs/jax.md
 
-Each workload runs in a process of its own, alone on the machine, from an empty compile cache, `--repeat` times with each
-library in turns; the bytecode of the package is there, as it is after an installation. `whole` is the time of the process until it has its first result: imports, tracing, compilation and
-the run. `steady` is the median of its later runs. Results of both libraries are compared as in `packages/run.py`.
+Each workload runs in a process of its own, alone on the machine, from an empty compile cache, `--repeat` times with
+each library in turns; the bytecode of the package is there, as it is after an installation. `whole` is the time of the
+process until it has its first result: imports, tracing, compilation and the run. `steady` is the median of its later
+runs. Results of both libraries are compared as in `packages/run.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def child(file: str, workload: str, output: str) -> None:
     """In a process of its own: run a workload and write its result and the times of its runs."""
     began = float(os.environ["BENCHMARK_STARTED"])
     spec = importlib.util.spec_from_file_location("benchmarks", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     import jax

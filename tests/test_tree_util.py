@@ -211,6 +211,15 @@ def test_registered_classes() -> None:
     assert tree_util.tree_structure(Scaled(1, 2.0)) != tree_util.tree_structure(Scaled(1, 3.0))
 
 
+def test_register_a_named_tuple_gives_no_warning() -> None:
+    class Pair(NamedTuple):
+        value: Any
+        name: str
+
+    tree_util.register_pytree_node(Pair, lambda x: ((x.value,), x.name), lambda name, x: Pair(*x, name))
+    assert tree_util.tree_leaves(Pair(1, "first")) == [1]
+
+
 def test_dataclasses() -> None:
     layer = Layer(1, [2, 3], "first")
     assert tree_util.tree_leaves(layer) == [1, 2, 3]

@@ -8,6 +8,7 @@ Compiled functions get trees like the last one again and again: for these a `Fla
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, cast
@@ -164,10 +165,12 @@ def register_node(
     kind: type, flatten: Callable[..., Any], unflatten: Callable[..., Any], entry: type[optree.PyTreeEntry]
 ) -> None:
     """The same for users' trees, too, with the class of the steps to its children."""
-    for namespace in (NAMESPACE, _WITH_WORDS):
-        optree.register_pytree_node(
-            cast(Any, kind), cast(Any, flatten), cast(Any, unflatten), path_entry_type=entry, namespace=namespace
-        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # optree's, of named tuples, which are containers without it
+        for namespace in (NAMESPACE, _WITH_WORDS):
+            optree.register_pytree_node(
+                cast(Any, kind), cast(Any, flatten), cast(Any, unflatten), path_entry_type=entry, namespace=namespace
+            )
 
 
 class _Whole(optree.PyTreeEntry):
