@@ -54,10 +54,10 @@ ONE_MORE_NEST = 1 << 15  # and as long as another loop nest
 _Views = set[tuple[Instruction, int]]  # what an element is computed from, each with a number for the way to its index
 
 
-def _moved(views: Iterable[tuple[Instruction, int]], x: Instruction) -> _Views:
+def _moved(views: _Views, x: Instruction) -> _Views:
     """What x is computed from by an operand: elsewhere, if x moves data."""
     if x.op.name not in MOVEMENT:
-        return set(views)
+        return views
     return {(y, hash((id(x), way))) for y, way in views}
 
 
@@ -169,6 +169,8 @@ def first_stored(computation: Computation) -> set[Instruction]:
 
     def store_repeated(x: Instruction) -> None:
         """What x would compute at many places. Of what is made of each other, the last is enough, if it is cheap."""
+        if len({y for y, _ in views[x]}) == len(views[x]):
+            return
         inside: set[Instruction] = set()
         often = {y: n for y, n in Counter(y for y, _ in views[x] if y not in stored).items() if n > COSTLY_VIEWS}
         for y in sorted(often, key=lambda y: len(views[y]), reverse=True):
@@ -176,7 +178,8 @@ def first_stored(computation: Computation) -> set[Instruction]:
             if is_costly(y) or again > MOST_AGAIN:
                 store(y)
                 inside.update(z for z, _ in views[y] if not is_costly(z))
-        views[x] = {(y, way) for y, way in views[x] if y not in inside}
+        if inside:
+            views[x] = {(y, way) for y, way in views[x] if y not in inside}
 
     for x in computation.outputs:
         store(x)
@@ -201,8 +204,8 @@ def first_stored(computation: Computation) -> set[Instruction]:
                 if _slides_over_edges(x, operand) or _repeated(x, operand, seen) or _turns_often(x, operand):
                     store(operand)
                 if buffer_of(operand) not in stored:
-                    views[x] |= _moved(views.get(operand, ()), x)
-                    edges[x] |= _moved((e for e in edges.get(operand, ()) if e[0] not in stored), x)
+                    views[x] |= _moved(views.get(operand, set()), x)
+                    edges[x] |= _moved({e for e in edges.get(operand, ()) if e[0] not in stored}, x)
             store_repeated(x)
             if len(views[x]) > MOST_INLINED:  # LLVM takes more than linear time: kernels are cut, as sums of halves
                 for operand in x.operands:
