@@ -332,3 +332,22 @@ def test_histograms_of_points() -> None:
 def test_series_in_single_precision_end_where_nothing_is_left(function: Any) -> None:
     text = tx.jit(function).lower(A).as_text()
     assert text.count(" multiply(") < 50, "each term of one of the two series is a product"
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "at"),
+    [
+        ("hyp1f1", mpmath.hyp1f1, (3.7, 3.3, 0.4)),
+        ("hyp2f1", mpmath.hyp2f1, (0.5, 1.3, 2.2, 0.3)),
+        ("betainc", lambda a, b, x: mpmath.betainc(a, b, 0, x, regularized=True), (2.5, 1.3, 0.4)),
+        ("zeta", mpmath.zeta, (2.5, 1.3)),
+    ],
+)
+def test_second_derivatives_by_parameters_equal_those_of_mpmath(name: str, exact: Any, at: tuple[float, ...]) -> None:
+    function, values = getattr(tx.scipy.special, name), [np.float64(x) for x in at]
+    with tx.enable_x64(True):
+        rows = [tx.jacfwd(tx.grad(function, k), tuple(range(len(at))))(*values) for k in range(len(at))]
+    for k, row in enumerate(rows):
+        for m, found in enumerate(row):
+            expected = mpmath.diff(exact, at, tuple((n == k) + (n == m) for n in range(len(at))))
+            np.testing.assert_allclose(found, float(expected), rtol=2e-6, atol=1e-8)

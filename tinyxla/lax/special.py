@@ -92,33 +92,58 @@ def on_host(name: str, part: int | None = None, whole: int = 0) -> Function:
     return function
 
 
-def slope_on_host(name: str, number: int) -> Partial:
-    """The derivative of a function of SciPy by an operand, by differences of fourth order in double precision; it has
-    no derivative itself. Its error is some 1e-10 of the function's value."""
+_STEPS = {1: 1e-3, 2: 4e-3}  # the relative step of differences, by their order: rounding and truncation are alike
+
+
+def slope_on_host(name: str, *numbers: int) -> Partial:
+    """The derivative of a function of SciPy by one or two operands, by differences of fourth order in double precision.
+    Its error is some 1e-9 of the function's value. That by one operand has derivatives, that by two has none."""
 
     def compute(*values: Any) -> Any:
         with requiring("SciPy", name):
             import scipy.special  # here, since importing it costs more than importing this package
 
         wide = [np.asarray(x, np.float64) for x in values]
-        near_zero = np.abs(wide[number]) < 1e-4  # then from there on away from zero, which may be an end of the domain
-        step = np.where(near_zero, np.copysign(1e-4, wide[number]), 1e-3 * np.minimum(np.abs(wide[number]), 1.0))
-
-        def at(k: int) -> Any:
-            return getattr(scipy.special, name)(*(x + k * step if n == number else x for n, x in enumerate(wide)))
-
+        function = getattr(scipy.special, name)
+        for number in numbers:
+            function = _difference(function, number, wide[number], _STEPS[len(numbers)])
         with np.errstate(all="ignore"):
-            central = at(-2) - 8 * at(-1) + 8 * at(1) - at(2)
-            if near_zero.any():
-                one_sided = -25 * at(0) + 48 * at(1) - 36 * at(2) + 16 * at(3) - 3 * at(4)
-                central = np.where(near_zero, one_sided, central)
-            found = central / (12 * step)
-        return np.asarray(found).astype(values[0].dtype)
+            return np.asarray(function(*wide)).astype(values[0].dtype)
 
-    def partial(ans: Any, *operands: Any) -> Any:
-        return pure_callback(compute, ShapeDtypeStruct(ans.shape, ans.dtype), *operands, vmap_method="broadcast_all")
+    def slope(*operands: Any) -> Any:
+        result = ShapeDtypeStruct(operands[0].shape, operands[0].dtype)
+        return pure_callback(compute, result, *operands, vmap_method="broadcast_all")
 
-    return partial
+    if len(numbers) == 2:
+        return lambda ans, *operands: slope(*operands)
+    ruled = custom_jvp(slope)
+
+    def rule(operands: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        moving = [k for k, t in enumerate(tangents) if not isinstance(t, SymbolicZero)]
+        parts = [elementwise.chain_mul(tangents[k], slope_on_host(name, *numbers, k)(None, *operands)) for k in moving]
+        return ruled(*operands), sum(parts[1:], parts[0])
+
+    ruled.defjvp(rule, symbolic_zeros=True)
+    return lambda ans, *operands: ruled(*operands)
+
+
+def _difference(function: Function, number: int, around: Any, step: float) -> Function:
+    """The derivative by an operand near some values, by differences: central ones, or near zero, which may be an end of
+    the domain, those from there on away from it."""
+    near_zero = np.abs(around) < step / 10
+    by = np.where(near_zero, np.copysign(step / 10, around), step * np.minimum(np.abs(around), 1.0))
+
+    def difference(*values: Any) -> Any:
+        def at(k: int) -> Any:
+            return function(*(x + k * by if n == number else x for n, x in enumerate(values)))
+
+        central = at(-2) - 8 * at(-1) + 8 * at(1) - at(2)
+        if near_zero.any():
+            one_sided = -25 * at(0) + 48 * at(1) - 36 * at(2) + 16 * at(3) - 3 * at(4)
+            central = np.where(near_zero, one_sided, central)
+        return central / (12 * by)
+
+    return difference
 
 
 # --- the gamma function -----------------------------------------------------------------------------------------------
