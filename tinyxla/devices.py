@@ -13,6 +13,7 @@ import numpy as np
 from tinyxla.api.functions import arrays_of
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import CPU, Device, check_device, check_placement
 
 
@@ -20,7 +21,7 @@ def devices(backend: str | None = None) -> list[Device]:
     """The devices of a platform: one CPU.
 
     Raises:
-        ArgumentError: a platform that is not "cpu".
+        DeviceError: a platform that is not "cpu".
 
     Example:
         >>> import tinyxla as tx
@@ -55,7 +56,7 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
     """A context in which arrays go to a device: there is one, so to that.
 
     Raises:
-        ArgumentError: another device.
+        DeviceError: another device.
     """
     check_device("default_device", new_val)
     return nullcontext()
@@ -133,5 +134,16 @@ def live_arrays(platform: str | None = None) -> list[Array]:
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of a pytree as NumPy arrays."""
-    return pytrees.map_tree(lambda leaf: np.asarray(leaf) if hasattr(leaf, "__array__") else leaf, x)
+    """The leaves of a pytree as NumPy arrays; tracers, and what is no array, as they are.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> device_get({"a": tx.numpy.ones(2), "b": "text"})
+        {'a': array([1., 1.], dtype=float32), 'b': 'text'}
+    """
+
+    def copied(leaf: Any) -> Any:
+        is_array = hasattr(leaf, "__array__") and not isinstance(leaf, Tracer)
+        return np.asarray(leaf) if is_array else leaf
+
+    return pytrees.map_tree(copied, x)

@@ -174,6 +174,10 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class DeviceError(ArgumentError, RuntimeError):
+    """A device or platform that is not there."""
+
+
 class PytreeError(ArgumentError):
     """Trees whose structures do not fit each other."""
 

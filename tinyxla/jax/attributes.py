@@ -1,13 +1,15 @@
-"""Attributes of arrays and traces that only JAX's interface has, given to this library's classes by the hook."""
+"""Attributes of arrays, traces and options that only JAX's interface has, given to this library's classes by the hook."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tinyxla.custom_derivatives import SymbolicZero
+from tinyxla.jax import flags
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.options import Config
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -32,3 +34,6 @@ def set_attributes() -> None:
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     Tracer._trace = property(_trace)  # type: ignore[attr-defined]
     Trace.main = property(_main)  # type: ignore[attr-defined]
+    for method in (flags.config_with_absl, flags.parse_flags_with_absl, flags.read):
+        setattr(Config, method.__name__, method)
+    Config.values = property(flags.values)  # type: ignore[attr-defined]

@@ -164,6 +164,11 @@ class Config(threading.local):
 _OPTIONS = {o: getattr(Config, o) for o in Config.__annotations__ if o != "special" and not o.startswith("_")}
 
 
+def option_names() -> tuple[str, ...]:
+    """The names of all options, those of JAX without effect included."""
+    return tuple(dict.fromkeys((*_OPTIONS, *_WITHOUT_EFFECT)))
+
+
 def _checked(option: str, value: Any) -> Any:
     if option not in _OPTIONS:
         known = ", ".join(_OPTIONS)
