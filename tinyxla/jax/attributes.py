@@ -1,4 +1,4 @@
-"""Attributes of arrays, traces and options that only JAX's interface has, given to this library's classes by the hook."""
+"""Attributes of arrays, traces and options that JAX's interface alone has, given to this library's classes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,11 @@ def get_backend(platform: str | None = None) -> SimpleNamespace:
     """
     devices(platform)
     return SimpleNamespace(
-        platform="cpu", devices=devices, local_devices=devices, device_count=lambda: len(devices()), process_index=lambda: 0
+        platform="cpu",
+        devices=devices,
+        local_devices=devices,
+        device_count=lambda: len(devices()),
+        process_index=lambda: 0,
     )
 
 

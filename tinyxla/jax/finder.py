@@ -20,6 +20,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.attributes import set_attributes
+from tinyxla.tracing.options import config
 
 JAX_VERSION = "0.10.2"
 """The version of JAX whose interface is followed."""
@@ -179,4 +180,5 @@ def install() -> None:
             "program by python -m tinyxla.jax."
         )
     set_attributes()
+    config.update("explicit_x64_dtypes", "warn")  # as in JAX
     sys.meta_path.insert(0, JaxFinder())

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.allocation import after_shortage, allocated
-from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError, warn
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -139,8 +139,23 @@ def inexact(found: Type) -> Type:
     return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32), False
 
 
-def python_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype that a user asks for: Python's int, float and complex are the default ones."""
+def requested_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype of an array that a user asks for by name; a 64-bit one without `enable_x64` as the option
+    `explicit_x64_dtypes` says."""
+    named = named_dtype(dtype)
+    if named.itemsize < 8 or config.explicit_x64_dtypes == "allow" or config.enable_x64:
+        return named
+    narrow = default_dtype(named)
+    if narrow is not named:
+        text = f"Explicitly requested dtype {named.name} is not available without the option enable_x64"
+        if config.explicit_x64_dtypes == "error":
+            raise DTypeError(f"{text}; ask for {narrow.name}.")
+        warn(f"{text}; the array has {narrow.name}.", UserWarning)
+    return narrow
+
+
+def named_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype that a user names: Python's int, float and complex are the default ones."""
     if dtype is int:
         return default_int()
     if dtype is float:
@@ -180,7 +195,7 @@ def refuse_complex(what: str, *arrays: Array) -> None:
 
 def preferred_type(dtype: Any) -> ElementType | None:
     """The element type that a user asks products to be summed in; None for that of the factors."""
-    return None if dtype is None else element_type(python_dtype(dtype))
+    return None if dtype is None else element_type(requested_dtype(dtype))
 
 
 def summable(kind: ElementType | None, *factors: Array) -> list[Array]:
@@ -442,7 +457,7 @@ def index_dtype(what: str, dtype: Any, count: int) -> np.dtype[Any]:
     """The integer type that a user asks indices of that many elements to have: the default one for None."""
     if dtype is None:
         return default_int()
-    found = element_type(python_dtype(dtype))
+    found = element_type(requested_dtype(dtype))
     if not found.is_integer:
         raise DTypeError(f"{what}: indices have an integer type, but the dtype asked for is {found.dtype.name}.")
     if count - 1 > ml_dtypes.iinfo(found.dtype).max:

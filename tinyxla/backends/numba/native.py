@@ -48,7 +48,7 @@ _SWITCHES = {  # values of LLVM's own, for a compilation here, and for long stra
     "enable-epilogue-vectorization": ("true", "false", "false"),
     "disable-lsr": ("false", "true", "true"),
     "dag-maps-huge-region": ("1000", "200", "200"),
-    "pre-RA-sched": ("default", "default", "linearize"),
+    "pre-RA-sched": ("default", "default", "fast"),
 }
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64

@@ -2,7 +2,7 @@
 
 from tinyxla.tracebacks import (
     boundary as api_boundary,
-    hidden_files as _exclude_paths,  # noqa: F401 - packages add to it and remove from it
+    hidden_files as _exclude_paths,
     hide_file as register_exclusion,
     is_own as _is_own,
 )
