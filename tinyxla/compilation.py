@@ -233,6 +233,9 @@ class Jitted:
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._function!r}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (state.staging is not None or state.axes or config.special):
             if kwargs or self._static or self._static_names:
