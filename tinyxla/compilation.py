@@ -210,8 +210,22 @@ def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any],
 set_compute_large(_compute_large)
 
 
+class _SignatureOfWrapped:
+    """The signature of the function that an instance wraps, for `inspect`; the class has its own."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> inspect.Signature | None:
+        if instance is None:
+            return None
+        try:
+            return inspect.signature(instance.__wrapped__)
+        except ValueError:  # functions of C that say nothing
+            return None
+
+
 class Jitted:
     """A compiled function: what `jit` gives."""
+
+    __signature__ = _SignatureOfWrapped()
 
     def __init__(
         self,

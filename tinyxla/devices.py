@@ -14,21 +14,21 @@ from tinyxla.api.functions import arrays_of
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer
-from tinyxla.tracing.device import CPU, Device, check_device, check_placement
+from tinyxla.tracing.device import CPU, Device, check_device, check_placement, check_platform
 
 
 def devices(backend: str | None = None) -> list[Device]:
     """The devices of a platform: one CPU.
 
     Raises:
-        DeviceError: a platform that is not "cpu".
+        PlatformError: a platform that is not "cpu".
 
     Example:
         >>> import tinyxla as tx
         >>> tx.devices()
         [CpuDevice(id=0)]
     """
-    check_device("devices", backend)
+    check_platform("devices", backend)
     return [CPU]
 
 
@@ -56,7 +56,7 @@ def default_device(new_val: Any = None) -> AbstractContextManager[None]:
     """A context in which arrays go to a device: there is one, so to that.
 
     Raises:
-        DeviceError: another device.
+        ArgumentError: another device.
     """
     check_device("default_device", new_val)
     return nullcontext()
@@ -129,7 +129,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     >>> any(y is x for y in live_arrays())
     True
     """
-    check_device("live_arrays", platform)
+    check_platform("live_arrays", platform)
     return [x for x in gc.get_objects() if type(x) is ConcreteArray and not x.is_deleted()]
 
 

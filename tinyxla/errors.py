@@ -174,8 +174,8 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
-class DeviceError(ArgumentError, RuntimeError):
-    """A device or platform that is not there."""
+class PlatformError(TinyxlaError, RuntimeError):
+    """A platform that is not there."""
 
 
 class PytreeError(ArgumentError):

@@ -11,7 +11,7 @@ def get_backend(platform: str | None = None) -> SimpleNamespace:
     """The backend of a platform: its name and devices.
 
     Raises:
-        DeviceError: a platform that is not "cpu".
+        PlatformError: a platform that is not "cpu".
     """
     devices(platform)
     return SimpleNamespace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tinyxla.errors import ArgumentError, DeviceError
+from tinyxla.errors import ArgumentError, PlatformError
 from tinyxla.tracing import pytrees
 
 
@@ -49,7 +49,13 @@ class Placement:
 def check_device(what: str, device: Any) -> None:
     """An error for another device than the one there is; None stands for any."""
     if not (device is None or isinstance(device, (Device, Placement)) or (isinstance(device, str) and device == CPU)):
-        raise DeviceError(f"{what}: the only device is 'cpu', but got {device!r}.")
+        raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")
+
+
+def check_platform(what: str, name: Any) -> None:
+    """An error for another platform than the one there is; None stands for any."""
+    if name is not None and name != CPU.platform:
+        raise PlatformError(f"{what}: Unknown backend {name!r}; the only one is {CPU.platform!r}.")
 
 
 def check_devices(what: str, devices: Any) -> None:
