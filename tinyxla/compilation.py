@@ -40,6 +40,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.placement import names_mesh, placed
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -452,6 +453,17 @@ def _all_functions() -> list[Jitted]:
     return [function for reference in tuple(_functions.values()) if (function := reference()) is not None]
 
 
+class PlacingJitted(Jitted):
+    """A compiled function whose results tell the shardings with which they were placed."""
+
+    def __init__(self, out_shardings: Any, *function_and_arguments: Any) -> None:
+        super().__init__(*function_and_arguments)
+        self._out_shardings = out_shardings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return placed(f"jit of {self.__name__}: out_shardings", super().__call__(*args, **kwargs), self._out_shardings)
+
+
 def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
     for function in _all_functions():
@@ -560,6 +572,7 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
+            out_shardings=out_shardings,
         )
     check_callable("jit", function)
     if inspect.isgeneratorfunction(function):
@@ -575,6 +588,8 @@ def jit(
             f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
             "can be donated."
         )
+    if names_mesh(out_shardings):
+        return PlacingJitted(out_shardings, function, *static, *donated)
     return Jitted(function, *static, *donated)
 
 

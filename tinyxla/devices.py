@@ -15,6 +15,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import CPU, Device, check_device, check_placement, check_platform
+from tinyxla.tracing.placement import placed
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -101,7 +102,8 @@ def block_until_ready(x: Any) -> Any:
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
-    """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where.
+    """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where; the
+    results tell the sharding with which they were placed.
 
     Raises:
         ArgumentError: a leaf that is no array, or another device.
@@ -109,7 +111,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     check_placement("device_put", device)
     check_placement("device_put: src", src)
     arrays, treedef = arrays_of(x, "device_put: the value")
-    return pytrees.unflatten(treedef, arrays)
+    return placed("device_put", pytrees.unflatten(treedef, arrays), device)
 
 
 def copy_to_host_async(x: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.compilation import Jitted
+from tinyxla.compilation import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.jax import flags
 from tinyxla.jax.avals import ShapedArray
@@ -38,6 +38,7 @@ def set_attributes() -> None:
     for method in (flags.config_with_absl, flags.parse_flags_with_absl, flags.read):
         setattr(Config, method.__name__, method)
     # Programs tell functions that are compiled by the name of their type.
-    Jitted.__name__ = Jitted.__qualname__ = "PjitFunction"
-    Jitted.__module__ = "jaxlib._jax"
+    for kind in (Jitted, PlacingJitted):
+        kind.__name__ = kind.__qualname__ = "PjitFunction"
+        kind.__module__ = "jaxlib._jax"
     Config.values = property(flags.values)  # type: ignore[attr-defined]

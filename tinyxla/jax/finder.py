@@ -146,6 +146,8 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
     """The `__getattr__` of a module: the names of its twin, then submodules."""
 
     def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return _public_names(module, twin)
         if name.startswith("__"):
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if twin is not None:
@@ -163,6 +165,16 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
         )
 
     return __getattr__
+
+
+def _public_names(module: ModuleType, twin: str | None) -> list[str]:
+    """What `from module import *` gives: the names that it defines and those of its twin."""
+    own = {name for name in vars(module) if not name.startswith("_")}
+    if twin is None:
+        return sorted(own)
+    names = vars(importlib.import_module(twin))
+    public = names.get("__all__") or [n for n in names if not (n.startswith("_") or isinstance(names[n], ModuleType))]
+    return sorted(own.union(public))
 
 
 def install() -> None:

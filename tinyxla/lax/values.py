@@ -17,6 +17,7 @@ from tinyxla.numpy.arguments import array_of, cast, integers_of, requested_dtype
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import as_array, default_dtype
 
 Sizes = Sequence[int]
@@ -87,13 +88,13 @@ def shape_as_value(shape: Sizes) -> Array:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The value: there is one device, so there is nothing to place.
+    """The value, which tells the sharding outside of compiled functions: there is one device, so nothing moves.
 
     Raises:
         ArgumentError: another device.
     """
     check_placement("lax.with_sharding_constraint", shardings)
-    return x
+    return placed("lax.with_sharding_constraint", x, shardings)
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:

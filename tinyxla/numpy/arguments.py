@@ -24,6 +24,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -60,6 +61,8 @@ def with_device(function: _Function) -> _Function:
         if device is not None or out_sharding is not None:
             check_device(function.__name__, device)
             check_placement(f"{function.__name__}: out_sharding", out_sharding)
+            where = device if out_sharding is None else out_sharding
+            return placed(function.__name__, function(*args, **kwargs), where)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)
