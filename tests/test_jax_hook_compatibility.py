@@ -262,3 +262,20 @@ def test_check_grads_of_functions_that_bend_strongly() -> None:
             print("differs")
         """)
     assert found == ["differs"]
+
+
+def test_jit_with_static_numbers_and_names_takes_both_as_they_are() -> None:
+    found = printed("""
+        import functools, jax
+        traced = []
+        @functools.partial(jax.jit, static_argnums=(1,), static_argnames="c")
+        def function(a, b, c):
+            traced.append((isinstance(b, jax.Array), isinstance(c, jax.Array)))
+            return a
+        function(1.0, 2, 3), function(1.0, 2, c=3), function(1.0, b=2, c=3)
+        print(traced)
+        def named(a, b): pass
+        wrapper = functools.wraps(named)(lambda first, a, b=0: a["x"] + b)  # b is the second parameter of what it names
+        print(jax.jit(wrapper, static_argnums=0, static_argnames="b")("text", {"x": 1.0}, b=2))
+        """)
+    assert found == ["[(False, True), (False, False), (True, False)]", "3.0"]

@@ -531,7 +531,7 @@ def jit(
             it does besides returning results happens once, when it is traced.
         static_argnums: positions of arguments that stay Python values; a new value means a new trace. They must be
             hashable.
-        static_argnames: the same by name. Naming an argument either way covers both ways of passing it.
+        static_argnames: the same by name. Naming an argument in one of the two covers both ways of passing it.
         donate_argnums: positions of arguments that the caller does not use again. Where a result has the shape and
             type of such an array, a call deletes the array, and may write the result, or an update of the array, over
             it. A training step then has no second copy of what it trains. Arrays that something else still looks at, as
@@ -617,9 +617,11 @@ def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple
     """The numbers and the names of arguments that `static_argnums` and `static_argnames`, or those of `donate`, say."""
     numbers = set(as_integers(() if argnums is None else argnums, f"jit: {what}_argnums"))
     names = set(_names(() if argnames is None else argnames, f"{what}_argnames"))
+    chosen = frozenset(numbers), frozenset(names)
     if numbers or names:
         _complete(function, what, numbers, names)
-    return frozenset(numbers), frozenset(names)
+    # Who gives both means them as they are: a wrapper's parameters need not be those of the function that it names.
+    return chosen if all(chosen) else (frozenset(numbers), frozenset(names))
 
 
 def _names(given: Any, option: str) -> tuple[str, ...]:
