@@ -279,3 +279,23 @@ def test_jit_with_static_numbers_and_names_takes_both_as_they_are() -> None:
         print(jax.jit(wrapper, static_argnums=0, static_argnames="b")("text", {"x": 1.0}, b=2))
         """)
     assert found == ["[(False, True), (False, False), (True, False)]", "3.0"]
+
+
+def test_functions_of_numpy_give_arrays_of_numpy_and_operators_arrays_of_the_library() -> None:
+    found = printed("""
+        import numpy as np, jax, jax.numpy as jnp
+        x = jnp.ones((2, 3))
+        given = [np.zeros_like(x), np.sin(x), np.concatenate([x, x]), np.dot(np.ones((2, 2)), x), np.linalg.norm(x)]
+        print(*[type(y).__module__ for y in given], given[3].dtype)
+        results = [np.ones((2, 3)) + x, x + np.ones(3), np.float64(2) * x, np.ones((2, 2)) @ x, np.ones(3) < x]
+        print(all(isinstance(y, jax.Array) for y in results), results[2].dtype)
+        buffer = np.zeros_like(x)
+        buffer[0] = x[0]
+        print(buffer.sum(), np.sum(x), np.round(x)[0, 0])
+        print(jax.jit(lambda x: np.ones(3) * np.max(x) + np.round(x))(x)[0])
+        try:
+            jax.jit(lambda x: np.sin(x))(x)
+        except jax.errors.TracerArrayConversionError:
+            print("refused")
+        """)
+    assert found == ["numpy numpy numpy numpy numpy float64", "True float32", "3.0 6.0 1.0", "[2. 2. 2.]", "refused"]

@@ -33,6 +33,10 @@ def set_attributes() -> None:
     """Give the classes these attributes."""
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
+    # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;
+    # operators between arrays of both give this library's.
+    for protocol in ("__array_ufunc__", "__array_function__"):
+        delattr(Array, protocol)
     Tracer._trace = property(_trace)  # type: ignore[attr-defined]
     Trace.main = property(_main)  # type: ignore[attr-defined]
     for method in (flags.config_with_absl, flags.parse_flags_with_absl, flags.read):

@@ -501,9 +501,9 @@ class Array:
         """The elements, none below `min` and none above `max`."""
         return _namespace.clip(self, min, max)
 
-    def round(self, decimals: int = 0) -> Array:
+    def round(self, decimals: int = 0, out: None = None) -> Array:
         """The elements rounded to even."""
-        return _namespace.round(self, decimals)
+        return _namespace.round(self, decimals, out)
 
     # --- reductions; the options are those of the function of the same name
 
