@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 
 @contextmanager
-def without_exit_functions() -> Iterator[None]:
+def without_exit_functions() -> Generator[None]:
     """While a package is imported, the functions that it registers to run at exit are not registered.
 
     optree forgets all containers at exit, tuples included. Exit functions run last registered first, so for one that

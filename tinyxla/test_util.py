@@ -147,8 +147,8 @@ def check_close(xs: Any, ys: Any, atol: Tolerance = None, rtol: Tolerance = None
 
     def compared(x: Any, y: Any) -> None:
         pair = (as_array(x), as_array(y))
-        bounds = [_tolerance(pair, tolerance, _ROUNDING, 0.0) for tolerance in (atol, rtol)]
-        _assert_close(pair[0], pair[1], (*bounds, 0.0), err_msg or "the trees")
+        options = (_tolerance(pair, atol, _ROUNDING, 0.0), _tolerance(pair, rtol, _ROUNDING, 0.0), 0.0)
+        _assert_close(pair[0], pair[1], options, err_msg or "the trees")
 
     pytrees.map_tree(compared, xs, ys)
 
