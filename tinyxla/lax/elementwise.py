@@ -12,7 +12,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, matched, of_one_shape, of_one_type
 from tinyxla.numpy import transcendental
-from tinyxla.numpy.arguments import array_of, cast, integer_of, named, requested_dtype
+from tinyxla.numpy.arguments import array_of, cast, integer_of, named, python_dtype
 from tinyxla.numpy.arithmetic import multiplied
 from tinyxla.ops import bits, elementwise, movement
 from tinyxla.ops.accuracy import ResultAccuracy
@@ -186,7 +186,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
     if out_dtype is None:
         return _mul(x, y)
     first, second = matched("lax.mul", x, y)
-    kind, wanted = element_type(first.dtype), element_type(requested_dtype(out_dtype))
+    kind, wanted = element_type(first.dtype), element_type(python_dtype(out_dtype))
     if kind.kind != wanted.kind or kind.bits > wanted.bits:
         raise DTypeError(
             f"lax.mul: out_dtype must be of the operands' kind and not narrower, but is {wanted.dtype.name} of "
@@ -274,7 +274,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     >>> convert_element_type(2.7, int)
     Array(2, dtype=int32)
     """
-    dtype = requested_dtype(new_dtype)
+    dtype = python_dtype(new_dtype)
     x = array_of(operand, "lax.convert_element_type")
     return cast(x, dtype, weak=False)
 
@@ -286,7 +286,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     Array(1065353216, dtype=int32)
     """
     x = array_of(operand, "lax.bitcast_convert_type")
-    return bits.bitcast_convert(x, new_element_type=element_type(requested_dtype(new_dtype)))
+    return bits.bitcast_convert(x, new_element_type=element_type(python_dtype(new_dtype)))
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:

@@ -16,7 +16,7 @@ from tinyxla.numpy.arguments import (
     cast,
     integer_of,
     integers_of,
-    requested_dtype,
+    python_dtype,
     several_of,
     shape_of,
     with_flags,
@@ -50,7 +50,7 @@ def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None) -> 
     if value.ndim:
         raise ShapeError(f"lax.full: the value is a scalar, but got {described([value])}; use broadcast_in_dim.")
     if dtype is not None:
-        value = cast(value, requested_dtype(dtype), weak=False)
+        value = cast(value, python_dtype(dtype), weak=False)
     return movement.broadcast(value, sizes=shape_of("lax.full", shape), dimensions=())
 
 
@@ -88,7 +88,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int) -> Array:
     what = "lax.broadcasted_iota"
     sizes = shape_of(what, shape)
     axis = canonical_axis(dimension, len(sizes), what)
-    return movement.iota(shape=Shape(element_type(requested_dtype(dtype)), sizes), iota_dimension=axis)
+    return movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=axis)
 
 
 # --- broadcasting -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_type
-from tinyxla.numpy.arguments import array_of, requested_dtype, shape_of, shown
+from tinyxla.numpy.arguments import array_of, python_dtype, shape_of, shown
 from tinyxla.ops import bits, movement
 from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
 from tinyxla.shapes import Shape, element_type
@@ -60,7 +60,7 @@ def rng_bit_generator(
         raise DTypeError(f"{what}: the key must be of unsigned integers of 32 or 64 bits, but got {Shape.of(given)}.")
     if given.ndim != 1 or (words and given.size % 2):
         raise ShapeError(f"{what}: the key must be u64[2], u64[3], u32[4] or u32[6], but got {Shape.of(given)}.")
-    wanted = Shape(element_type(requested_dtype(dtype)), shape_of(what, shape))
+    wanted = Shape(element_type(python_dtype(dtype)), shape_of(what, shape))
     try:
         name = RandomAlgorithm(algorithm).name.lower()
     except (TypeError, ValueError):

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError, TracerError
 from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described
-from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named, operand, requested_dtype, several_of
+from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named, operand, python_dtype, several_of
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -158,7 +158,7 @@ def _argument(what: str, operand: ArrayLike, axis: int, index_dtype: DTypeLike, 
     d = canonical_axis(axis, x.ndim, what)
     if not x.shape[d]:
         raise ShapeError(f"{what}: dimension {d} of {described([x])} is empty, so no element is first.")
-    dtype = requested_dtype(index_dtype)
+    dtype = python_dtype(index_dtype)
     if not element_type(dtype).is_integer:
         raise DTypeError(f"{what}: index_dtype is an integer type, but got {dtype}.")
     if element_type(x.dtype).kind == "pred":

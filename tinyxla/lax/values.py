@@ -13,7 +13,7 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
-from tinyxla.numpy.arguments import array_of, cast, integers_of, requested_dtype, several_of, shape_of
+from tinyxla.numpy.arguments import array_of, cast, integers_of, python_dtype, several_of, shape_of
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
@@ -72,9 +72,9 @@ def dtype(x: Any) -> np.dtype[Any]:
     (dtype('float32'), dtype('int8'))
     """
     if isinstance(x, (type, str, np.dtype)):
-        return default_dtype(requested_dtype(x))
+        return default_dtype(python_dtype(x))
     found = getattr(x, "dtype", None)
-    return default_dtype(requested_dtype(found)) if found is not None else as_array(x, "lax.dtype").dtype
+    return default_dtype(python_dtype(found)) if found is not None else as_array(x, "lax.dtype").dtype
 
 
 def stage(x: ArrayLike, /) -> Array:

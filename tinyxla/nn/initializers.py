@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp, random
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.numpy.arguments import named, requested_dtype, shape_of
+from tinyxla.numpy.arguments import named, python_dtype, shape_of
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 
@@ -101,7 +101,7 @@ _COMPLEX_TRUNCATED_STDDEV = math.sqrt(1 - 4 / (math.exp(4) - 1))
 def _in_disk(key: Any, shape: Sequence[int], kind: Any, square: Callable[[Any], Any]) -> Any:
     """Complex numbers of any argument, of which the squares of the moduli are a function of uniform numbers."""
     for_modulus, for_argument = random.split(key)
-    real = np.dtype(np.float32 if requested_dtype(kind) == np.complex64 else np.float64)
+    real = np.dtype(np.float32 if python_dtype(kind) == np.complex64 else np.float64)
     modulus = tnp.sqrt(square(random.uniform(for_modulus, shape, real)))
     angle = 2 * math.pi * random.uniform(for_argument, shape, real)
     return modulus * tnp.exp(1j * angle)
@@ -146,7 +146,7 @@ def variance_scaling(
             "fan_geo_avg": math.sqrt(fan_in * fan_out),
         }
         variance = scale / max(sizes[mode], 1e-30)
-        is_complex = requested_dtype(kind).kind == "c"
+        is_complex = python_dtype(kind).kind == "c"
         if distribution == "normal":
             return random.normal(key, shape, kind) * math.sqrt(variance)
         if distribution == "uniform" and is_complex:

@@ -16,7 +16,7 @@ import numpy as np
 from tinyxla import lax, numpy as tnp
 from tinyxla.custom_derivatives import custom_vjp
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import array_of, choice_of, requested_dtype, several_of
+from tinyxla.numpy.arguments import array_of, choice_of, python_dtype, several_of
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 
@@ -81,7 +81,7 @@ def scaled_matmul(
             f"{what}: takes [batch, m, k] and [batch, n, k] with scales [batch, m or n, k / block], but got "
             f"{Shape.of(a)} and {Shape.of(b)} with {Shape.of(a_scales)} and {Shape.of(b_scales)}."
         )
-    return _scaled_product(a, b, a_scales, b_scales).astype(requested_dtype(preferred_element_type))
+    return _scaled_product(a, b, a_scales, b_scales).astype(python_dtype(preferred_element_type))
 
 
 def _fit(x: Any, scales: Any) -> bool:
@@ -137,7 +137,7 @@ def scaled_dot_general(
     if left.shape[0] != right.shape[0] or left.shape[2] != right.shape[2]:
         raise ShapeError(f"{what}: {Shape.of(x)} and {Shape.of(y)} do not fit dimension_numbers {dimension_numbers}.")
     batch = tuple(x.shape[d] for d in x_batch)
-    kind = x.dtype if preferred_element_type is None else requested_dtype(preferred_element_type)
+    kind = x.dtype if preferred_element_type is None else python_dtype(preferred_element_type)
     found = _quantized_product(left, right, chosen)
     return found.reshape((*batch, *rows, *columns)).astype(kind)
 

@@ -142,7 +142,7 @@ def inexact(found: Type) -> Type:
     return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32), False
 
 
-def requested_dtype(dtype: Any) -> np.dtype[Any]:
+def python_dtype(dtype: Any) -> np.dtype[Any]:
     """The dtype of an array that a user asks for by name; a 64-bit one without `enable_x64` as the option
     `explicit_x64_dtypes` says."""
     named = named_dtype(dtype)
@@ -198,7 +198,7 @@ def refuse_complex(what: str, *arrays: Array) -> None:
 
 def preferred_type(dtype: Any) -> ElementType | None:
     """The element type that a user asks products to be summed in; None for that of the factors."""
-    return None if dtype is None else element_type(requested_dtype(dtype))
+    return None if dtype is None else element_type(python_dtype(dtype))
 
 
 def summable(kind: ElementType | None, *factors: Array) -> list[Array]:
@@ -460,7 +460,7 @@ def index_dtype(what: str, dtype: Any, count: int) -> np.dtype[Any]:
     """The integer type that a user asks indices of that many elements to have: the default one for None."""
     if dtype is None:
         return default_int()
-    found = element_type(requested_dtype(dtype))
+    found = element_type(python_dtype(dtype))
     if not found.is_integer:
         raise DTypeError(f"{what}: indices have an integer type, but the dtype asked for is {found.dtype.name}.")
     if count - 1 > ml_dtypes.iinfo(found.dtype).max:

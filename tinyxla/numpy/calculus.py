@@ -34,7 +34,7 @@ from tinyxla.numpy.arguments import (
     operand,
     preferred_type,
     promoted,
-    requested_dtype,
+    python_dtype,
     shape_of,
     shown,
     vector_of,
@@ -148,7 +148,7 @@ def cov(
     `dtype` if that is given."""
     given_arrays = [array_of(v, "cov") for v in (m, y) if v is not None]
     if dtype is not None:
-        given_arrays = [cast(v, requested_dtype(dtype), False) for v in given_arrays]
+        given_arrays = [cast(v, python_dtype(dtype), False) for v in given_arrays]
     x, *others = promoted("cov", *given_arrays, to_inexact=True)[0]
     if x.ndim > 2:
         raise ShapeError(f"cov: takes a matrix of observations, but got shape {x.shape}.")

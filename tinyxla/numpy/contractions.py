@@ -20,8 +20,8 @@ from tinyxla.numpy.arguments import (
     is_several,
     preferred_type,
     promoted,
+    python_dtype,
     refuse_out,
-    requested_dtype,
     several_of,
     shown,
     summable,
@@ -288,7 +288,7 @@ def einsum(
     named: list[tuple[str, Any]] = []
     for labels, x in zip(inputs, arrays, strict=True):
         named.append(_stretched(labels, x, sizes))
-    wanted = dtype if preferred_element_type is None else requested_dtype(preferred_element_type)
+    wanted = dtype if preferred_element_type is None else python_dtype(preferred_element_type)
     sums = wanted if _holds(wanted, dtype) else dtype
     product = _dot
     if _dot_general is not None:

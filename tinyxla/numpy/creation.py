@@ -29,7 +29,7 @@ from tinyxla.numpy.arguments import (
     integer_of,
     operand,
     promoted,
-    requested_dtype,
+    python_dtype,
     shape_of,
     type_of,
     value_of,
@@ -99,7 +99,7 @@ def _of_type(value: Any, dtype: Any) -> Array:
     """An array of anything that is one, of the type that a user asks for."""
     if isinstance(dtype, KeyType):
         return of_key_type("array", _from_data(value, None), dtype)
-    return _from_data(value, requested_dtype(dtype))
+    return _from_data(value, python_dtype(dtype))
 
 
 def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
@@ -212,7 +212,7 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Array:
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer."""
-    kind, number, start = requested_dtype(dtype), integer_of("frombuffer", "count", count), offset
+    kind, number, start = python_dtype(dtype), integer_of("frombuffer", "count", count), offset
     try:
         return ConcreteArray(np.frombuffer(buffer, kind, number, integer_of("frombuffer", "offset", start)).copy())
     except (TypeError, BufferError, OverflowError):
@@ -226,7 +226,7 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
     """`function` of the index arrays of a shape."""
     sizes = shape_of("fromfunction", shape)
     grids = [
-        movement.iota(shape=Shape(element_type(requested_dtype(dtype)), sizes), iota_dimension=d)
+        movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=d)
         for d in range(len(sizes))
     ]
     return function_of("fromfunction", "function", function)(*grids, **options)
@@ -252,7 +252,7 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
     value = operand(fill_value, "full") if not isinstance(fill_value, (list, tuple)) else array(fill_value)
     found, weak = type_of(value)
     if dtype is not None:
-        found, weak = requested_dtype(dtype), False
+        found, weak = python_dtype(dtype), False
     if isinstance(value, Array):
         return broadcast_to_shape("full", cast(value, found, weak), sizes)
     return movement.full(_scalar(value, found), found, sizes).with_weak_type(weak)
@@ -348,7 +348,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         raise ArgumentError("arange: start must be a number, but got None; arange(n) counts from 0.")
     given = [x for x in (start, stop, step) if x is not None]
     kinds = [type_of(x if isinstance(x, SCALARS) else operand(x, "arange")) for x in given]
-    found = promote_types(*kinds)[0] if dtype is None else requested_dtype(dtype)
+    found = promote_types(*kinds)[0] if dtype is None else python_dtype(dtype)
     if stop is None:
         start, stop = 0, start
     first, last, by = (_static("arange", x) for x in (start, stop, step))
@@ -387,7 +387,7 @@ def linspace(
     if count < 0:
         raise ShapeError(f"linspace: num is not negative, but got {count}.")
     (first, last), (found, _) = promoted("linspace", start, stop, to_inexact=True)
-    wanted = found if dtype is None else requested_dtype(dtype)
+    wanted = found if dtype is None else python_dtype(dtype)
     shape = broadcast_shapes("linspace", first.shape, last.shape)
     at = canonical_axis(axis, 1 + len(shape), "linspace")
     first, last = (broadcast_to_shape("linspace", x, shape) for x in (first, last))
@@ -425,7 +425,7 @@ def logspace(
 ) -> Array:
     """base to the powers of `num` evenly spaced exponents from start to stop."""
     result = arith.power(base, linspace(start, stop, num, endpoint, axis=axis)).with_weak_type(False)
-    return result if dtype is None else cast(result, requested_dtype(dtype), False)
+    return result if dtype is None else cast(result, python_dtype(dtype), False)
 
 
 @replayed
@@ -440,7 +440,7 @@ def geomspace(
     logs = linspace(log(arith.multiply(first, turned)), log(arith.multiply(last, turned)), num, endpoint, axis=axis)
     at = canonical_axis(axis, logs.ndim, "geomspace")
     sign = movement.reshape_to(sign, (*sign.shape[:at], 1, *sign.shape[at:]))
-    return cast(arith.multiply(exp(logs), sign), found if dtype is None else requested_dtype(dtype), False)
+    return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
 
 
 @with_device
@@ -448,7 +448,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
     rows = integer_of("eye", "N", N)
     columns = rows if M is None else integer_of("eye", "M", M)
-    found = default_float() if dtype is None else requested_dtype(dtype)
+    found = default_float() if dtype is None else python_dtype(dtype)
     sizes = shape_of("eye", (rows, columns))
     offset = _diagonal("eye", k)
     if state.staging is not None or isinstance(offset, Array):
@@ -490,7 +490,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """Ones on and below the k-th diagonal, zeros above."""
     rows = integer_of("tri", "N", N)
     columns = rows if M is None else integer_of("tri", "M", M)
-    found = default_float() if dtype is None else requested_dtype(dtype)
+    found = default_float() if dtype is None else python_dtype(dtype)
     return cast(_diagonal_mask(shape_of("tri", (rows, columns)), _diagonal("tri", k), "LE"), found)
 
 
@@ -543,7 +543,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """The index arrays of a shape, stacked (or, if `sparse`, each along its own axis)."""
     sizes = shape_of("indices", dimensions)
-    found = default_int() if dtype is None else requested_dtype(dtype)
+    found = default_int() if dtype is None else python_dtype(dtype)
     if sparse:
         return tuple(
             movement.reshape_to(_iota(n, found), tuple(n if d == k else 1 for k in range(len(sizes))))

@@ -30,8 +30,8 @@ from tinyxla.numpy.arguments import (
     named,
     operand,
     promoted,
+    python_dtype,
     refuse_out,
-    requested_dtype,
     several_of,
     shape_of,
 )
@@ -257,7 +257,7 @@ def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
     if not sequence:
         raise ArgumentError(f"{what}: takes a sequence of at least one array, but got {arrays!r}.")
     if dtype is not None:
-        return [cast(operand(x, what), requested_dtype(dtype), False) for x in sequence]
+        return [cast(operand(x, what), python_dtype(dtype), False) for x in sequence]
     if all(isinstance(x, (Array, np.ndarray)) for x in sequence):
         found, (_, weak) = promoted(what, *sequence)
         return [x.with_weak_type(weak) for x in found]

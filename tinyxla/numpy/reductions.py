@@ -31,8 +31,8 @@ from tinyxla.numpy.arguments import (
     number_of,
     operand,
     promoted,
+    python_dtype,
     refuse_out,
-    requested_dtype,
     value_of,
 )
 from tinyxla.numpy.operations import movement, ops, reduction, windows
@@ -123,7 +123,7 @@ def _total(
     promote_integers: bool,
 ) -> Array:
     x = array_of(a, what)
-    wanted = requested_dtype(dtype) if dtype is not None else _accumulated(x.dtype) if promote_integers else x.dtype
+    wanted = python_dtype(dtype) if dtype is not None else _accumulated(x.dtype) if promote_integers else x.dtype
     wide = _wide(cast(x, wanted, False))
     identity = 0 if op == "add" else 1
     return cast(_fold(what, op, wide, axis, keepdims, initial, where, identity), wanted, False)
@@ -285,7 +285,7 @@ def _count(
 
 def _mean_type(x: Array, dtype: Any) -> np.dtype[Any]:
     if dtype is not None:
-        return requested_dtype(dtype)
+        return python_dtype(dtype)
     return inexact((x.dtype, False))[0]
 
 
@@ -632,7 +632,7 @@ def _nan_argument(what: str, op: str, a: ArrayLike, axis: int | None, keepdims: 
 
 def _cumulative(what: str, op: str, a: ArrayLike, axis: int | None, dtype: Any) -> Array:
     x, along = along_axis(what, array_of(a, what), axis)
-    wanted = requested_dtype(dtype) if dtype is not None else default_int() if x.dtype.kind == "b" else x.dtype
+    wanted = python_dtype(dtype) if dtype is not None else default_int() if x.dtype.kind == "b" else x.dtype
     return cast(windows.cumulative_monoid(_wide(cast(x, wanted, False)), along, op), wanted)
 
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
-from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, requested_dtype
+from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops
 from tinyxla.replays import replayed
@@ -19,7 +19,7 @@ from tinyxla.tracing.array import Array
 def view(x: ArrayLike, dtype: Any = None) -> Array:
     """The bits of an array as elements of another type; of another width, along the last axis."""
     source: Any = array(x)
-    target = element_type(source.dtype if dtype is None else requested_dtype(dtype))
+    target = element_type(source.dtype if dtype is None else python_dtype(dtype))
     kind = element_type(source.dtype)
     if kind is target:
         return source

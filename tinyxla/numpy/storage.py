@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError
-from tinyxla.numpy.arguments import ArrayLike, array_of, integer_of, requested_dtype
+from tinyxla.numpy.arguments import ArrayLike, array_of, integer_of, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.tracing.array import Array
 
@@ -47,7 +47,7 @@ def load(file: Any, dtype: Any = None, *, allow_pickle: bool = False, **options:
     found = np.load(file, allow_pickle=allow_pickle, **options)
     if not isinstance(found, np.ndarray):
         return {name: array(found[name], found[name].dtype) for name in found.files}
-    kind = found.dtype if dtype is None else requested_dtype(dtype)
+    kind = found.dtype if dtype is None else python_dtype(dtype)
     return array(found.view(kind) if found.dtype.kind == "V" else found, kind)
 
 
@@ -63,7 +63,7 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
 
 def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: Any) -> Array:
     """An array of the numbers in a text, between separators."""
-    kind = requested_dtype(dtype)
+    kind = python_dtype(dtype)
     number = integer_of("fromstring", "count", count)
     if not isinstance(string, str) or not isinstance(sep, str) or not sep:
         raise ArgumentError("fromstring: string and sep must be text, and sep not empty.")

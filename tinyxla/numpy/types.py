@@ -17,7 +17,7 @@ from tinyxla.numpy.arguments import (
     choice_of,
     named_dtype,
     operand,
-    requested_dtype,
+    python_dtype,
     shown,
     type_of,
 )
@@ -270,7 +270,7 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
     given = x if isinstance(x, Array) else array(x)
     if isinstance(dtype, KeyType):
         return of_key_type("astype", given, dtype)
-    found = cast(given, requested_dtype(dtype), False)
+    found = cast(given, python_dtype(dtype), False)
     return found.copy() if copy and found is x else found
 
 

@@ -30,9 +30,9 @@ from tinyxla.numpy.arguments import (
     is_several,
     like,
     listed,
+    python_dtype,
     refuse_options,
     refuse_out,
-    requested_dtype,
     value_of,
 )
 from tinyxla.numpy.indexing import At
@@ -342,7 +342,7 @@ class Fold:
     def _converted(self, x: Array, dtype: Any) -> Array:
         """The array in the type that is folded: booleans are counted, and truth values combined."""
         if dtype is not None:
-            x = cast(x, requested_dtype(dtype), False)
+            x = cast(x, python_dtype(dtype), False)
         if self.name in ("add", "multiply") and x.dtype.kind == "b":
             return cast(x, default_int(), False)
         return x.astype(bool) if self.name.startswith("logical_") else x

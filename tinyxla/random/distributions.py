@@ -17,7 +17,7 @@ from tinyxla.numpy.arguments import (
     broadcast_to_shape,
     cast,
     constant,
-    requested_dtype,
+    python_dtype,
     shape_of,
 )
 from tinyxla.ops import bits as bit_ops, elementwise, movement
@@ -32,7 +32,7 @@ _FLOATS = (np.dtype(np.float16), element_type("bf16").dtype, np.dtype(np.float32
 
 
 def _float_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
-    found = default_float() if dtype is None else requested_dtype(dtype)
+    found = default_float() if dtype is None else python_dtype(dtype)
     if found not in _FLOATS:
         raise DTypeError(f"{what}: the numbers are float16, bfloat16, float32 or float64, but got dtype {found}.")
     return found
@@ -100,7 +100,7 @@ def randint(key: Array, shape: ShapeLike, minval: Any, maxval: Any, dtype: DType
     """
     what = "tinyxla.random.randint"
     source, sizes = checked_key(what, key), shape_of(what, shape)
-    wanted = default_int() if dtype is None else requested_dtype(dtype)
+    wanted = default_int() if dtype is None else python_dtype(dtype)
     kind = element_type(wanted)
     if not kind.is_integer or kind.bits < 8:
         raise DTypeError(f"{what}: the numbers are integers of 8 bits at least, but got dtype {wanted}.")
@@ -189,7 +189,7 @@ def rademacher(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Ar
     Array([ 1, -1, -1], dtype=int32)
     """
     what = "tinyxla.random.rademacher"
-    wanted = default_int() if dtype is None else requested_dtype(dtype)
+    wanted = default_int() if dtype is None else python_dtype(dtype)
     sign: Any = cast(bernoulli(checked_key(what, key), 0.5, shape_of(what, shape)), wanted)
     return 2 * sign - 1
 
@@ -262,8 +262,8 @@ def normal(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None) -> Array:
     """
     what = "tinyxla.random.normal"
     sizes = shape_of(what, shape)
-    if dtype is not None and requested_dtype(dtype).kind == "c":
-        kind = np.dtype(np.float32 if requested_dtype(dtype) == np.complex64 else np.float64)
+    if dtype is not None and python_dtype(dtype).kind == "c":
+        kind = np.dtype(np.float32 if python_dtype(dtype) == np.complex64 else np.float64)
         parts = [normal(k, sizes, kind) for k in split(checked_key(what, key))]
         root = movement.full(math.sqrt(2), kind, sizes)
         return elementwise.complex_(*(elementwise.div(x, root) for x in parts))

@@ -21,7 +21,7 @@ from tinyxla.api import vmap
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
-from tinyxla.numpy.arguments import array_of, cast, listed, operand, requested_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, cast, listed, operand, python_dtype, shape_of
 from tinyxla.random.distributions import (
     DTypeLike,
     _float_type as float_type,  # pyright: ignore[reportPrivateUsage]
@@ -263,7 +263,7 @@ def multivariate_normal(
 
 def _matrix_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
     """A floating or complex type."""
-    found = default_float() if dtype is None else requested_dtype(dtype)
+    found = default_float() if dtype is None else python_dtype(dtype)
     return found if found.kind == "c" else float_type(what, found)
 
 
@@ -393,7 +393,7 @@ def triangular(
 
 
 def _integer_type(what: str, dtype: DTypeLike) -> np.dtype[Any]:
-    found = default_int() if dtype is None else requested_dtype(dtype)
+    found = default_int() if dtype is None else python_dtype(dtype)
     if not element_type(found).is_integer:
         raise DTypeError(f"{what}: the numbers are integers, but got dtype {found}.")
     return found

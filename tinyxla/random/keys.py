@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError
-from tinyxla.numpy.arguments import array_of, constant, requested_dtype, shape_of
+from tinyxla.numpy.arguments import array_of, constant, python_dtype, shape_of
 from tinyxla.ops import elementwise
 from tinyxla.ops.random_bits import threefry2x32
 from tinyxla.random.generators import GENERATORS
@@ -297,7 +297,7 @@ def bits(key: Any, shape: ShapeLike = (), dtype: Any = None) -> Array:
     Array([2098992034, 2919706841], dtype=uint32)
     """
     what = "tinyxla.random.bits"
-    wanted = np.dtype(f"u{default_int().name}") if dtype is None else requested_dtype(dtype)
+    wanted = np.dtype(f"u{default_int().name}") if dtype is None else python_dtype(dtype)
     if element_type(wanted).kind != "unsigned":
         raise DTypeError(f"{what}: bits are unsigned integers, but the dtype asked for is {wanted}.")
     return random_bits(checked_key(what, key), shape_of(what, shape), wanted)

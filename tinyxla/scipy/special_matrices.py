@@ -20,7 +20,7 @@ from tinyxla.numpy.arguments import (
     inexact_array,
     integer_of,
     promoted,
-    requested_dtype,
+    python_dtype,
     with_flags,
 )
 from tinyxla.shapes import Shape
@@ -152,7 +152,7 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
     what = "scipy.linalg.dft"
     places = _places(what, n)
     size = max(places.size, 1)
-    if dtype is not None and np.dtype(requested_dtype(dtype)).kind != "c":
+    if dtype is not None and np.dtype(python_dtype(dtype)).kind != "c":
         raise DTypeError(f"{what}: dtype must be a complex type, but got {dtype}.")
     found = np.exp(-2j * np.pi * (places[:, None] * places % size / size))
     if scale is not None:

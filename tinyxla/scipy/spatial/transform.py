@@ -21,7 +21,7 @@ from tinyxla.numpy.arguments import (
     count_of,
     flag_of,
     inexact_array,
-    requested_dtype,
+    python_dtype,
 )
 from tinyxla.shapes import Shape
 from tinyxla.suggestions import missing as _missing
@@ -128,7 +128,7 @@ class Rotation(NamedTuple):
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
         """The rotation that moves nothing; `num` of them, if given."""
         batch = () if num is None else (count_of("Rotation.identity", "num", num),)
-        unit = tnp.asarray([0.0, 0.0, 0.0, 1.0], requested_dtype(dtype))
+        unit = tnp.asarray([0.0, 0.0, 0.0, 1.0], python_dtype(dtype))
         return cls(broadcast_to_shape("Rotation.identity", unit, (*batch, 4)))
 
     @classmethod
