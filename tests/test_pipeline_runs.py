@@ -425,4 +425,4 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
     assert ("straight", "straight") in seen
     assert {mode for passes, mode in seen if passes != "straight"} == {"quick"}
     assert native._mode == "own"
-    assert [x for x in options if "pre-RA-sched" in x] == ["-pre-RA-sched=linearize", "-pre-RA-sched=default"]
+    assert [x for x in options if "pre-RA-sched" in x] == ["-pre-RA-sched=fast", "-pre-RA-sched=default"]

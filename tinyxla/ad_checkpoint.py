@@ -69,8 +69,6 @@ def checkpoint(
     @boundary
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not state.depth:  # nothing is transformed
-            return fun(*args, **kwargs)
         fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
         named_values = {name: x for name, x in kwargs.items() if name in names}
 
@@ -84,6 +82,8 @@ def checkpoint(
         what = f"checkpoint of {getattr(fun, '__name__', fun)}: argument "
         leaves, tree = arrays_of((others, more), what, lambda: argument_names(others, more))
         inner, inner_named = pytrees.unflatten(tree, leaves)
+        if not state.depth:  # nothing is transformed
+            return of_arrays(*inner, **inner_named)
         made, captured, weak, result = trace_tree(of_arrays, inner, inner_named)
         outputs = call(*leaves, *captured, to_apply=made, checkpoint=kept)
         return pytrees.unflatten(result, [x.with_weak_type(w) for x, w in zip(outputs, weak, strict=True)])

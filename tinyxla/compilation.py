@@ -40,6 +40,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.placement import names_mesh, placed
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -210,8 +211,22 @@ def _alone(op: Op, shapes: tuple[Shape, ...], attributes: tuple[tuple[str, Any],
 set_compute_large(_compute_large)
 
 
+class _SignatureOfWrapped:
+    """The signature of the function that an instance wraps, for `inspect`; the class has its own."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> inspect.Signature | None:
+        if instance is None:
+            return None
+        try:
+            return inspect.signature(instance.__wrapped__)
+        except ValueError:  # functions of C that say nothing
+            return None
+
+
 class Jitted:
     """A compiled function: what `jit` gives."""
+
+    __signature__ = _SignatureOfWrapped()
 
     def __init__(
         self,
@@ -232,6 +247,9 @@ class Jitted:
         self._programs: dict[Any, Program] = {}
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._function!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (state.staging is not None or state.axes or config.special):
@@ -435,6 +453,17 @@ def _all_functions() -> list[Jitted]:
     return [function for reference in tuple(_functions.values()) if (function := reference()) is not None]
 
 
+class PlacingJitted(Jitted):
+    """A compiled function whose results tell the shardings with which they were placed."""
+
+    def __init__(self, out_shardings: Any, *function_and_arguments: Any) -> None:
+        super().__init__(*function_and_arguments)
+        self._out_shardings = out_shardings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return placed(f"jit of {self.__name__}: out_shardings", super().__call__(*args, **kwargs), self._out_shardings)
+
+
 def _forget_programs() -> None:
     """Options decide what a trace records, and whether there is one."""
     for function in _all_functions():
@@ -502,7 +531,7 @@ def jit(
             it does besides returning results happens once, when it is traced.
         static_argnums: positions of arguments that stay Python values; a new value means a new trace. They must be
             hashable.
-        static_argnames: the same by name. Naming an argument either way covers both ways of passing it.
+        static_argnames: the same by name. Naming an argument in one of the two covers both ways of passing it.
         donate_argnums: positions of arguments that the caller does not use again. Where a result has the shape and
             type of such an array, a call deletes the array, and may write the result, or an update of the array, over
             it. A training step then has no second copy of what it trains. Arrays that something else still looks at, as
@@ -543,6 +572,7 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
+            out_shardings=out_shardings,
         )
     check_callable("jit", function)
     if inspect.isgeneratorfunction(function):
@@ -558,6 +588,8 @@ def jit(
             f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
             "can be donated."
         )
+    if names_mesh(out_shardings):
+        return PlacingJitted(out_shardings, function, *static, *donated)
     return Jitted(function, *static, *donated)
 
 
@@ -585,9 +617,11 @@ def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> tuple
     """The numbers and the names of arguments that `static_argnums` and `static_argnames`, or those of `donate`, say."""
     numbers = set(as_integers(() if argnums is None else argnums, f"jit: {what}_argnums"))
     names = set(_names(() if argnames is None else argnames, f"{what}_argnames"))
+    chosen = frozenset(numbers), frozenset(names)
     if numbers or names:
         _complete(function, what, numbers, names)
-    return frozenset(numbers), frozenset(names)
+    # Who gives both means them as they are: a wrapper's parameters need not be those of the function that it names.
+    return chosen if all(chosen) else (frozenset(numbers), frozenset(names))
 
 
 def _names(given: Any, option: str) -> tuple[str, ...]:

@@ -13,21 +13,23 @@ import numpy as np
 from tinyxla.api.functions import arrays_of
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.device import CPU, Device, check_device, check_placement
+from tinyxla.tracing.core import Tracer
+from tinyxla.tracing.device import CPU, Device, check_device, check_placement, check_platform
+from tinyxla.tracing.placement import placed
 
 
 def devices(backend: str | None = None) -> list[Device]:
     """The devices of a platform: one CPU.
 
     Raises:
-        ArgumentError: a platform that is not "cpu".
+        PlatformError: a platform that is not "cpu".
 
     Example:
         >>> import tinyxla as tx
         >>> tx.devices()
         [CpuDevice(id=0)]
     """
-    check_device("devices", backend)
+    check_platform("devices", backend)
     return [CPU]
 
 
@@ -100,7 +102,8 @@ def block_until_ready(x: Any) -> Any:
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
-    """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where.
+    """The leaves of a pytree as arrays. There is one device, so it does not matter which is meant, or from where; the
+    results tell the sharding with which they were placed.
 
     Raises:
         ArgumentError: a leaf that is no array, or another device.
@@ -108,7 +111,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     check_placement("device_put", device)
     check_placement("device_put: src", src)
     arrays, treedef = arrays_of(x, "device_put: the value")
-    return pytrees.unflatten(treedef, arrays)
+    return placed("device_put", pytrees.unflatten(treedef, arrays), device)
 
 
 def copy_to_host_async(x: Any) -> Any:
@@ -128,10 +131,21 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     >>> any(y is x for y in live_arrays())
     True
     """
-    check_device("live_arrays", platform)
+    check_platform("live_arrays", platform)
     return [x for x in gc.get_objects() if type(x) is ConcreteArray and not x.is_deleted()]
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of a pytree as NumPy arrays."""
-    return pytrees.map_tree(lambda leaf: np.asarray(leaf) if hasattr(leaf, "__array__") else leaf, x)
+    """The leaves of a pytree as NumPy arrays; tracers, and what is no array, as they are.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> device_get({"a": tx.numpy.ones(2), "b": "text"})
+        {'a': array([1., 1.], dtype=float32), 'b': 'text'}
+    """
+
+    def copied(leaf: Any) -> Any:
+        is_array = hasattr(leaf, "__array__") and not isinstance(leaf, Tracer)
+        return np.asarray(leaf) if is_array else leaf
+
+    return pytrees.map_tree(copied, x)

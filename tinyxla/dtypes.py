@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla.errors import PromotionError
-from tinyxla.numpy.arguments import python_dtype
+from tinyxla.numpy.arguments import named_dtype
 from tinyxla.numpy.types import bfloat16, dtype_of, finfo, iinfo, issubdtype, promote_types, result_type
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.key_types import extended as extended, prng_key as prng_key
@@ -23,7 +23,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """
     if allow_extended_dtype and (dtype == float0 or isinstance(dtype, KeyType)):
         return dtype
-    return default_dtype(python_dtype(dtype))
+    return default_dtype(named_dtype(dtype))
 
 
 TypePromotionError = PromotionError

@@ -174,6 +174,10 @@ class ArgumentError(TinyxlaError, TypeError, ValueError):
     _names_function = True
 
 
+class PlatformError(TinyxlaError, RuntimeError):
+    """A platform that is not there."""
+
+
 class PytreeError(ArgumentError):
     """Trees whose structures do not fit each other."""
 

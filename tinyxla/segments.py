@@ -38,7 +38,8 @@ segment_sum = _reduction(
     """The sums of the elements that belong to each segment.
 
     Args:
-        data: an array; what is summed runs along its first axis.
+        data: an array; what is summed runs along its first axis. A scalar, or an axis of size 1, counts for each of
+            `segment_ids`.
         segment_ids: for each place of that axis the number of its segment. Negative numbers, and those from
             `num_segments` on, belong to none.
         num_segments: the length of the result; by default one more than the largest number, which must be known then.
@@ -84,7 +85,8 @@ def _reduced(
     mode: Any,
 ) -> Array:
     values, ids = array_of(data, what), array_of(segment_ids, what)
-    if ids.ndim != 1 or values.shape[:1] != ids.shape:
+    updates_shape = (*ids.shape, *values.shape[1:])
+    if not _broadcasts_to(values.shape, updates_shape):
         raise ShapeError(
             f"{what}: segment_ids must have one number for each place of the first axis of the data, which is of shape "
             f"{values.shape}, but has the shape {ids.shape}."
@@ -103,7 +105,12 @@ def _reduced(
     places = tnp.clip(wide, 0, count - 1) if clips else wide
     update = getattr(empty.at[places], method)
     options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique, "wrap_negative_indices": False}
-    return update(values, mode=mode or "drop", **options)
+    return update(tnp.broadcast_to(values, updates_shape), mode=mode or "drop", **options)
+
+
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    trailing = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and all(n in (1, size) for n, size in zip(shape, trailing, strict=True))
 
 
 def _without_elements(method: str, x: Array) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,12 @@ Leaves = list[np.ndarray[Any, Any]]
 
 # Differences lose half of the digits, and gradients of them again: what is left for each type.
 _TOLERANCE = {"f64": 1e-5, "c128": 1e-5, "f32": 2e-2, "c64": 2e-2, "f16": 1e-1, "bf16": 1e-1}
-_STEP = {"f64": 1e-4, "c128": 1e-4, "f32": 1e-2, "c64": 1e-2}
+_STEP = {"f64": 1e-4, "c128": 1e-4, "f32": 1e-3, "c64": 1e-3}
+# What the rounding of a few operations leaves of values; integers are exact.
+_ROUNDING = {"f64": 1e-15, "c128": 1e-15, "f32": 1e-6, "c64": 1e-6, "f16": 1e-3, "bf16": 1e-2}
+
+Tolerance = float | Mapping[Any, float] | None
+"""One number, or one for each element type; other types have the default."""
 
 
 def check_grads(
@@ -26,8 +31,8 @@ def check_grads(
     args: Sequence[Any],
     order: int,
     modes: str | Sequence[str] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """Compare the derivatives of a function with finite differences, along a random direction.
@@ -37,7 +42,8 @@ def check_grads(
         args: a tuple of arguments, away from places where there is no derivative.
         order: derivatives up to this order are checked, each mode applied to those of the orders below.
         modes: "fwd" for forward mode (`jvp`), "rev" for reverse mode (`vjp`), or both.
-        atol, rtol: tolerances, absolute and relative; by default what differences can tell for the arguments' types.
+        atol, rtol: tolerances, absolute and relative: numbers, or dicts of numbers by element type; by default what
+            differences can tell for the arguments' types.
         eps: the step of the differences.
 
     Raises:
@@ -59,8 +65,8 @@ def check_jvp(
     f: Function,
     f_jvp: Function,
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -82,8 +88,8 @@ def check_vjp(
     f: Function,
     f_vjp: Function,
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -122,12 +128,46 @@ def _inexact(tree: Any) -> list[Any]:
     return [x for x in pytrees.leaves(tree) if x.dtype != float0]
 
 
-def _options(args: Any, atol: float | None, rtol: float | None, eps: float | None) -> tuple[float, float, float]:
+def check_close(xs: Any, ys: Any, atol: Tolerance = None, rtol: Tolerance = None, err_msg: str = "") -> None:
+    """Compare pytrees of arrays, leaf by leaf.
+
+    Args:
+        xs, ys: trees of one structure.
+        atol, rtol: tolerances, absolute and relative: numbers, or dicts of numbers by element type; by default the
+            rounding of the coarser of the two element types.
+        err_msg: the beginning of the message.
+
+    Raises:
+        AssertionError: a leaf differs.
+        PytreeError: the trees differ in structure.
+
+    Example:
+        >>> check_close({"a": 1.0}, {"a": 1.0 + 1e-8})
+    """
+
+    def compared(x: Any, y: Any) -> None:
+        pair = (as_array(x), as_array(y))
+        options = (_tolerance(pair, atol, _ROUNDING, 0.0), _tolerance(pair, rtol, _ROUNDING, 0.0), 0.0)
+        _assert_close(pair[0], pair[1], options, err_msg or "the trees")
+
+    pytrees.map_tree(compared, xs, ys)
+
+
+def _options(args: Any, atol: Tolerance, rtol: Tolerance, eps: float | None) -> tuple[float, float, float]:
     """Tolerances and the step, by the coarsest type among the arguments."""
-    names = [element_type(as_array(x).dtype).name for x in pytrees.leaves(args)]
-    usual = max((_TOLERANCE[name] for name in names if name in _TOLERANCE), default=1e-5)
+    leaves = [as_array(x) for x in pytrees.leaves(args)]
+    names = [element_type(x.dtype).name for x in leaves]
     step = max((_STEP.get(name, 1e-1) for name in names if name in _TOLERANCE), default=1e-4)
-    return (usual if atol is None else atol, usual if rtol is None else rtol, step if eps is None else eps)
+    bounds = [_tolerance(leaves, tolerance, _TOLERANCE, 1e-5) for tolerance in (atol, rtol)]
+    return bounds[0], bounds[1], step if eps is None else eps
+
+
+def _tolerance(arrays: Sequence[Any], given: Tolerance, usual: Mapping[str, float], exact: float) -> float:
+    """The largest tolerance of the arrays' types: the given one, that of the type, or for others `exact`."""
+    if given is not None and not isinstance(given, Mapping):
+        return given
+    by_type = {np.dtype(kind): value for kind, value in (given or {}).items()}
+    return max((by_type.get(x.dtype, usual.get(element_type(x.dtype).name, exact)) for x in arrays), default=exact)
 
 
 def _random_like(tree: Any, seed: int) -> Any:

@@ -47,18 +47,20 @@ def _say_nothing(error: BaseException) -> None:
 _explain: Callable[[BaseException], None] = _say_nothing
 
 
-_hidden_files: set[str] = set()
+hidden_files: list[str] = []
+"""The files whose frames `hide_file` leaves out of tracebacks."""
 
 
 def hide_file(path: str) -> None:
     """Leave the frames of a file out of tracebacks, too: for packages that stand between users and the library."""
-    _hidden_files.add(path)
+    if path not in hidden_files:
+        hidden_files.append(path)
 
 
 def is_own(frame: FrameType) -> bool:
     """Whether a frame is of the library. Generated methods have no file, but their modules have names."""
     names = frame.f_globals
-    if _hidden_files and frame.f_code.co_filename in _hidden_files:
+    if hidden_files and frame.f_code.co_filename in hidden_files:
         return True
     return str(names.get("__file__", "")).startswith(PACKAGE) or str(names.get("__name__", "")).startswith("tinyxla.")
 

@@ -1,13 +1,16 @@
-"""Attributes of arrays and traces that only JAX's interface has, given to this library's classes by the hook."""
+"""Attributes of arrays, traces and options that JAX's interface alone has, given to this library's classes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tinyxla.compilation import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
+from tinyxla.jax import flags
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.options import Config
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -30,5 +33,16 @@ def set_attributes() -> None:
     """Give the classes these attributes."""
     for kind in (Array, KeyArray, SymbolicZero):
         kind.aval = property(_aval)  # type: ignore[attr-defined]
+    # As in JAX, NumPy's functions take arrays for their values and give NumPy's arrays, which can be written to;
+    # operators between arrays of both give this library's.
+    for protocol in ("__array_ufunc__", "__array_function__"):
+        delattr(Array, protocol)
     Tracer._trace = property(_trace)  # type: ignore[attr-defined]
     Trace.main = property(_main)  # type: ignore[attr-defined]
+    for method in (flags.config_with_absl, flags.parse_flags_with_absl, flags.read):
+        setattr(Config, method.__name__, method)
+    # Programs tell functions that are compiled by the name of their type.
+    for kind in (Jitted, PlacingJitted):
+        kind.__name__ = kind.__qualname__ = "PjitFunction"
+        kind.__module__ = "jaxlib._jax"
+    Config.values = property(flags.values)  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.attributes import set_attributes
+from tinyxla.tracing.options import config
 
 JAX_VERSION = "0.10.2"
 """The version of JAX whose interface is followed."""
@@ -145,6 +146,8 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
     """The `__getattr__` of a module: the names of its twin, then submodules."""
 
     def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return _public_names(module, twin)
         if name.startswith("__"):
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if twin is not None:
@@ -164,6 +167,16 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
     return __getattr__
 
 
+def _public_names(module: ModuleType, twin: str | None) -> list[str]:
+    """What `from module import *` gives: the names that it defines and those of its twin."""
+    own = {name for name in vars(module) if not name.startswith("_")}
+    if twin is None:
+        return sorted(own)
+    names = vars(importlib.import_module(twin))
+    public = names.get("__all__") or [n for n in names if not (n.startswith("_") or isinstance(names[n], ModuleType))]
+    return sorted(own.union(public))
+
+
 def install() -> None:
     """Let `import jax` give tinyxla from now on, in this process.
 
@@ -179,4 +192,5 @@ def install() -> None:
             "program by python -m tinyxla.jax."
         )
     set_attributes()
+    config.update("explicit_x64_dtypes", "warn")  # as in JAX
     sys.meta_path.insert(0, JaxFinder())

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyxla.api.functions import ShapeDtypeStruct
+from tinyxla.jax.avals import get_aval
 from tinyxla.jax.jaxprs import IO_EFFECT, DropVar, Jaxpr, Var
 from tinyxla.jax.linear_util import WrappedFun
 from tinyxla.jax.staging import closed_jaxpr
 from tinyxla.jax.translation import of_computation
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import GraphTracer, trace
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.key_arrays import KeyArray
 
 
 class PartialVal(tuple[Any, Any]):
@@ -50,22 +53,24 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, values: Sequence[PartialVal], instan
     results: list[Any] = []
 
     def recorded(x: Any) -> bool:
-        return bool(instantiate) or (isinstance(x, GraphTracer) and x.instruction in own)
+        words = x.words if isinstance(x, KeyArray) else x
+        return bool(instantiate) or (isinstance(words, GraphTracer) and words.instruction in own)
 
     own: set[Any] = set()
 
-    def function(*unknown: Any) -> list[Any]:
-        given = iter(unknown)
+    def function(*leaves: Any) -> list[Any]:
+        given = iter(pytrees.unflatten(structure, leaves))
         found = fun.call_wrapped(*[v.get_known() if v.is_known() else next(given) for v in values])
-        results.extend(map(as_array, found))
-        own.update(unknown[0].owner.instructions if unknown else ())
-        return [x for x in results if recorded(x)]
+        results.extend(x if isinstance(x, KeyArray) else as_array(x) for x in found)
+        own.update(leaves[0].owner.instructions if leaves else ())
+        return pytrees.leaves([x for x in results if recorded(x)])
 
-    shapes = [Shape(element_type(v[0].dtype), v[0].shape) for v in values if not v.is_known()]
+    unknown = [ShapeDtypeStruct(v[0].shape, v[0].dtype) for v in values if not v.is_known()]
+    structs, structure = pytrees.flatten(unknown)  # keys are their words
+    shapes = [Shape(element_type(x.dtype), x.shape) for x in structs]
     made, captured, weak = trace(function, shapes, fun.__name__, staging=False)
     jaxpr, constants = of_computation(made, len(shapes), fun.__name__, weak)
-    avals = iter(jaxpr.out_avals)
-    partial = [PartialVal.unknown(next(avals)) if recorded(x) else PartialVal.known(x) for x in results]
+    partial = [PartialVal.unknown(get_aval(x)) if recorded(x) else PartialVal.known(x) for x in results]
     return jaxpr, partial, [*captured, *constants]
 
 

@@ -9,7 +9,10 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.recording import with_axes
-from tinyxla.tracing.shardings import AbstractMesh, current_mesh
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.device import Placement
+from tinyxla.tracing.placement import placed
+from tinyxla.tracing.shardings import AbstractMesh, NamedSharding, PartitionSpec, current_mesh
 from tinyxla.wrapping import wraps
 
 Function = Callable[..., Any]
@@ -57,9 +60,19 @@ def shard_map(
         if over.empty:
             raise ArgumentError("shard_map: there is no mesh; pass one, or make one the current by set_mesh.")
         names = [name for name in over.axis_names if not axis_names or name in axis_names]
-        return with_axes([(name, 1) for name in names], lambda: function(*args))
+        found = with_axes([(name, 1) for name in names], lambda: function(*args))
+        return placed("shard_map: out_specs", found, _over(over, out_specs))
 
     return whole
+
+
+def _over(mesh: AbstractMesh, specs: Any) -> Any:
+    """The shardings of a pytree of specs over a mesh."""
+
+    def over_mesh(x: Any) -> Any:
+        return NamedSharding(mesh, x) if isinstance(x, PartitionSpec) else x
+
+    return pytrees.map_tree(over_mesh, specs, is_leaf=lambda x: x is None or isinstance(x, Placement))
 
 
 def positional_shard_map(f: Function, mesh: Any, in_specs: Any, out_specs: Any, **options: Any) -> Function:
@@ -68,5 +81,5 @@ def positional_shard_map(f: Function, mesh: Any, in_specs: Any, out_specs: Any, 
 
 
 def reshard(x: Any, out_shardings: Any) -> Any:
-    """The arrays with another sharding: the same on one device."""
-    return x
+    """The arrays with another sharding: on one device the same ones, which tell it outside of compiled functions."""
+    return placed("reshard", x, out_shardings)

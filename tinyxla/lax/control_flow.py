@@ -566,7 +566,11 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
 def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
     leaves, tree = arrays_of(args, f"{what}: operand ", lambda: argument_names(args, {}))
     whole = pytrees.unflatten(tree, leaves)
-    traced = [_traced(function, *whole) for function in functions]
+    once: dict[int, _Traced] = {}  # a function that is several branches is traced once
+    for function in functions:
+        if id(function) not in once:
+            once[id(function)] = _traced(function, *whole)
+    traced = [once[id(function)] for function in functions]
     first = traced[0]
     for number, other in enumerate(traced):
         if other.tree != first.tree:
@@ -579,8 +583,27 @@ def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[An
     if any(x.array_shape.dtype != d for t in traced for x, (d, _) in zip(t.computation.outputs, common, strict=True)):
         traced = [_cast_results(t, [dtype for dtype, _ in common]) for t in traced]
     made, captured = _united(traced)
-    results = _bind(conditional, index, *leaves, *captured, branch_computations=tuple(made))
+    results = _conditional(index, [*leaves, *captured], made)
     return _with_weakness(first.tree, results, [weak for _, weak in common])
+
+
+def _conditional(index: Any, operands: Sequence[Any], branches: Sequence[Computation]) -> list[Any]:
+    """The results of the branch with that index. A result that is one operand in all branches does not depend on the
+    index: it is that operand."""
+    places = {id(p): k for c in branches for k, p in enumerate(c.parameters)}
+    columns = list(zip(*([places.get(id(x)) for x in c.outputs] for c in branches), strict=True))
+    forwarded = [column[0] if len(set(column)) == 1 else None for column in columns]
+    chosen = [k for k, place in enumerate(forwarded) if place is None]
+    results = [None if place is None else operands[place] for place in forwarded]
+    if not chosen and not any(effects(c) for c in branches):
+        return results
+    if len(chosen) < len(results):
+        kept = [[c.outputs[k] for k in chosen] for c in branches]
+        branches = [subgraph(c.name, c.parameters, x, effects=effects(c)) for c, x in zip(branches, kept, strict=True)]
+    found = _bind(conditional, index, *operands, branch_computations=tuple(branches))
+    for k, x in zip(chosen, found, strict=True):
+        results[k] = x
+    return results
 
 
 def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype[Any], bool]:

@@ -22,7 +22,7 @@ from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
-from tinyxla.numpy.arguments import ArrayLike, named
+from tinyxla.numpy.arguments import ArrayLike, cast, named
 from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
@@ -396,7 +396,7 @@ def _in_lanes(function: Function) -> Function:
     def apply(*operands: Any) -> Any:
         dtype, shape = operands[0].dtype, operands[0].shape
         error = 1e-17 if dtype.itemsize == 8 else 2e-9
-        lanes = vmap(lambda *v: function(*(x.astype(np.float64) for x in v), error).astype(dtype))
+        lanes = vmap(lambda *v: function(*(cast(x, np.dtype(np.float64)) for x in v), error).astype(dtype))
         return lanes(*(v.reshape(-1) for v in operands)).reshape(shape)
 
     return apply

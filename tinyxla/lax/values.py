@@ -13,10 +13,11 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
-from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
+from tinyxla.numpy.arguments import array_of, cast, integers_of, python_dtype, several_of, shape_of
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import as_array, default_dtype
 
 Sizes = Sequence[int]
@@ -87,13 +88,13 @@ def shape_as_value(shape: Sizes) -> Array:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The value: there is one device, so there is nothing to place.
+    """The value, which tells the sharding outside of compiled functions: there is one device, so nothing moves.
 
     Raises:
         ArgumentError: another device.
     """
     check_placement("lax.with_sharding_constraint", shardings)
-    return x
+    return placed("lax.with_sharding_constraint", x, shardings)
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Any) -> Any:
@@ -110,6 +111,9 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
     return chosen(*args)
 
 
+_WORD = np.dtype(np.uint64)
+
+
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The upper half of the bits of the product of integers.
 
@@ -122,9 +126,9 @@ def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
         raise DTypeError(f"lax.mulhi: not defined for {a.dtype.name}; the operands must be integers of 8 bits or more.")
     if kind.bits < 64:
         wide = np.dtype("int64" if kind.kind == "signed" else "uint64")
-        return ((a.astype(wide) * b.astype(wide)) >> kind.bits).astype(a.dtype)
+        return ((cast(a, wide) * cast(b, wide)) >> kind.bits).astype(a.dtype)
     half, low = 32, 0xFFFFFFFF
-    (a1, a0), (b1, b0) = (((v >> half), v & low) for v in (a.astype(np.uint64), b.astype(np.uint64)))
+    (a1, a0), (b1, b0) = (((v >> half), v & low) for v in (cast(a, _WORD), cast(b, _WORD)))
     middle = a1 * b0 + ((a0 * b0) >> half)
     upper = a1 * b1 + (middle >> half) + (((middle & low) + a0 * b1) >> half)
     found = upper.astype(a.dtype)

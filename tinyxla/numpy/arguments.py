@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.allocation import after_shortage, allocated
-from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError, warn
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
@@ -24,6 +24,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.placement import placed
 from tinyxla.tracing.promotion import (
     as_array,
     checked_scalar,
@@ -60,6 +61,8 @@ def with_device(function: _Function) -> _Function:
         if device is not None or out_sharding is not None:
             check_device(function.__name__, device)
             check_placement(f"{function.__name__}: out_sharding", out_sharding)
+            where = device if out_sharding is None else out_sharding
+            return placed(function.__name__, function(*args, **kwargs), where)
         return function(*args, **kwargs)
 
     signature = inspect.signature(function)
@@ -140,7 +143,22 @@ def inexact(found: Type) -> Type:
 
 
 def python_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype that a user asks for: Python's int, float and complex are the default ones."""
+    """The dtype of an array that a user asks for by name; a 64-bit one without `enable_x64` as the option
+    `explicit_x64_dtypes` says."""
+    named = named_dtype(dtype)
+    if named.itemsize < 8 or config.explicit_x64_dtypes == "allow" or config.enable_x64:
+        return named
+    narrow = default_dtype(named)
+    if narrow is not named:
+        text = f"Explicitly requested dtype {named.name} is not available without the option enable_x64"
+        if config.explicit_x64_dtypes == "error":
+            raise DTypeError(f"{text}; ask for {narrow.name}.")
+        warn(f"{text}; the array has {narrow.name}.", UserWarning)
+    return narrow
+
+
+def named_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype that a user names: Python's int, float and complex are the default ones."""
     if dtype is int:
         return default_int()
     if dtype is float:

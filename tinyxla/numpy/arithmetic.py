@@ -30,7 +30,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
 from tinyxla.replays import replayed
-from tinyxla.shapes import Shape, element_type
+from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types
 
@@ -453,9 +453,12 @@ fmin = _ignoring_nan("fmin", ops.min_, "The smaller of x and y; the other one wh
 
 
 def _question(name: str, test: Any, combine: Any, of_integers: bool, text: str, strong: bool = True) -> Unary:
-    """A question about floats: asked of both parts of complex numbers, with one answer for all integers."""
+    """A question about floats: asked of both parts of complex numbers, with one answer for all integers and for all
+    random keys."""
 
     def apply(x: Any) -> Any:
+        if isinstance(x.dtype, KeyType):
+            return ops.eq(x, x) if of_integers else ops.ne(x, x)
         if x.dtype.kind == "c":
             return combine(test(ops.real(x)), test(ops.imag(x)))
         return test(x) if _is_inexact(x) else like(of_integers, cast(x, np.dtype(np.bool_)))
@@ -494,7 +497,10 @@ def iscomplex(x: ArrayLike, /) -> Array:
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Whether |a - b| <= atol + rtol |b|, or both are the same infinity (or NaN, if `equal_nan`)."""
+    """Whether |a - b| <= atol + rtol |b|, or both are the same infinity (or NaN, if `equal_nan`). Random keys are close
+    if they are equal."""
+    if any(isinstance(getattr(x, "dtype", None), KeyType) for x in (a, b)):
+        return equal(a, b)
     (x, y), _ = promoted("isclose", a, b, to_inexact=True)
     distance, size = absolute(subtract(x, y)), absolute(y)
     absolute_bound, relative_bound = (cast(operand(t, "isclose"), size.dtype) for t in (atol, rtol))

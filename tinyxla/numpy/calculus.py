@@ -29,6 +29,7 @@ from tinyxla.numpy.arguments import (
     is_several,
     like,
     listed,
+    named_dtype,
     of_rank,
     operand,
     preferred_type,
@@ -416,7 +417,7 @@ def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, h
     """`unwrap` in the type of x; `half` is half the period, rounded down among integers."""
     along = canonical_axis(axis, x.ndim, "unwrap")
     if not x.shape[along]:
-        return cast(x, python_dtype(x.dtype))
+        return cast(x, named_dtype(x.dtype))
     steps = diff(x, axis=along)
     limit = arith.true_divide(period, 2) if discont is None else discont
     shifted = arith.subtract(arith.remainder(arith.add(steps, half), period), half)
@@ -426,4 +427,4 @@ def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, h
     shifted = where(at_edge, half, shifted)
     correction = where(arith.less(arith.absolute(steps), limit), like(0, steps), arith.subtract(shifted, steps))
     later = arith.add(_part(x, along, 1, x.shape[along]), cumsum(correction, along))
-    return cast(concatenate([_part(x, along, 0, 1), later], along), python_dtype(x.dtype))
+    return cast(concatenate([_part(x, along, 0, 1), later], along), named_dtype(x.dtype))

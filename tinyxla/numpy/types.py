@@ -10,7 +10,17 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import ArgumentError, DTypeError
-from tinyxla.numpy.arguments import SCALARS, ArrayLike, cast, choice_of, operand, python_dtype, shown, type_of
+from tinyxla.numpy.arguments import (
+    SCALARS,
+    ArrayLike,
+    cast,
+    choice_of,
+    named_dtype,
+    operand,
+    python_dtype,
+    shown,
+    type_of,
+)
 from tinyxla.numpy.creation import array
 from tinyxla.shapes import ElementType, KeyType, element_type
 from tinyxla.shapes.key_types import extended
@@ -131,11 +141,11 @@ def iinfo(int_type: Any) -> Any:
 def dtype_of(value: Any, what: str) -> np.dtype[Any]:
     """The element type that a type names, or that a value has: an array, a number, or anything with a `dtype`."""
     if isinstance(value, (type, np.dtype, str, ScalarType, ElementType)):
-        return python_dtype(value)
+        return named_dtype(value)
     found: Any = value if isinstance(value, KeyType) else getattr(value, "dtype", None)
     if isinstance(found, KeyType):
         return found  # type: ignore[return-value]
-    return python_dtype(found) if isinstance(found, np.dtype) else type_of(operand(value, what))[0]
+    return named_dtype(found) if isinstance(found, np.dtype) else type_of(operand(value, what))[0]
 
 
 _ABSTRACT = {
@@ -214,7 +224,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         if isinstance(k, str) and k in _NAMED_KINDS:
             if found.kind in _NAMED_KINDS[k]:
                 return True
-        elif found is element_type(k if isinstance(k, KeyType) else python_dtype(k)):
+        elif found is element_type(k if isinstance(k, KeyType) else named_dtype(k)):
             return True
     return False
 
@@ -252,7 +262,7 @@ def _type_and_weakness(x: Any) -> tuple[np.dtype[Any], bool]:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether a type converts to another under NumPy's casting rule of that name."""
     rule: Any = choice_of("can_cast", "casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
-    return np.can_cast(dtype_of(from_, "can_cast"), python_dtype(to), casting=rule)
+    return np.can_cast(dtype_of(from_, "can_cast"), named_dtype(to), casting=rule)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:

@@ -28,7 +28,7 @@ from tinyxla.errors import (
 )
 from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.device import CPU, Device, check_device
-from tinyxla.tracing.shardings import SingleDeviceSharding
+from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 
 _namespace: Any = None
@@ -165,7 +165,7 @@ class Array:
         return self.concrete(wanted, error)
 
     @property
-    def sharding(self) -> SingleDeviceSharding:
+    def sharding(self) -> Sharding:
         """Where the elements are: on the one device."""
         return SingleDeviceSharding()
 
@@ -501,9 +501,9 @@ class Array:
         """The elements, none below `min` and none above `max`."""
         return _namespace.clip(self, min, max)
 
-    def round(self, decimals: int = 0) -> Array:
+    def round(self, decimals: int = 0, out: None = None) -> Array:
         """The elements rounded to even."""
-        return _namespace.round(self, decimals)
+        return _namespace.round(self, decimals, out)
 
     # --- reductions; the options are those of the function of the same name
 
@@ -542,7 +542,7 @@ def _is_operand(value: Any) -> bool:
 class ConcreteArray(Array):
     """An array with a value."""
 
-    __slots__ = ("_signature", "_value", "weak_type")
+    __slots__ = ("_sharding", "_signature", "_value", "weak_type")
 
     def __init__(self, value: Any, weak_type: bool = False) -> None:
         self._value = value  # an ndarray, or the NumPy scalar that NumPy makes of one without dimensions
@@ -571,6 +571,20 @@ class ConcreteArray(Array):
     @property
     def size(self) -> int:
         return self._value.size
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the elements are laid out over the mesh with which the array was placed; else the one device."""
+        try:
+            return self._sharding
+        except AttributeError:
+            return SingleDeviceSharding()
+
+    def with_sharding(self, sharding: Sharding) -> ConcreteArray:
+        """The same elements, which are not copied, with a sharding."""
+        placed = ConcreteArray(self._value, self.weak_type)
+        placed._sharding = sharding
+        return placed
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         return self

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from tinyxla.errors import ArgumentError
+from tinyxla.errors import ArgumentError, PlatformError
+from tinyxla.tracing import pytrees
 
 
 class Device:
@@ -31,6 +32,9 @@ class Device:
     def __repr__(self) -> str:
         return "CpuDevice(id=0)"
 
+    def __str__(self) -> str:
+        return "cpu:0"
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Device:
         return self
 
@@ -48,6 +52,12 @@ def check_device(what: str, device: Any) -> None:
         raise ArgumentError(f"{what}: the only device is 'cpu', but got {device!r}.")
 
 
+def check_platform(what: str, name: Any) -> None:
+    """An error for another platform than the one there is; None stands for any."""
+    if name is not None and name != CPU.platform:
+        raise PlatformError(f"{what}: Unknown backend {name!r}; the only one is {CPU.platform!r}.")
+
+
 def check_devices(what: str, devices: Any) -> None:
     """The same for a sequence of devices, or None."""
     if devices is None:
@@ -60,10 +70,6 @@ def check_devices(what: str, devices: Any) -> None:
 
 def check_placement(what: str, placement: Any) -> None:
     """The same for the leaves of a pytree: where arrays are to be, all of them or one by one."""
-    if isinstance(placement, Mapping):
-        placement = tuple(placement.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(placement, (tuple, list)) and not isinstance(placement, Placement):
-        for element in placement:  # pyright: ignore[reportUnknownVariableType]
-            check_placement(what, element)
-    else:
-        check_device(what, placement)
+    leaves, _ = pytrees.flatten_shown(placement, lambda x: isinstance(x, Placement))
+    for leaf in leaves:
+        check_device(what, leaf)

@@ -20,6 +20,7 @@ from tinyxla.tracing.device import CPU, check_device
 _CHOICES = {
     "default_prng_impl": tuple(KEY_TYPES),
     "legacy_prng_key": ("allow", "warn", "error"),
+    "explicit_x64_dtypes": ("allow", "warn", "error"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
     "traceback_filtering": MODES,
@@ -82,6 +83,8 @@ class Config(threading.local):
 
     Attributes:
         enable_x64: 64-bit NumPy inputs and defaults stay 64-bit. The environment variable TINYXLA_ENABLE_X64 sets it.
+        explicit_x64_dtypes: what a 64-bit element type that is asked for by name means without `enable_x64`: "allow"
+            gives it, "warn" gives that of 32 bits with a warning, "error" refuses.
         disable_jit: compiled functions run as plain Python.
         debug_nans: results with a NaN are errors that name the operation and the user's line.
         debug_infs: the same for infinities.
@@ -112,6 +115,7 @@ class Config(threading.local):
     """
 
     enable_x64: bool = os.environ.get("TINYXLA_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
+    explicit_x64_dtypes: str = "allow"
     disable_jit: bool = False
     debug_nans: bool = False
     debug_infs: bool = False
@@ -162,6 +166,11 @@ class Config(threading.local):
 
 # The options, and the values that they have at first.
 _OPTIONS = {o: getattr(Config, o) for o in Config.__annotations__ if o != "special" and not o.startswith("_")}
+
+
+def option_names() -> tuple[str, ...]:
+    """The names of all options, those of JAX without effect included."""
+    return tuple(dict.fromkeys((*_OPTIONS, *_WITHOUT_EFFECT)))
 
 
 def _checked(option: str, value: Any) -> Any:

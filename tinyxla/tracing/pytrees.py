@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, cast
 
-import optree
-
 from tinyxla.errors import NestingError, PytreeError
+from tinyxla.exit_functions import without_exit_functions
+
+with without_exit_functions():
+    import optree
 
 NAMESPACE = "tinyxla"
 _WITH_WORDS = "tinyxla.words"  # as the other, and keys are containers

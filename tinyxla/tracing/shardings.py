@@ -95,6 +95,19 @@ class AbstractMesh:
         """Whether there are no axes."""
         return not self.axis_names
 
+    def _axes_of_type(self, kind: AxisType) -> tuple[Any, ...]:
+        return tuple(name for name, t in zip(self.axis_names, self.axis_types, strict=True) if t == kind)
+
+    def _has_only(self, kind: AxisType) -> bool:
+        return set(self.axis_types) == {kind}
+
+    auto_axes = property(lambda self: self._axes_of_type(AxisType.Auto))
+    explicit_axes = property(lambda self: self._axes_of_type(AxisType.Explicit))
+    manual_axes = property(lambda self: self._axes_of_type(AxisType.Manual))
+    are_all_axes_auto = property(lambda self: self._has_only(AxisType.Auto))
+    are_all_axes_explicit = property(lambda self: self._has_only(AxisType.Explicit))
+    are_all_axes_manual = property(lambda self: self._has_only(AxisType.Manual))
+
     @property
     def abstract_mesh(self) -> AbstractMesh:
         """The axes without devices."""

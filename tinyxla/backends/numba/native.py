@@ -48,7 +48,7 @@ _SWITCHES = {  # values of LLVM's own, for a compilation here, and for long stra
     "enable-epilogue-vectorization": ("true", "false", "false"),
     "disable-lsr": ("false", "true", "true"),
     "dag-maps-huge-region": ("1000", "200", "200"),
-    "pre-RA-sched": ("default", "default", "linearize"),
+    "pre-RA-sched": ("default", "default", "fast"),
 }
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
@@ -509,7 +509,8 @@ def _switch(mode: _Mode) -> None:
     hundreds of loads and stores not all pairs of these as dependences, whose number is quadratic. `straight` is for
     code of one block with thousands of instructions that do not depend on each other: there the list scheduler of
     instruction selection, which looks at all of them for each, takes nearly all of the time; the machine scheduler
-    comes after it anyway.
+    comes after it anyway. (LLVM's `linearize` in its place puts other instructions between a comparison and the use of
+    its flags.)
 
     LLVM's switches are those of the whole process, so they are set back when nothing is left to compile; and as LLVM
     ends the process when it does not know a switch, only known versions meet them.

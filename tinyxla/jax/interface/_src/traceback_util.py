@@ -1,6 +1,11 @@
 """`jax._src.traceback_util`."""
 
-from tinyxla.tracebacks import boundary as api_boundary, hide_file as register_exclusion, is_own as _is_own
+from tinyxla.tracebacks import (
+    boundary as api_boundary,
+    hidden_files as _exclude_paths,
+    hide_file as register_exclusion,
+    is_own as _is_own,
+)
 
 
 def include_frame(frame):

@@ -1,0 +1,28 @@
+"""The one backend, the CPU, as an object of JAX's interface."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from tinyxla.devices import devices
+
+
+def get_backend(platform: str | None = None) -> SimpleNamespace:
+    """The backend of a platform: its name and devices.
+
+    Raises:
+        PlatformError: a platform that is not "cpu".
+    """
+    devices(platform)
+    return SimpleNamespace(
+        platform="cpu",
+        devices=devices,
+        local_devices=devices,
+        device_count=lambda: len(devices()),
+        process_index=lambda: 0,
+    )
+
+
+def backends() -> dict[str, SimpleNamespace]:
+    """The backends by name."""
+    return {"cpu": get_backend()}

@@ -1,0 +1,15 @@
+"""`jax._src.xla_bridge`."""
+
+from tinyxla.devices import (
+    default_backend as default_backend,
+    device_count as device_count,
+    devices as devices,
+    local_device_count as local_device_count,
+    local_devices as local_devices,
+    process_count as process_count,
+    process_index as process_index,
+    process_indices as process_indices,
+)
+from tinyxla.jax.backend import backends as backends, get_backend as get_backend
+
+_backends = {}  # those whose number of devices is fixed: none is started
