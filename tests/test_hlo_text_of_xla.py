@@ -100,9 +100,7 @@ def test_bitcast_convert_of_truth_values_takes_bytes() -> None:
         text = _module(" a = u16[2] parameter(0)\n ROOT r = pred[2,2] bitcast-convert(a)")
         (truth,) = _values(text, [np.array([0x0100, 1], np.uint16)], compiled)
         np.testing.assert_array_equal(truth, [[False, True], [True, False]])
-        text = _module(
-            " a = u8[3] parameter(0)\n b = pred[3] bitcast-convert(a)\n ROOT r = u8[3] bitcast-convert(b)"
-        )
+        text = _module(" a = u8[3] parameter(0)\n b = pred[3] bitcast-convert(a)\n ROOT r = u8[3] bitcast-convert(b)")
         np.testing.assert_array_equal(_values(text, [np.array([0, 1, 4], np.uint8)], compiled)[0], [0, 1, 1])
 
 
@@ -110,7 +108,8 @@ def test_bitcast_convert_of_complex_numbers_keeps_bytes() -> None:
     x = np.arange(8, dtype=np.float32).view(np.complex64).reshape(2, 2)
     for compiled in (True, False):
         (wide,) = _values(_module(" a = c64[2,2] parameter(0)\n ROOT r = c128[2] bitcast-convert(a)"), [x], compiled)
-        assert wide.dtype == np.complex128 and wide.tobytes() == x.tobytes()
+        assert wide.dtype == np.complex128
+        assert wide.tobytes() == x.tobytes()
     with pytest.raises(HloSyntaxError, match="both types must be complex or neither"):
         parse_hlo(_module(" a = c64[2] parameter(0)\n ROOT r = u64[2] bitcast-convert(a)"))
 

@@ -1462,9 +1462,10 @@ REFUSED = {  # a type that each op is not defined for
     2: dict.fromkeys(("add", "multiply", "maximum", "minimum"), "")
     | dict.fromkeys(("subtract", "divide", "power"), "pred")
     | dict.fromkeys(("chain-divide", "chain-multiply"), "s32")
-    | dict.fromkeys(("remainder", "atan2"), "c64")
-    | {"complex": "f16"}
-    | dict.fromkeys(("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical"), "f32"),
+    | {"remainder": "c64", "atan2": "s32", "complex": "f16"}
+    | dict.fromkeys(
+        ("and", "or", "xor", "mulhi", "shift-left", "shift-right-arithmetic", "shift-right-logical"), "f32"
+    ),
 }
 for _count, _types in REFUSED.items():
     VIOLATIONS |= {_name: _element_wise(_name, _count, _type) for _name, _type in sorted(_types.items())}

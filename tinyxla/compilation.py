@@ -40,6 +40,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
@@ -301,6 +302,8 @@ class Jitted:
         leaves, treedef = pytrees.flatten((positional, named) if named else positional)
         signatures = [getattr(x, "_signature", None) for x in leaves]
         if None in signatures:
+            if any(map(is_float0, leaves)):
+                return self._program(without_float0(args), without_float0(kwargs))
             leaves = self._as_arguments(leaves, positional, named)
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()

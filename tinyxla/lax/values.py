@@ -13,8 +13,8 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
-from tinyxla.ops import elementwise
 from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
+from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement

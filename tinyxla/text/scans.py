@@ -1,7 +1,7 @@
 """The HLO instruction `scan` as a `while` loop.
 
-`(outputs..., carries...) = scan(inputs..., initial carries...), dimensions={d}, num_carries=n, to_apply=f`: at each index
-along dimension d of the inputs, f is given the slices of the inputs without that dimension and the carries, and gives
+`(outputs..., carries...) = scan(inputs..., initial carries...), dimensions={d}, num_carries=n, to_apply=f`: at each
+index along dimension d of the inputs, f is given the slices of the inputs without that dimension and the carries, and gives
 the slices of the outputs and the next carries. With `is_reverse` the last index comes first.
 
 Source: the instruction as XLA parses it and runs it; its documents do not have it.
@@ -65,9 +65,7 @@ def scan_as_while(scan: Scan, operands: Sequence[Instruction], result: AnyShape)
     carried = [graph.number(0), *operands[:count], *empty, *operands[count:]]
     types = [x.shape for x in carried]
     body = _body(scan, types, count, len(outputs), length)
-    loop = graph.add(
-        ops["while"], *carried, condition=_condition(types, length), body=body, known_trip_count=length
-    )
+    loop = graph.add(ops["while"], *carried, condition=_condition(types, length), body=body, known_trip_count=length)
     results = [graph.add(calls.get_tuple_element, loop, index=k) for k in range(1 + count, len(carried))]
     graph.add(calls.tuple_, *results)
     return graph
