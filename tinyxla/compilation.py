@@ -40,6 +40,17 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.references import (
+    OuterReferenceError,
+    Reference,
+    discovered,
+    filled,
+    has_references,
+    slotted,
+    threaded,
+    values_of,
+    write_all,
+)
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
@@ -231,6 +242,8 @@ class Jitted:
         self._donated_names = donated_names
         self._flatten = pytrees.Flattener()
         self._programs: dict[Any, Program] = {}
+        self._references: list[Reference] = []  # that the function closes over
+        self._of_values: dict[Any, tuple[Jitted, list[Reference]]] = {}  # the function of these references' values
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
 
@@ -265,10 +278,17 @@ class Jitted:
         """Any call: static arguments are taken out, leaves become arrays, and a program is traced if there is none."""
         if config.disable_jit:
             return self._function(*args, **kwargs)
+        if self._references or has_references((args, kwargs)):
+            return discovered(lambda references: self._with_references(references, args, kwargs), self._references)
         try:
             program, leaves = self._program(args, kwargs)
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
+        except OuterReferenceError as error:
+            if not error.reference.is_alive:
+                raise
+            self._references.append(error.reference)
+            return self._general(args, kwargs)
         if program.runs and state.staging is None:
             try:
                 program.executable  # noqa: B018 - it is compiled, if it is not yet
@@ -285,6 +305,35 @@ class Jitted:
                     "eval_shape."
                 )
         return program.apply(leaves)
+
+    def _with_references(self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose function uses references: those which it closes over, and those among its arguments. It is that
+        of a function of their values, which gives the new ones, too."""
+        closed = known[:] = [r for r in known if r.is_alive]
+        (given, named), passed = slotted((args, kwargs))
+        number = len(closed)
+
+        def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            own = [r.__class__(x) for r, x in zip(passed, values[number:], strict=True)]
+            function = threaded(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
+            result, after = function(values[:number])
+            if has_references(result):
+                raise ArgumentError(
+                    f"jit of {self.__name__}: the result must not have a Ref; give the array, ref[...]."
+                )
+            return result, [*after, *values_of(own)]
+
+        key = tuple(map(id, closed)), tuple(type(r) for r in passed)
+        if key not in self._of_values:
+            static, donated = ([n + 1 if n >= 0 else n for n in numbers] for numbers in (self._static, self._donated))
+            names = self._static_names, self._donated_names
+            function = wraps(self._function)(of_values)
+            made = Jitted(function, frozenset(static), names[0], frozenset(donated), names[1])
+            self._of_values[key] = made, list(closed)
+        references = [*closed, *passed]
+        result, after = self._of_values[key][0](values_of(references), *given, **named)
+        write_all(references, after)
+        return result
 
     def _nested_too_deeply(self, error: RecursionError) -> NestingError:
         if isinstance(error, NestingError):

@@ -20,6 +20,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.references import Reference
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms import key_arrays
@@ -158,6 +159,8 @@ def arrays_of(
 
 def no_array(leaf: Any) -> str:
     """What is wrong with a leaf that is no array."""
+    if isinstance(leaf, Reference):
+        return "is a Ref, which is not an array; read it with ref[...]"
     dtype = getattr(leaf, "dtype", None)
     if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"
