@@ -1,5 +1,5 @@
-"""Mutable references (`jax.new_ref`) in transformed functions, and `jax.experimental.random`: one program, under JAX and
-under the hook, in a process each."""
+"""Mutable references (`jax.new_ref`) in transformed functions, and `jax.experimental.random`: one program, under JAX
+and under the hook, in a process each."""
 
 from __future__ import annotations
 

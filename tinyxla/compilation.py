@@ -40,6 +40,8 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.float_zeros import is_float0, without_float0
+from tinyxla.tracing.promotion import as_array, config
 from tinyxla.tracing.references import (
     OuterReferenceError,
     Reference,
@@ -51,8 +53,6 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.float_zeros import is_float0, without_float0
-from tinyxla.tracing.promotion import as_array, config
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects

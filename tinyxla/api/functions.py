@@ -20,9 +20,9 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
-from tinyxla.tracing.references import Reference
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.references import Reference
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.wrapping import wraps

@@ -1,8 +1,8 @@
 """The HLO instruction `scan` as a `while` loop.
 
 `(outputs..., carries...) = scan(inputs..., initial carries...), dimensions={d}, num_carries=n, to_apply=f`: at each
-index along dimension d of the inputs, f is given the slices of the inputs without that dimension and the carries, and gives
-the slices of the outputs and the next carries. With `is_reverse` the last index comes first.
+index along dimension d of the inputs, f is given the slices of the inputs without that dimension and the carries, and
+gives the slices of the outputs and the next carries. With `is_reverse` the last index comes first.
 
 Source: the instruction as XLA parses it and runs it; its documents do not have it.
 """
