@@ -1,8 +1,8 @@
 """Long short-term memory networks over batches of sequences of different lengths.
 
-The weights are one flat array in cuDNN's order: for each layer, and in a bidirectional network for each direction of it,
-`W_ih` and `W_hh`; then likewise `b_ih` and `b_hh`. The rows of each are those of the input gate, the forget gate, the
-cell and the output gate.
+The weights are one flat array in cuDNN's order: for each layer, and in a bidirectional network for each direction of
+it, `W_ih` and `W_hh`; then likewise `b_ih` and `b_hh`. The rows of each are those of the input gate, the forget gate,
+the cell and the output gate.
 
 Sources: Hochreiter and Schmidhuber, "Long short-term memory" (1997); PyTorch's documentation of `torch.nn.LSTM`, whose
 names of the weights are used; cuDNN's documentation of the order of weights.
@@ -87,7 +87,7 @@ def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: in
 
 
 def swap_lstm_gates(weights: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Array:
-    """The weights with the rows of the cell and of the output gate in exchange, in which order some libraries have them.
+    """The weights with the rows of the cell and of the output gate exchanged, as some libraries have them.
 
     >>> weights = np.arange(16.0)  # of one input and one hidden unit: W_ih, W_hh, b_ih and b_hh
     >>> swap_lstm_gates(weights, 1, 1, 1, False)[:4]
@@ -101,7 +101,7 @@ def swap_lstm_gates(weights: Any, input_size: int, hidden_size: int, num_layers:
 def unpack_lstm_weights(
     weights: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool
 ) -> tuple[dict[int, Array], dict[int, Array], dict[int, Array], dict[int, Array]]:
-    """`(W_ih, W_hh, b_ih, b_hh)`: each by the number of the layer, or for bidirectional networks of layer and direction.
+    """`(W_ih, W_hh, b_ih, b_hh)`, each by the number of the layer, or in bidirectional networks of layer and direction.
 
     >>> W_ih, W_hh, b_ih, b_hh = unpack_lstm_weights(np.zeros(144), 3, 4, 1, False)
     >>> W_ih[0].shape, W_hh[0].shape, b_ih[0].shape, b_hh[0].shape

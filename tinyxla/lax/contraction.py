@@ -154,12 +154,15 @@ def dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    out_sharding: Any = None,
 ) -> Array:
     """The product of vectors or matrices; with `dimension_numbers` the same as `dot_general`.
 
     >>> dot(np.array([1, 2]), np.array([3, 4]))
     Array(11, dtype=int32)
     """
+    if out_sharding is not None:
+        check_placement("lax.dot: out_sharding", out_sharding)
     x, y = array_of(lhs, "lax.dot"), array_of(rhs, "lax.dot")
     if dimension_numbers is None:
         if x.ndim not in (1, 2) or y.ndim not in (1, 2):
@@ -199,6 +202,8 @@ def ragged_dot_general(
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
 ) -> Array:
     """A product in which one dimension of `lhs` is cut into groups.
 
@@ -211,6 +216,8 @@ def ragged_dot_general(
             groups are the first dimension; if it is a batch dimension, groups do not matter.
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
+        group_offset: accepted for JAX's sake; must be None.
+        out_sharding: accepted for JAX's sake; the one device there is.
 
     Returns:
         As `dot_general`, without the dimension of rhs that counts groups.
@@ -227,6 +234,10 @@ def ragged_dot_general(
             [3.]]], dtype=float32)
     """
     what = "lax.ragged_dot_general"
+    if group_offset is not None:
+        raise ArgumentError(f"{what}: group_offset must be None, but is {group_offset!r}; slice rhs and group_sizes.")
+    if out_sharding is not None:
+        check_placement(f"{what}: out_sharding", out_sharding)
     x, y = of_one_type(what, lhs, rhs)
     numbers = RaggedDotDimensionNumbers(
         *several_of(what, "ragged_dot_dimension_numbers", ragged_dot_dimension_numbers, 3)
@@ -249,6 +260,8 @@ def ragged_dot(
     group_sizes: ArrayLike,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Rows [m, k] in groups, each times its own matrix of [g, k, n]; rows in no group give zeros.
 
@@ -259,7 +272,8 @@ def ragged_dot(
            [7.]], dtype=float32)
     """
     numbers = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
-    return ragged_dot_general(lhs, rhs, group_sizes, numbers, precision, preferred_element_type)
+    rest = precision, preferred_element_type, group_offset, out_sharding
+    return ragged_dot_general(lhs, rhs, group_sizes, numbers, *rest)
 
 
 def scaled_dot(

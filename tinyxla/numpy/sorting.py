@@ -442,12 +442,21 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
 
 
 @replayed
-def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
+def bincount(
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
     """How often each integer from 0 on occurs, or the sum of its weights.
 
     The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not
     count.
     """
+    if out_sharding is not None:
+        check_placement("bincount: out_sharding", out_sharding)
     values = array_of(x, "bincount")
     if values.ndim != 1 or not (element_type(values.dtype).is_integer or values.dtype.kind == "b"):
         raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")
