@@ -337,8 +337,9 @@ def _quantile(
         valid = cast(arith.invert(bad), wide)
         total = _row_sum(valid)
         number = arith.maximum(arith.subtract(total, 1), 0)
-    spread = (*share.shape, *kept)
-    position = arith.multiply(movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept))), number)
+    spread, of_one = (*share.shape, *kept), (*(1,) * share.ndim, *kept)
+    shares = movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept)))
+    position = arith.multiply(shares, movement.reshape_to(number, of_one))
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
     if not ignore_nan and isinstance(share, ConcreteArray):  # the sort sees what of it is read
@@ -349,7 +350,7 @@ def _quantile(
         at_low, at_high = (_pick(ordered, p, share.ndim) for p in (low, high))
     result = _between(method, position, low, high, at_low, at_high)
     missing = arith.equal(_row_sum(cast(arith.invert(bad), wide)), 0) if ignore_nan else any(bad, -1)
-    result = where(missing, np.nan, result)
+    result = where(movement.reshape_to(missing, of_one), np.nan, result)
     result = cast(result, dtype, False)
     if keepdims:
         shape = (*share.shape, *(1 if d in axes else n for d, n in enumerate(x.shape)))
