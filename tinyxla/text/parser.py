@@ -613,7 +613,7 @@ def _scan(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
         frame.add(x)
     if results.shape != line.shape:
         raise ValueError(f"the operands give {results.shape}, but the shape here is {line.shape}")
-    return frame.add(parser.finished(line, results.op, results.operands, results.attributes, fields))
+    return frame.add(parser.finished(line, calls.tuple_, results.operands, results.attributes, fields))
 
 
 def _number_field(fields: dict[str, str], name: str, brackets: str = "") -> int:

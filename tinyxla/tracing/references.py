@@ -8,7 +8,7 @@ function then does so again with the reference bound to a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,7 +73,7 @@ class Reference:
 
 
 @contextmanager
-def bound(references: Sequence[Reference], values: Sequence[Any]) -> Iterator[None]:
+def bound(references: Sequence[Reference], values: Sequence[Any]) -> Generator[None]:
     """References with other values, which the function that is traced now may use and replace."""
     before = [(r._value, r._scope) for r in references]  # pyright: ignore[reportPrivateUsage]
     try:

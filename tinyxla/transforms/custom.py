@@ -423,7 +423,7 @@ class LinearCall(Rule):
 
         return outputs, pull
 
-    def _check_residuals(self, wanted: Mask) -> None:
+    def _check_residuals(self, wanted: Sequence[bool]) -> None:
         if any(wanted[: self.residuals]):
             raise DifferentiationError(
                 f"{self.name}: there is no derivative by the residual arguments, but one is differentiated; pass it as "
@@ -443,7 +443,7 @@ class LinearCall(Rule):
     def batched(self, lanes: Lanes, axes: Axes) -> LinearCall:
         def transpose(*values: Any) -> list[Any]:
             places = (*axes[: self.residuals], *(0 for _ in values[self.residuals :]))
-            return lanes.mapped(self.transpose, places)(*values)
+            return list(lanes.mapped(self.transpose, places)(*values))
 
         key = (self.key, lanes, axes)
         return replace(self, key=key, function=lanes.mapped(self.function, axes), transpose=transpose)
@@ -477,11 +477,11 @@ class CustomVmap(Rule):
         return outputs, tuple(t if is_inexact(x) else None for x, t in zip(outputs, moves, strict=True))
 
     def _rule_with_tangents(
-        self, size: int, values: tuple[Values, Values], mapped: tuple[Mask, Mask]
+        self, size: int, values: Sequence[Values], mapped: Sequence[Sequence[bool | None]]
     ) -> tuple[Values, Sequence[bool]]:
         """The rule and its derivative, of values and tangents. It is told that a value is mapped where its tangent is,
         too; by the others it is mapped over the examples."""
-        both = [m and t is not False for m, t in zip(*mapped, strict=True)]
+        both = tuple(m and t is not False for m, t in zip(*mapped, strict=True))
         only = [0 if m and not b else None for half in mapped for m, b in zip(half, both, strict=True)]
         over: list[bool] = []
 
@@ -490,7 +490,7 @@ class CustomVmap(Rule):
             over[:] = batched
             return outputs
 
-        def at(number: Any, inputs: Values) -> Values:
+        def at(number: Any, inputs: Values) -> list[Any]:
             found = _with_tangents(of_values, inputs[: self.count], inputs[self.count :])
             if number is None:
                 return found
