@@ -156,6 +156,26 @@ def written_in_branches():
     return first, third, jax.lax.switch(2, [double, double, add], 4.0), ref[...]
 
 @case
+def read_under_derivatives():
+    ref = jax.new_ref(jnp.ones(2))
+    f = jax.jit(lambda x: x * x * ref[...].sum())
+    steps = lambda x: jax.lax.fori_loop(0, 2, lambda i, c: c * ref[i], x)
+    first = jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0), jax.vmap(f)(jnp.ones(2)), jax.grad(steps)(3.0)
+    ref[...] = jnp.full(2, 3.0)
+    return first, jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0), jax.grad(steps)(3.0), jax.vmap(steps)(jnp.ones(2))
+
+@case
+def used_by_checkpoint():
+    def f(x):
+        ref = jax.new_ref(0.0)
+        @jax.checkpoint
+        def g(x):
+            return jnp.sin(x) * x
+        ref[...] = g(x)
+        return g(ref[...])
+    return f(2.0), jax.grad(f)(2.0), jax.jit(jax.grad(f))(2.0)
+
+@case
 def operand_of_branch():
     ref = jax.new_ref(jnp.zeros(2))
     def write(r, x):
@@ -240,6 +260,10 @@ refused(lambda: jax.jit(lambda: kept[0][...])())
 refused(lambda: jax.jit(lambda: random.stateful_rng().uniform())())
 refused(lambda: random.stateful_rng(0).split(2).uniform())
 print(ref[...])
+print(jax.eval_shape(lambda x: x + ref[...], 1.0).shape)
+kept = jax.new_ref(jnp.full(2, 3.0))
+scaled = jax.checkpoint(lambda x: x * kept[...].sum())
+print(jax.grad(scaled)(2.0), jax.jit(jax.grad(scaled))(2.0))
 """
 
 
@@ -258,6 +282,8 @@ def test_wrong_uses_of_references_are_errors() -> None:
         "stateful_rng: inside a transformed function there must be a seed; pass one.",
         "StatefulPRNG: a generator that was split into several draws nothing; map over it with vmap.",
         "0.0",
+        "()",
+        "6.0 6.0",
     ]
     lines = found.stdout.splitlines()
     assert len(lines) == len(wanted), lines

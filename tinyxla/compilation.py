@@ -49,7 +49,7 @@ from tinyxla.tracing.references import (
     filled,
     has_references,
     slotted,
-    threaded,
+    updated,
     values_of,
     write_all,
 )
@@ -309,29 +309,32 @@ class Jitted:
     def _with_references(self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose function uses references: those which it closes over, and those among its arguments. It is that
         of a function of their values, which gives the new ones, too."""
-        closed = known[:] = [r for r in known if r.is_alive]
+        known[:] = [r for r in known if r.is_alive]
+        closed = list(known)
         (given, named), passed = slotted((args, kwargs))
         number = len(closed)
 
         def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             own = [r.__class__(x) for r, x in zip(passed, values[number:], strict=True)]
-            function = threaded(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
+            function = updated(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
             result, after = function(values[:number])
             if has_references(result):
                 raise ArgumentError(
                     f"jit of {self.__name__}: the result must not have a Ref; give the array, ref[...]."
                 )
-            return result, [*after, *values_of(own)]
+            return result, [*after, *(r.read() if r.is_written else None for r in own)]
 
         key = tuple(map(id, closed)), tuple(type(r) for r in passed)
-        if key not in self._of_values:
+        made, _ = self._of_values.get(key, (None, None))
+        if made is None:
             static, donated = ([n + 1 if n >= 0 else n for n in numbers] for numbers in (self._static, self._donated))
             names = self._static_names, self._donated_names
             function = wraps(self._function)(of_values)
             made = Jitted(function, frozenset(static), names[0], frozenset(donated), names[1])
-            self._of_values[key] = made, list(closed)
+            if all(r.is_lasting for r in closed):
+                self._of_values[key] = made, closed
         references = [*closed, *passed]
-        result, after = self._of_values[key][0](values_of(references), *given, **named)
+        result, after = made(values_of(references), *given, **named)
         write_all(references, after)
         return result
 

@@ -22,7 +22,7 @@ from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.references import Reference
+from tinyxla.tracing.references import Reference, discovered, threaded, values_of
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.wrapping import wraps
@@ -333,8 +333,15 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         return pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
 
-    made, _, weak, tree = trace_tree(of_arrays, args, kwargs)
-    return shapes_of(made, weak, tree)
+    def run(references: list[Reference]) -> Any:
+        """References have their values, and what the function writes is dropped."""
+        of_values = threaded(of_arrays, references)
+        values = values_of(references)
+        traced = wraps(function)(lambda *args, **kwargs: of_values(values, *args, **kwargs)[0])
+        made, _, weak, tree = trace_tree(traced if references else of_arrays, args, kwargs)
+        return shapes_of(made, weak, tree)
+
+    return discovered(run)
 
 
 def _zeros_of_struct(x: Any) -> Any:

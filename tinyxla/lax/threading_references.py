@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.tracing.references import (
+    Carried,
     OuterReferenceError,
     Reference,
     discovered,
@@ -17,8 +18,6 @@ from tinyxla.tracing.references import (
     has_references,
     slotted,
     threaded,
-    values_of,
-    write_all,
 )
 from tinyxla.wrapping import wraps
 
@@ -33,15 +32,15 @@ def scanning(scan: Function) -> Function:
         def run(references: list[Reference]) -> Any:
             if not references:
                 return scan(f, init, *args, **kwargs)
-            function = threaded(f, references)
+            carried, function = Carried(references), threaded(f, references)
 
             @wraps(f)
             def step(carry: Any, x: Any) -> Any:
                 (following, y), values = function(carry[0], carry[1], x)
                 return (values, following), y
 
-            (values, last), ys = scan(step, (values_of(references), init), *args, **kwargs)
-            write_all(references, values)
+            (values, last), ys = scan(step, (carried.values, init), *args, **kwargs)
+            carried.write(values)
             return last, ys
 
         return discovered(run)
@@ -75,15 +74,15 @@ def counting(fori_loop: Function) -> Function:
         def run(references: list[Reference]) -> Any:
             if not references:
                 return fori_loop(lower, upper, body_fun, init_val, **kwargs)
-            body = threaded(body_fun, references)
+            carried, body = Carried(references), threaded(body_fun, references)
 
             @wraps(body_fun)
             def step(i: Any, carry: Any) -> Any:
                 following, values = body(carry[0], i, carry[1])
                 return values, following
 
-            values, last = fori_loop(lower, upper, step, (values_of(references), init_val), **kwargs)
-            write_all(references, values)
+            values, last = fori_loop(lower, upper, step, (carried.values, init_val), **kwargs)
+            carried.write(values)
             return last
 
         return discovered(run)
@@ -99,6 +98,7 @@ def looping(while_loop: Function) -> Function:
         def run(references: list[Reference]) -> Any:
             if not references:
                 return while_loop(cond_fun, body_fun, init_val, **kwargs)
+            carried = Carried(references)
             condition, body = (threaded(f, references) for f in (cond_fun, body_fun))
 
             @wraps(body_fun)
@@ -107,9 +107,9 @@ def looping(while_loop: Function) -> Function:
                 return values, following
 
             values, last = while_loop(
-                wraps(cond_fun)(lambda carry: condition(*carry)[0]), step, (values_of(references), init_val), **kwargs
+                wraps(cond_fun)(lambda carry: condition(*carry)[0]), step, (carried.values, init_val), **kwargs
             )
-            write_all(references, values)
+            carried.write(values)
             return last
 
         return discovered(run)
@@ -132,9 +132,10 @@ def branching(choose: Function) -> Function:
         def run(references: list[Reference]) -> Any:
             if not references:
                 return choose(what, index, branches, given)
+            carried = Carried(references)
             chosen = [wraps(f)(threaded(f, references)) for f in branches]
-            result, values = choose(what, index, chosen, (values_of(references), *given))
-            write_all(references, values)
+            result, values = choose(what, index, chosen, (carried.values, *given))
+            carried.write(values)
             return result
 
         return discovered(run)

@@ -40,12 +40,18 @@ class Reference:
         self._value: Any = as_array(value)
         self._scope = state.depth, state.staging
         self._is_freed = False
+        self.is_written = False  # by the function that is traced now
 
     @property
     def is_alive(self) -> bool:
         """Whether it is not freed, and the function that made it has not ended."""
         staging = self._scope[1]
         return not self._is_freed and (staging is None or staging.active)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it was made outside of all traced functions."""
+        return self._scope[1] is None
 
     def read(self) -> Array:
         """The value."""
@@ -61,6 +67,7 @@ class Reference:
         if isinstance(new, Tracer) and self._scope != (state.depth, state.staging):
             raise OuterReferenceError(self)
         self._value = new.with_weak_type(old.weak_type)
+        self.is_written = True
 
     def free(self) -> Array:
         """The value; the reference cannot be used any more."""
@@ -97,6 +104,42 @@ def threaded(function: Callable[..., Any], references: Sequence[Reference]) -> C
     return of_values
 
 
+def updated(function: Callable[..., Any], references: Sequence[Reference]) -> Callable[..., Any]:
+    """As `threaded`, with None in the place of values that the function leaves as they are."""
+
+    def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+        before = [r.is_written for r in references]
+        try:
+            _set_written(references, [False] * len(references))
+            result, after = threaded(function, references)(values, *args, **kwargs)
+            return result, [x if r.is_written else None for r, x in zip(references, after, strict=True)]
+        finally:
+            _set_written(references, before)
+
+    return of_values
+
+
+def _set_written(references: Sequence[Reference], written: Sequence[bool]) -> None:
+    for r, flag in zip(references, written, strict=True):
+        r.is_written = flag
+
+
+class Carried:
+    """The values of references which a loop or a branch is given, and what becomes of them."""
+
+    def __init__(self, references: Sequence[Reference]) -> None:
+        self.references = references
+        self.values = values_of(references)
+        self._before = [r.is_written for r in references]
+        _set_written(references, [False] * len(references))
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Replace the values of those references that the loop's functions, which have been traced since, wrote."""
+        written = [r.is_written for r in self.references]
+        _set_written(self.references, self._before)
+        write_all(self.references, [x if w else None for x, w in zip(values, written, strict=True)])
+
+
 def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | None = None) -> Any:
     """`run(references)` with all outer references that it uses; `known` ones are tried first, and others added."""
     references = [] if known is None else known
@@ -116,9 +159,10 @@ def values_of(references: Sequence[Reference]) -> list[Any]:
 
 
 def write_all(references: Sequence[Reference], values: Sequence[Any]) -> None:
-    """Replace the values of references."""
+    """Replace the values of references; None leaves one as it is."""
     for r, value in zip(references, values, strict=True):
-        r.write(value)
+        if value is not None:
+            r.write(value)
 
 
 # --- references as arguments ------------------------------------------------------------------------------------------
