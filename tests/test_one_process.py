@@ -54,3 +54,20 @@ def test_arrays_of_several_processes_are_whole_in_one() -> None:
     assert count.startswith("make_array_from_single_device_arrays: there must be one array for the one device, but got")
     assert whole.endswith("the one device must hold the whole array of shape (4, 3), not (2, 3).")
     assert device.startswith("make_array_from_callback: sharding")
+
+
+def test_array_api_compat_knows_under_the_hook_that_arrays_are_immutable() -> None:
+    code = """
+    import tinyxla.jax
+    import jax, jax.numpy as jnp
+    from scipy._lib import array_api_compat as compat
+    x = jnp.ones(2)
+    print(compat.is_jax_array(x), compat.is_writeable_array(x), compat.array_namespace(x) is jnp)
+    jax.jit(lambda y: print(compat.is_writeable_array(y)))(x)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert found.returncode == 0, found.stderr
+    first, second = found.stdout.splitlines()
+    assert first.startswith("True False")
+    assert second == "False"
