@@ -71,9 +71,9 @@ def vmap(
             result = fun(*args, **kwargs)
             return result, [own[k].read() for k in numbers]
 
-        places = [axes[k] for k in numbers]
+        reference_axes = [axes[k] for k in numbers]
         given = [x.read() if k in numbers else x for k, x in enumerate(leaves)]
-        one = vmap(of_values, (axes,), (out_axes, places), axis_name, axis_size, spmd_axis_name, sum_match)
+        one = vmap(of_values, (axes,), (out_axes, reference_axes), axis_name, axis_size, spmd_axis_name, sum_match)
         result, after = one(given)
         write_all([leaves[k] for k in numbers], after)
         return result

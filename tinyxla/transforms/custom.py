@@ -437,13 +437,13 @@ class LinearCall(Rule):
         """Linear arguments are mapped over the first axis all together, so that the transpose is, too."""
         linear = zip(operands[self.residuals :], axes[self.residuals :], strict=True)
         aligned = [movement.align_axis(x, axis, 0, size) for x, axis in linear]
-        places = (*axes[: self.residuals], *(0 for _ in aligned))
-        return super().batch(size, (*operands[: self.residuals], *aligned), places, names)
+        mapped_axes = (*axes[: self.residuals], *(0 for _ in aligned))
+        return super().batch(size, (*operands[: self.residuals], *aligned), mapped_axes, names)
 
     def batched(self, lanes: Lanes, axes: Axes) -> LinearCall:
         def transpose(*values: Any) -> list[Any]:
-            places = (*axes[: self.residuals], *(0 for _ in values[self.residuals :]))
-            return list(lanes.mapped(self.transpose, places)(*values))
+            mapped_axes = (*axes[: self.residuals], *(0 for _ in values[self.residuals :]))
+            return list(lanes.mapped(self.transpose, mapped_axes)(*values))
 
         key = (self.key, lanes, axes)
         return replace(self, key=key, function=lanes.mapped(self.function, axes), transpose=transpose)
