@@ -66,6 +66,7 @@ functions: dict[str, Callable[..., Any]] = {
     "logistic": _accurate(lax.logistic),
     "maximum": lax.max,
     "minimum": lax.min,
+    "mulhi": lax.mulhi,
     "multiply": lambda x, y: lax.bitwise_and(x, y) if x.dtype == np.bool_ else lax.mul(x, y),
     "negate": lax.neg,
     "not": lax.bitwise_not,

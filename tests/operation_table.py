@@ -189,7 +189,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 ONLY_IN_TEXT = (
     "add-dependency all-gather-done all-gather-start all-reduce-done all-reduce-start async-done async-start "
     "async-update bitcast collective-permute-done collective-permute-start copy copy-done copy-start domain fusion "
-    "rng-get-and-update-state"
+    "mulhi rng-get-and-update-state"
 ).split()
 OF_THE_LIBRARY = """
     Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback chain-divide chain-multiply checkpoint-name

@@ -64,7 +64,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             "ad allow_f16_reductions api_util enable_checks explain_cache_misses interpreters lib "
             "jax2tf_associative_scan_reductions make_user_context monitoring no_execution no_tracing "
-            "softmax_custom_jvp version fwd_and_bwd extend".split(),
+            "softmax_custom_jvp version extend".split(),
             INTERNAL,
         ),
         **dict.fromkeys("Ref empty_ref free_ref freeze new_ref ref".split(), MUTABLE),

@@ -116,9 +116,9 @@ def _random_ragged(random: np.random.Generator, mode: str, dtype: Any) -> Sample
     dims = RaggedDot(
         tuple(lhs_contracting),
         tuple(rhs_contracting),
+        (kind[int(random.integers(0, 2))],),
         tuple(lhs_batch),
         tuple(rhs_batch),
-        (kind[int(random.integers(0, 2))],),
         group_dims,
     )
     x, y = _arrays(random, dtype, *(tuple(sizes[d] for d in range(6)) for sizes in (sizes_lhs, sizes_rhs)))
@@ -276,7 +276,7 @@ def test_scaled_dot_text(generator: np.random.Generator) -> None:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 X, Y, G = np.ones((4, 2), np.float32), np.ones((3, 2, 5), np.float32), np.array([1, 1, 2], np.int32)
-ROWS = RaggedDot((1,), (1,), (), (), (0,), (0,))
+ROWS = RaggedDot((1,), (1,), (0,), rhs_group_dims=(0,))
 
 
 def _ragged(sizes: Any = G, y: Any = Y, **more: Any) -> Any:

@@ -242,13 +242,13 @@ def test_refs_are_written_where_they_are_made_alone() -> None:
         ref[0] = 5
         print(ref[...], ref.shape)
         try:
-            jax.jit(lambda x: ref.set(x))(jnp.ones(2))
+            jax.vmap(lambda x: ref.set(x))(jnp.ones((3, 2)))
         except ValueError as error:
             print(str(error).splitlines()[0])
         """
     )
     assert found[:2] == ["6.0 3.0 6.0", "[5. 0.] (2,)"]
-    assert found[2].startswith("A Ref is written inside a transformed function, but was made outside of it")
+    assert found[2].startswith("A Ref is used inside a transformed function, but was made outside of it")
 
 
 def test_shardings_over_one_device() -> None:

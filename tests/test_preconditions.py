@@ -421,22 +421,16 @@ VIOLATIONS: dict[str, list[Violation]] = {
             "the operand must be an array, but got the tuple (f32[2]); take its elements.",
         ),
         V(
-            "a type with bits",
-            ("pred[2]",),
-            {"new_element_type": element_type("u8")},
-            "types must not be pred or complex, but got pred[2] to u8; use convert.",
+            "no real parts of complex numbers",
+            ("c64[2]",),
+            {"new_element_type": element_type("u64")},
+            "both types must be complex or neither, but got c64[2] to u64.",
         ),
         V(
             "the last dimension makes one element",
             ("u8[2,3]",),
             {"new_element_type": S32},
             "the last dimension must be 4, the u8 that make one s32, but got u8[2,3].",
-        ),
-        V(
-            "no mere part of a byte",
-            ("s4[2]",),
-            {"new_element_type": element_type("s8")},
-            "types below a byte must keep their width, but got s4[2] to s8.",
         ),
     ],
     "convert": [
@@ -1468,9 +1462,10 @@ REFUSED = {  # a type that each op is not defined for
     2: dict.fromkeys(("add", "multiply", "maximum", "minimum"), "")
     | dict.fromkeys(("subtract", "divide", "power"), "pred")
     | dict.fromkeys(("chain-divide", "chain-multiply"), "s32")
-    | dict.fromkeys(("remainder", "atan2"), "c64")
-    | {"complex": "f16"}
-    | dict.fromkeys(("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical"), "f32"),
+    | {"remainder": "c64", "atan2": "s32", "complex": "f16"}
+    | dict.fromkeys(
+        ("and", "or", "xor", "mulhi", "shift-left", "shift-right-arithmetic", "shift-right-logical"), "f32"
+    ),
 }
 for _count, _types in REFUSED.items():
     VIOLATIONS |= {_name: _element_wise(_name, _count, _type) for _name, _type in sorted(_types.items())}

@@ -90,6 +90,7 @@ from tinyxla.devices import (
     process_index as process_index,
     process_indices as process_indices,
 )
+from tinyxla.forward_backward import fwd_and_bwd as fwd_and_bwd
 from tinyxla.hlo import Module as _Module
 from tinyxla.linearization import linear_transpose as linear_transpose, linearize as linearize
 from tinyxla.numpy.dynamic_slices import ds as ds

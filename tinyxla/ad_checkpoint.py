@@ -15,6 +15,7 @@ from tinyxla.ops.named import checkpoint_name as named
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
+from tinyxla.tracing.references import Carried, Reference, discovered, threaded
 from tinyxla.transforms.calls import Checkpoint, call
 from tinyxla.transforms.computations import inexact, partition, reverse
 from tinyxla.transforms.reverse import is_inexact
@@ -69,6 +70,20 @@ def checkpoint(
     @boundary
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not state.depth:  # nothing is transformed
+            return called(fun, args, kwargs)
+        return discovered(lambda references: with_references(references, args, kwargs))
+
+    def with_references(references: list[Reference], args: Any, kwargs: Any) -> Any:
+        if not references:
+            return called(fun, args, kwargs)
+        carried, function = Carried(references), threaded(fun, references)
+        of_values = wraps(fun)(lambda *args, **kwargs: function(carried.values, *args, **kwargs))
+        result, values = called(of_values, args, kwargs)
+        carried.write(values)
+        return result
+
+    def called(fun: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
         named_values = {name: x for name, x in kwargs.items() if name in names}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinyxla.api.functions import ShapeDtypeStruct, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
-from tinyxla.hlo import Module
+from tinyxla.hlo import Computation, Module
 from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
@@ -88,10 +88,38 @@ class Lowered(_Stage):
         if dialect not in (None, "hlo"):
             raise AttributeValueError(f"as_text: the only dialect is 'hlo', but got {dialect!r}.")
         from tinyxla import text  # here, since few programs need it
-        from tinyxla.compiler import write_out
 
-        module = self.module if dialect is None else Module(self.module.name, write_out(self.module.entry))
-        return text.print_module(module, metadata=debug_info)
+        return text.print_module(self.module if dialect is None else self._in_hlo(), metadata=debug_info)
+
+    def _in_hlo(self) -> Module:
+        """The graph written out in XLA's operations."""
+        from tinyxla.compiler import write_out  # here, since few programs need it
+
+        return Module(self.module.name, write_out(self.module.entry))
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The program as an object of an intermediate representation; None for one that there is none of.
+
+        Args:
+            dialect: with "hlo" the result is an `xla.XlaComputation` of XLA's operations, which has `as_hlo_text` and
+                can be called. There is no "stablehlo", the default, here.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> program = tx.jit(lambda x: x + 1).lower(2.0).compiler_ir("hlo")
+            >>> program.as_hlo_text().splitlines()[0]
+            'HloModule lambda, entry_computation_layout={(f32[])->(f32[])}'
+        """
+        if dialect in (None, "stablehlo"):
+            return None
+        if dialect != "hlo":
+            raise AttributeValueError(f"compiler_ir: the dialect is 'hlo' or 'stablehlo', but got {dialect!r}.")
+        from tinyxla.xla.computation import ProgramShape, XlaComputation  # here, since few programs need it
+
+        entry = self._in_hlo().entry
+        names = tuple(f"p{k}" for k in range(len(entry.parameters)))
+        shape = ProgramShape(tuple(entry.parameter_shapes), entry.root.shape, names)
+        return XlaComputation(Computation(self.module.name, entry.parameters, entry.instructions, entry.root), shape)
 
     def cost_analysis(self) -> dict[str, float]:
         """The number of operations (`flops`, `transcendentals`) and of bytes read and written (`bytes accessed`)."""

@@ -40,8 +40,20 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
 from tinyxla.tracing.device import check_device, check_placement
+from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.placement import names_mesh, placed
 from tinyxla.tracing.promotion import as_array, config
+from tinyxla.tracing.references import (
+    OuterReferenceError,
+    Reference,
+    discovered,
+    filled,
+    has_references,
+    slotted,
+    updated,
+    values_of,
+    write_all,
+)
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
@@ -245,6 +257,8 @@ class Jitted:
         self._donated_names = donated_names
         self._flatten = pytrees.Flattener()
         self._programs: dict[Any, Program] = {}
+        self._references: list[Reference] = []  # that the function closes over
+        self._of_values: dict[Any, tuple[Jitted, list[Reference]]] = {}  # the function of these references' values
         self._by_signatures: dict[Any, Program] = {}  # the same for arrays and numbers, and what is usual besides
         _remember(self)
 
@@ -282,10 +296,17 @@ class Jitted:
         """Any call: static arguments are taken out, leaves become arrays, and a program is traced if there is none."""
         if config.disable_jit:
             return self._function(*args, **kwargs)
+        if self._references or has_references((args, kwargs)):
+            return discovered(lambda references: self._with_references(references, args, kwargs), self._references)
         try:
             program, leaves = self._program(args, kwargs)
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
+        except OuterReferenceError as error:
+            if not error.reference.is_alive:
+                raise
+            self._references.append(error.reference)
+            return self._general(args, kwargs)
         if program.runs and state.staging is None:
             try:
                 program.executable  # noqa: B018 - it is compiled, if it is not yet
@@ -303,6 +324,38 @@ class Jitted:
                 )
         return program.apply(leaves)
 
+    def _with_references(self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose function uses references: those which it closes over, and those among its arguments. It is that
+        of a function of their values, which gives the new ones, too."""
+        known[:] = [r for r in known if r.is_alive]
+        closed = list(known)
+        (given, named), passed = slotted((args, kwargs))
+        number = len(closed)
+
+        def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            own = [r.__class__(x) for r, x in zip(passed, values[number:], strict=True)]
+            function = updated(lambda: self._function(*filled(args, own), **filled(kwargs, own)), closed)
+            result, after = function(values[:number])
+            if has_references(result):
+                raise ArgumentError(
+                    f"jit of {self.__name__}: the result must not have a Ref; give the array, ref[...]."
+                )
+            return result, [*after, *(r.read() if r.is_written else None for r in own)]
+
+        key = tuple(map(id, closed)), tuple(type(r) for r in passed)
+        made, _ = self._of_values.get(key, (None, None))
+        if made is None:
+            static, donated = ([n + 1 if n >= 0 else n for n in numbers] for numbers in (self._static, self._donated))
+            names = self._static_names, self._donated_names
+            function = wraps(self._function)(of_values)
+            made = Jitted(function, frozenset(static), names[0], frozenset(donated), names[1])
+            if all(r.is_lasting for r in closed):
+                self._of_values[key] = made, closed
+        references = [*closed, *passed]
+        result, after = made(values_of(references), *given, **named)
+        write_all(references, after)
+        return result
+
     def _nested_too_deeply(self, error: RecursionError) -> NestingError:
         if isinstance(error, NestingError):
             return error
@@ -319,6 +372,8 @@ class Jitted:
         leaves, treedef = pytrees.flatten((positional, named) if named else positional)
         signatures = [getattr(x, "_signature", None) for x in leaves]
         if None in signatures:
+            if any(map(is_float0, leaves)):
+                return self._program(without_float0(args), without_float0(kwargs))
             leaves = self._as_arguments(leaves, positional, named)
             signatures = [_signature(x) for x in leaves]
         axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()

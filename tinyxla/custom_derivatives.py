@@ -25,7 +25,7 @@ from tinyxla.tracing.array import Array
 from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms.computations import run
-from tinyxla.transforms.custom import CustomJvp, CustomVjp, Values, apply
+from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
 from tinyxla.wrapping import wraps
 
@@ -445,3 +445,64 @@ def closure_convert(fun: Function, *example_args: Any) -> tuple[Function, list[A
         return pytrees.unflatten(tree, [x.with_weak_type(w) for x, w in zip(outputs, weak, strict=True)])
 
     return converted, list(captured)
+
+
+# --- linear functions -------------------------------------------------------------------------------------------------
+
+
+@boundary
+def linear_call(fun: Function, fun_transpose: Function, residual_args: Any, linear_args: Any) -> Any:
+    """`fun(residual_args, linear_args)`, a function that is linear in its second argument, with a transpose of its own.
+
+    Args:
+        fun: of two pytrees of arrays, linear in the second one.
+        fun_transpose: its transpose, of the residual arguments and a cotangent of the result; it gives one of the
+            linear arguments. The transpose of that is `fun` again.
+        residual_args: what the function need not be linear in. There is no derivative by them.
+        linear_args: what it is linear in.
+
+    Raises:
+        DifferentiationError: a derivative by the residual arguments is wanted, or the transpose gives another structure
+            than that of the linear arguments.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> def f(x):
+        ...     return tx.custom_derivatives.linear_call(lambda r, x: x / r, lambda r, t: 10 * t / r, 2.0, x)
+        >>> f(4.0), tx.grad(f)(4.0)
+        (Array(2., dtype=float32, weak_type=True), Array(5., dtype=float32, weak_type=True))
+    """
+    for given in (fun, fun_transpose):
+        check_callable("linear_call", given)
+    name = f"linear_call of {getattr(fun, '__name__', type(fun).__name__)}"
+    residuals, residual_tree = arrays_of(residual_args, f"{name}: residual_args")
+    linear, linear_tree = arrays_of(linear_args, f"{name}: linear_args")
+    count = len(residuals)
+    shapes = [Shape.of(x) for x in linear]
+    trees: list[pytrees.TreeDef] = []
+
+    def forward(*leaves: Any) -> list[Array]:
+        given = pytrees.unflatten(residual_tree, leaves[:count]), pytrees.unflatten(linear_tree, leaves[count:])
+        outputs, tree = arrays_of(fun(*given), f"{name}: the result")
+        trees[:] = [tree]
+        return outputs
+
+    def transpose(*leaves: Any) -> list[Array]:
+        given = pytrees.unflatten(residual_tree, leaves[:count]), pytrees.unflatten(trees[0], leaves[count:])
+        found, tree = arrays_of(fun_transpose(*given), f"{name}: the result of fun_transpose")
+        if tree != linear_tree:
+            raise DifferentiationError(
+                f"{name}: fun_transpose must give the structure of linear_args, "
+                f"{pytrees.structure_text(linear_tree)}, but gives {pytrees.structure_text(tree)}."
+            )
+        for x, shape in zip(found, shapes, strict=True):
+            if x.shape != shape.dimensions:
+                raise ShapeError(
+                    f"{name}: fun_transpose must give {shape} for a linear argument, but gives {Shape.of(x)}."
+                )
+        return [elementwise.convert(x, new_element_type=s.element_type) for x, s in zip(found, shapes, strict=True)]
+
+    key = (hashable(fun), hashable(fun_transpose), residual_tree, linear_tree)
+    rule = LinearCall(name, key, count + len(linear), forward, count, transpose)
+    outputs = apply(rule, *residuals, *linear)
+    return pytrees.unflatten(trees[0], outputs)

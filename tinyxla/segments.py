@@ -11,6 +11,7 @@ from tinyxla.numpy.arguments import array_of, integer_of
 from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -24,7 +25,10 @@ def _reduction(what: str, method: str, doc: str) -> Callable[..., Array]:
         unique_indices: bool = False,
         bucket_size: int | None = None,
         mode: Any = None,
+        out_sharding: Any = None,
     ) -> Array:
+        if out_sharding is not None:
+            check_placement(f"{what}: out_sharding", out_sharding)
         return _reduced(what, method, data, segment_ids, num_segments, indices_are_sorted, unique_indices, mode)
 
     reduced.__name__ = reduced.__qualname__ = what
@@ -47,6 +51,7 @@ segment_sum = _reduction(
         unique_indices: a promise that each number is there once.
         bucket_size: accepted as in JAX; sums are added up in the order of the elements.
         mode: what to do with numbers that are too large: None or "drop", or as for `x.at`.
+        out_sharding: accepted for JAX's sake; the one device there is.
 
     Returns:
         An array of shape `(num_segments, *data.shape[1:])`, with 0 for segments without elements.

@@ -220,6 +220,16 @@ def log(z: Complex) -> Complex:
     return Complex(_log_of_distance(z), elementary.atan2(z.imag, z.real))
 
 
+def atan2(z: Complex, w: Complex) -> Complex:
+    """-i log((w + iz) / sqrt(w^2 + z^2)), where w^2 + z^2 = (w + iz)(w - iz): no number for w = z = 0."""
+    exponent = _exponent(Complex(_larger_part(z), _larger_part(w)))
+    z, w = (part.scaled(_power_of_two(-exponent, z.real)) for part in (z, w))
+    ahead = Complex(w.real - z.imag, w.imag + z.real)
+    behind = Complex(w.real + z.imag, w.imag - z.real)
+    found = log(divide(ahead, sqrt(ahead * behind)))
+    return Complex(found.imag, -found.real)
+
+
 def log1p(z: Complex) -> Complex:
     """log(1 + z) without cancellation for small z."""
     moved = Complex(z.real + 1.0, z.imag)

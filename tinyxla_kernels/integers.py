@@ -98,6 +98,22 @@ def _by_squares(result: Scalar, base: Scalar, y: Scalar, bits: range) -> tuple[S
     return result, base
 
 
+def multiply_high(x: Scalar, y: Scalar) -> Scalar:
+    """The upper half of the bits of the exact product."""
+    width = width_of(x.type)
+    if width < 64:
+        wide = "s64" if is_signed(x.type) else "u64"
+        return (x.to(wide) * y.to(wide) >> width).to(x.type)
+    low = 0xFFFFFFFF
+    a, b = x.bits(), y.bits()
+    middle = (a >> 32) * (b & low) + ((a & low) * (b & low) >> 32)
+    carried = (middle & low) + (a & low) * (b >> 32) >> 32
+    upper = (a >> 32) * (b >> 32) + (middle >> 32) + carried
+    if not is_signed(x.type):
+        return upper
+    return upper.bitcast(x.type) - (x < 0).where(y, 0) - (y < 0).where(x, 0)
+
+
 def shift_left(x: Scalar, count: Scalar) -> Scalar:
     """x << count; 0 if the count is negative or not below the width."""
     inside = count.bits() < width_of(x.type)

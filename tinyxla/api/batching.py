@@ -13,6 +13,7 @@ from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.references import Reference, write_all
 from tinyxla.transforms import batch as batch_flat
 from tinyxla.wrapping import wraps
 
@@ -59,6 +60,24 @@ def vmap(
     if not isinstance(axis_name, Hashable):
         raise ArgumentError(f"{what}: axis_name must be hashable, as a string is, but is {axis_name!r}.")
 
+    def with_references(leaves: list[Any], treedef: pytrees.TreeDef, axes: list[Any]) -> Any:
+        """References among the arguments: each example has one of its own, and what these hold is written back."""
+        numbers = [k for k, x in enumerate(leaves) if isinstance(x, Reference)]
+
+        @wraps(fun)
+        def of_values(values: list[Any]) -> Any:
+            own = [leaves[k].__class__(x) if k in numbers else x for k, x in enumerate(values)]
+            args, kwargs = pytrees.unflatten(treedef, own)
+            result = fun(*args, **kwargs)
+            return result, [own[k].read() for k in numbers]
+
+        reference_axes = [axes[k] for k in numbers]
+        given = [x.read() if k in numbers else x for k, x in enumerate(leaves)]
+        one = vmap(of_values, (axes,), (out_axes, reference_axes), axis_name, axis_size, spmd_axis_name, sum_match)
+        result, after = one(given)
+        write_all([leaves[k] for k in numbers], after)
+        return result
+
     @boundary
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -69,6 +88,8 @@ def vmap(
         leaves, treedef = pytrees.flatten((args, kwargs))
         wanted = pytrees.broadcast_prefix(in_axes, args, f"{what}: in_axes")
         wanted += [0] * (len(leaves) - len(wanted))
+        if Reference.exist and any(isinstance(x, Reference) for x in leaves):
+            return with_references(leaves, treedef, wanted)
         of_keys = pytrees.key_leaves(treedef)
         axes = [_axis(leaves, k, axis, of_keys[k], what, name) for k, axis in enumerate(wanted)]
         size = _batch_size(leaves, axes, name, axis_size, what)

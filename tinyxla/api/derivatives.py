@@ -277,7 +277,7 @@ def _value_and_grad(
     allow_int: bool,
     reduce_axes: Sequence[Any],
 ) -> Function:
-    by = _Chosen(what, fun, argnums, holomorphic, allow_int)
+    by = Chosen(what, fun, argnums, holomorphic, allow_int)
     _check_no_axes(what, reduce_axes)
 
     @boundary
@@ -292,7 +292,7 @@ def _value_and_grad(
     return both
 
 
-class _Chosen:
+class Chosen:
     """What a function is differentiated by: some of its arguments, one or several."""
 
     def __init__(
@@ -307,6 +307,13 @@ class _Chosen:
 
     def parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Function, tuple[Any, ...]]:
         """The function of these arguments alone, and these, which must have a derivative."""
+        chosen = self.positions(args, kwargs)
+        how = (self.holomorphic, self.complex_too, self.allow_int)
+        values = tuple(_differentiable(args[n], f"{self.what}: argument ", str(n), *how) for n in chosen)
+        return self.partial(chosen, args, kwargs), values
+
+    def positions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+        """Their positions in a call."""
         for n in self.numbers:
             if not -len(args) <= n < len(args):
                 raise ArgumentError(
@@ -316,8 +323,10 @@ class _Chosen:
         chosen = [n % len(args) for n in self.numbers]
         if len(set(chosen)) != len(chosen):
             raise ArgumentError(f"{self.what}: argnums must name each argument once, but is {self.numbers}.")
-        how = (self.holomorphic, self.complex_too, self.allow_int)
-        values = tuple(_differentiable(args[n], f"{self.what}: argument ", str(n), *how) for n in chosen)
+        return chosen
+
+    def partial(self, chosen: list[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
+        """The function of the arguments at these positions alone."""
 
         @wraps(self.function)
         def of_chosen(*values: Any) -> Any:
@@ -326,7 +335,7 @@ class _Chosen:
                 whole[n] = value
             return self.function(*whole, **kwargs)
 
-        return of_chosen, values
+        return of_chosen
 
     def only(self, found: Any) -> Any:
         """What there is for each of them: for one, just that."""
@@ -393,7 +402,7 @@ def elementwise_grad(fun: Function, argnums: int | Sequence[int] = 0) -> Functio
         >>> tx.elementwise_grad(lambda x: x**3)(tx.numpy.array([1.0, 2.0]))
         Array([ 3., 12.], dtype=float32)
     """
-    by = _Chosen("elementwise_grad", fun, argnums, False)
+    by = Chosen("elementwise_grad", fun, argnums, False)
 
     @boundary
     @wraps(fun)
@@ -455,7 +464,7 @@ def jacfwd(
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    by = _Chosen("jacfwd", fun, argnums, holomorphic)
+    by = Chosen("jacfwd", fun, argnums, holomorphic)
 
     @boundary
     @wraps(fun)
@@ -496,7 +505,7 @@ def jacrev(
         >>> tx.jacrev(lambda x: x.sum())(tx.numpy.ones(2))
         Array([1., 1.], dtype=float32)
     """
-    by = _Chosen("jacrev", fun, argnums, holomorphic, allow_int)
+    by = Chosen("jacrev", fun, argnums, holomorphic, allow_int)
 
     @boundary
     @wraps(fun)

@@ -20,7 +20,9 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.device import check_placement
+from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.references import Reference, discovered, threaded, values_of
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.wrapping import wraps
@@ -137,14 +139,19 @@ def check_callable(what: str, function: Any) -> None:
 Names = Callable[[], Sequence[str]]  # how to speak of the leaves; asked only if there is something to say
 
 
-def arrays_of(tree: Any, what: str, names: Names | None = None) -> tuple[list[Array], pytrees.TreeDef]:
-    """The leaves of a pytree as arrays; an error that names the leaf which is none."""
+def arrays_of(
+    tree: Any, what: str, names: Names | None = None, *, float0: bool = False
+) -> tuple[list[Array], pytrees.TreeDef]:
+    """The leaves of a pytree as arrays; an error that names the leaf which is none. With `float0`, arrays of that
+    element type are parts of the structure."""
     leaves, treedef = pytrees.flatten(tree)
     arrays: list[Array] = []
     for k, leaf in enumerate(leaves):
         try:
             arrays.append(as_array(leaf))
         except TypeError:
+            if float0 and is_float0(leaf):
+                return arrays_of(without_float0(tree), what, names)
             found = names() if names else [f" at {name}" if name else "" for name in pytrees.leaf_names(tree)]
             raise ArgumentError(f"{what}{found[k]} {no_array(leaf)}.") from None
     return arrays, treedef
@@ -152,6 +159,8 @@ def arrays_of(tree: Any, what: str, names: Names | None = None) -> tuple[list[Ar
 
 def no_array(leaf: Any) -> str:
     """What is wrong with a leaf that is no array."""
+    if isinstance(leaf, Reference):
+        return "is a Ref, which is not an array; read it with ref[...]"
     dtype = getattr(leaf, "dtype", None)
     if isinstance(dtype, np.dtype) and hasattr(leaf, "shape"):
         return f"has the element type {dtype}, which arrays cannot have"
@@ -201,8 +210,16 @@ class OfLeaves:
     tree: pytrees.TreeDef
     aux: Any = None
 
-    def __init__(self, function: Function, structure: pytrees.TreeDef, has_aux: bool = False, named: bool = False):
+    def __init__(
+        self,
+        function: Function,
+        structure: pytrees.TreeDef,
+        has_aux: bool = False,
+        named: bool = False,
+        float0: bool = False,
+    ) -> None:
         self.__wrapped__ = function  # which errors name
+        self.float0 = float0  # whether the result may have leaves of this element type
         self.structure = structure  # of the arguments, or with `named` of `(args, kwargs)`
         self.has_aux = has_aux
         self.named = named
@@ -213,7 +230,7 @@ class OfLeaves:
         result = self.__wrapped__(*args, **kwargs)
         if self.has_aux:
             result, self.aux = pair_of(result, name_of(self.__wrapped__))
-        outputs, self.tree = arrays_of(result, f"The result of {name_of(self.__wrapped__)}")
+        outputs, self.tree = arrays_of(result, f"The result of {name_of(self.__wrapped__)}", float0=self.float0)
         return outputs
 
     def result(self, leaves: Iterable[Any]) -> Any:
@@ -282,6 +299,8 @@ def shapes_of(made: Computation, weak: Sequence[bool], tree: pytrees.TreeDef) ->
 def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[bool], Any]:
     """The computation of a function on pytrees: it, what it captured, which results are weak, and their structure."""
     leaves, treedef = pytrees.flatten((args, kwargs))
+    if any(map(is_float0, leaves)):
+        leaves, treedef = pytrees.flatten(without_float0((args, kwargs)))
     for k, leaf in enumerate(leaves):
         if not isinstance(leaf, (Array, ShapeDtypeStruct)):
             if only_described(leaf):
@@ -290,7 +309,7 @@ def trace_tree(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
             what = f"{name_of(function)}: argument "
             (leaves[k],), _ = arrays_of(leaf, what, lambda k=k: argument_names(args, kwargs)[k:])
     shapes = [Shape(element_type(x.dtype), tuple(x.shape)) for x in leaves]
-    flat = OfLeaves(function, treedef, named=True)
+    flat = OfLeaves(function, treedef, named=True, float0=True)
     weak = [x.weak_type for x in leaves]
     made, captured, weak_results = trace(
         flat, shapes, name_of(function), weak, f"the traced function {name_of(function)}"
@@ -314,8 +333,15 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         return pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
 
-    made, _, weak, tree = trace_tree(of_arrays, args, kwargs)
-    return shapes_of(made, weak, tree)
+    def run(references: list[Reference]) -> Any:
+        """References have their values, and what the function writes is dropped."""
+        of_values = threaded(of_arrays, references)
+        values = values_of(references)
+        traced = wraps(function)(lambda *args, **kwargs: of_values(values, *args, **kwargs)[0])
+        made, _, weak, tree = trace_tree(traced if references else of_arrays, args, kwargs)
+        return shapes_of(made, weak, tree)
+
+    return discovered(run)
 
 
 def _zeros_of_struct(x: Any) -> Any:

@@ -153,7 +153,9 @@ def _is_native_bits(x: Instruction) -> bool:
     """A bitcast element by element, or a loss of precision in a type that kernels compute in."""
     if x.op.name == "reduce-precision":
         return x.array_shape.element_type.bits >= 32
-    return x.op.name == "bitcast-convert" and x.array_shape.dimensions == x.operands[0].array_shape.dimensions
+    if x.op.name != "bitcast-convert" or x.array_shape.dimensions != x.operands[0].array_shape.dimensions:
+        return False
+    return "pred" not in (x.array_shape.element_type.kind, x.operands[0].array_shape.element_type.kind)
 
 
 def supported(shape: Shape) -> bool:

@@ -191,10 +191,11 @@ def _convert_nothing(r: Rewriter, x: Instruction, o: Operands) -> Instruction | 
 
 
 def _bitcast(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:
-    # bits seen as another type and back = x
+    # bits seen as another type and back = x, unless pred between them has lost all bits but one
     if o[0].shape == x.shape:
         return o[0]
-    return o[0].operands[0] if o[0].op is bits.bitcast_convert and o[0].operands[0].shape == x.shape else None
+    there_and_back = o[0].op is bits.bitcast_convert and o[0].operands[0].shape == x.shape
+    return o[0].operands[0] if there_and_back and o[0].array_shape.element_type.kind != "pred" else None
 
 
 def _select_same(r: Rewriter, x: Instruction, o: Operands) -> Instruction | None:

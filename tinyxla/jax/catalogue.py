@@ -59,7 +59,7 @@ UNARY = {
 }  # fmt: skip
 BINARY = {
     "add": "add", "atan2": "atan2", "complex": "complex", "divide": "div", "maximum": "max", "minimum": "min",
-    "multiply": "mul", "power": "pow", "remainder": "rem", "shift-left": "shift_left",
+    "mulhi": "mulhi", "multiply": "mul", "power": "pow", "remainder": "rem", "shift-left": "shift_left",
     "shift-right-arithmetic": "shift_right_arithmetic", "shift-right-logical": "shift_right_logical",
     "subtract": "sub",
 }  # fmt: skip

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.errors import ArgumentError
 from tinyxla.jax.avals import AbstractValue, ShapedArray, get_aval
 from tinyxla.numpy import zeros
-from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import Tracer, state
+from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.references import Reference
 
 
 class AbstractRef(AbstractValue):
@@ -25,23 +24,22 @@ class AbstractRef(AbstractValue):
         return f"Ref{{{self.inner_aval.str_short()}}}"
 
 
-class Ref:
-    """A mutable array. It can be written by the function that made it, not by a transformed function inside that: its
-    value would be known to that function alone.
+class Ref(Reference):
+    """A mutable array. Functions that are compiled or run in loops and branches may use it: they get its value, and it
+    gets what they leave there.
 
     Example:
         >>> import tinyxla.jax
         >>> import jax
         >>> ref = jax.new_ref(jax.numpy.zeros(2))
-        >>> ref[0] = 1.0
+        >>> @jax.jit
+        ... def step(x):
+        ...     ref[0] += x
+        >>> step(1.0)
+        >>> step(2.0)
         >>> ref[...]
-        Array([1., 0.], dtype=float32)
+        Array([3., 0.], dtype=float32)
     """
-
-    def __init__(self, value: Any) -> None:
-        self._value: Any = as_array(value)
-        self._trace = state.depth, state.staging
-        self._is_freed = False
 
     @property
     def aval(self) -> AbstractRef:
@@ -53,52 +51,40 @@ class Ref:
     ndim = property(lambda self: self._value.ndim)
     size = property(lambda self: self._value.size)
 
-    def _current(self) -> Array:
-        if self._is_freed:
-            raise ArgumentError("This Ref has been frozen or freed; use the array that freeze gave.")
-        return self._value
-
     def get(self) -> Array:
         """The array."""
-        return self._current()
+        return self.read()
 
     def set(self, value: Any) -> None:
         """Replace the array."""
         self[...] = value
 
     def __getitem__(self, index: Any) -> Any:
-        return self._current()[index]
+        return self.read()[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        new: Any = self._current().at[index].set(as_array(value).astype(self._value.dtype))  # type: ignore[attr-defined]
-        self._store(new)
+        old: Any = self.read()
+        self.write(old.at[index].set(as_array(value).astype(old.dtype)))  # type: ignore[attr-defined]
 
     def addupdate(self, index: Any, value: Any) -> None:
         """Add to elements."""
-        self._store(self._current().at[index].add(value))  # type: ignore[attr-defined]
-
-    def _store(self, new: Any) -> None:
-        if isinstance(new, Tracer) and self._trace != (state.depth, state.staging):
-            raise ArgumentError(
-                "A Ref is written inside a transformed function, but was made outside of it; make it inside, or give "
-                "the array as an argument and the updated one as a result."
-            )
-        self._value = new
+        old: Any = self.read()
+        self.write(old.at[index].add(value))
 
     def freeze(self) -> Array:
         """The array; the Ref cannot be used any more."""
-        value = self._current()
-        self._is_freed = True
-        return value
+        return self.free()
 
     def __len__(self) -> int:
         return len(self._value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self._current().__array__(dtype, copy)
+        return self.read().__array__(dtype, copy)
 
     def __repr__(self) -> str:
-        return f"Ref({self._value!r})"
+        return (
+            f"Ref({repr(self._value).removeprefix('Array(')}" if isinstance(self._value, ConcreteArray) else "Ref(...)"
+        )
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref:

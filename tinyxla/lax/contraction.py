@@ -7,12 +7,15 @@ import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
+import numpy as np
+
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax.operands import ArrayLike, DTypeLike, described, of_one_type
-from tinyxla.numpy.arguments import array_of, integers_of, preferred_type, promoted, several_of, summable
+from tinyxla.numpy.arguments import array_of, cast, integers_of, preferred_type, promoted, several_of, summable
 from tinyxla.numpy.operations import movement
 from tinyxla.ops import contraction, ragged, scaled
-from tinyxla.shapes import element_type
+from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
@@ -123,7 +126,7 @@ def dot_general(
     """Products summed over contracting dimensions, for each index of batch dimensions.
 
     Args:
-        lhs, rhs: the factors.
+        lhs, rhs: the factors. They may be of two types of at most 8-bit floats.
         dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`.
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
@@ -137,14 +140,28 @@ def dot_general(
     """
     what = "lax.dot_general"
     check_placement(f"{what}: out_sharding", out_sharding)
-    (x, y), _ = promoted(what, lhs, rhs)
-    numbers, preferred = _dot_numbers(what, dimension_numbers, (x.ndim, y.ndim)), preferred_type(preferred_element_type)
-    return contraction.dot(
+    factors = array_of(lhs, what), array_of(rhs, what)
+    preferred = preferred_type(preferred_element_type)
+    mixed = _type_of_mixed_floats(*(element_type(x.dtype) for x in factors))
+    if mixed is not None:  # exact in float32, as are the products
+        factors = tuple(cast(x, np.dtype(np.float32)) for x in factors)
+    (x, y), _ = promoted(what, *(factors if mixed else (lhs, rhs)))
+    product = contraction.dot(
         *summable(preferred, x, y),
-        **numbers,
-        preferred_element_type=preferred,
+        **_dot_numbers(what, dimension_numbers, (x.ndim, y.ndim)),
+        preferred_element_type=None if mixed else preferred,
         operand_precision=operand_precision(what, precision),
     )
+    return cast(product, (preferred or mixed).dtype) if mixed else product
+
+
+def _type_of_mixed_floats(x: ElementType, y: ElementType) -> ElementType | None:
+    """The result's type where two types of at most 8-bit floats differ, between which there is no promotion: the one
+    with the larger numbers. None for other types."""
+    if x is y or {x.kind, y.kind} != {"float"} or max(x.bits, y.bits) > 8:
+        return None
+    largest = [float(ml_dtypes.finfo(kind.dtype).max) for kind in (x, y)]
+    return None if largest[0] == largest[1] else x if largest[0] > largest[1] else y
 
 
 def dot(
@@ -154,12 +171,15 @@ def dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    out_sharding: Any = None,
 ) -> Array:
     """The product of vectors or matrices; with `dimension_numbers` the same as `dot_general`.
 
     >>> dot(np.array([1, 2]), np.array([3, 4]))
     Array(11, dtype=int32)
     """
+    if out_sharding is not None:
+        check_placement("lax.dot: out_sharding", out_sharding)
     x, y = array_of(lhs, "lax.dot"), array_of(rhs, "lax.dot")
     if dimension_numbers is None:
         if x.ndim not in (1, 2) or y.ndim not in (1, 2):
@@ -199,6 +219,8 @@ def ragged_dot_general(
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
 ) -> Array:
     """A product in which one dimension of `lhs` is cut into groups.
 
@@ -211,6 +233,8 @@ def ragged_dot_general(
             groups are the first dimension; if it is a batch dimension, groups do not matter.
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
+        group_offset: accepted for JAX's sake; must be None.
+        out_sharding: accepted for JAX's sake; the one device there is.
 
     Returns:
         As `dot_general`, without the dimension of rhs that counts groups.
@@ -227,6 +251,10 @@ def ragged_dot_general(
             [3.]]], dtype=float32)
     """
     what = "lax.ragged_dot_general"
+    if group_offset is not None:
+        raise ArgumentError(f"{what}: group_offset must be None, but is {group_offset!r}; slice rhs and group_sizes.")
+    if out_sharding is not None:
+        check_placement(f"{what}: out_sharding", out_sharding)
     x, y = of_one_type(what, lhs, rhs)
     numbers = RaggedDotDimensionNumbers(
         *several_of(what, "ragged_dot_dimension_numbers", ragged_dot_dimension_numbers, 3)
@@ -249,6 +277,8 @@ def ragged_dot(
     group_sizes: ArrayLike,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Rows [m, k] in groups, each times its own matrix of [g, k, n]; rows in no group give zeros.
 
@@ -259,7 +289,8 @@ def ragged_dot(
            [7.]], dtype=float32)
     """
     numbers = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
-    return ragged_dot_general(lhs, rhs, group_sizes, numbers, precision, preferred_element_type)
+    rest = precision, preferred_element_type, group_offset, out_sharding
+    return ragged_dot_general(lhs, rhs, group_sizes, numbers, *rest)
 
 
 def scaled_dot(

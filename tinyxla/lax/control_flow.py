@@ -15,6 +15,7 @@ from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tre
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.repeated import repeated
+from tinyxla.lax.threading_references import branching, counting, looping, mapping, scanning
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
@@ -167,6 +168,7 @@ def _run_loop(
 
 
 @boundary
+@looping
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_steps: int | None = None) -> Any:
     """Apply a function again and again while a condition holds.
 
@@ -243,6 +245,7 @@ def _while(
 
 
 @boundary
+@counting
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
     """Apply a function for each integer of a range: `for i in range(lower, upper): val = body_fun(i, val)`.
 
@@ -293,6 +296,7 @@ def _next(i: Any) -> Any:
 
 
 @boundary
+@scanning
 @with_flags
 def scan(
     f: Function,
@@ -453,6 +457,7 @@ def _stacked(arrays: Sequence[Any]) -> Any:
 
 
 @boundary
+@mapping(scan)
 def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     """Apply a function to each element along the first axis of arrays, one after the other, and stack what it gives.
 
@@ -563,6 +568,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
     return repeated(chosen, (what,), lambda number, *args: _branch(what, number, chosen, args), (number, *args))
 
 
+@branching
 def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
     leaves, tree = arrays_of(args, f"{what}: operand ", lambda: argument_names(args, {}))
     whole = pytrees.unflatten(tree, leaves)

@@ -286,7 +286,12 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     Array(1065353216, dtype=int32)
     """
     x = array_of(operand, "lax.bitcast_convert_type")
-    return bits.bitcast_convert(x, new_element_type=element_type(python_dtype(new_dtype)))
+    old, new = element_type(x.dtype), element_type(python_dtype(new_dtype))
+    if old is not new and {old.kind, new.kind} & {"pred", "complex"}:
+        raise DTypeError(
+            f"lax.bitcast_convert_type: types must not be bool or complex, but got {x.dtype.name} to {new}; use astype."
+        )
+    return bits.bitcast_convert(x, new_element_type=new)
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:

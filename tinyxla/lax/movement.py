@@ -40,12 +40,14 @@ def _axes(what: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
 # --- making arrays ----------------------------------------------------------------------------------------------------
 
 
-def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
+def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None, *, sharding: Any = None) -> Array:
     """An array with one value everywhere; its type is that of the value, unless one is asked for.
 
     >>> full((2,), 1.5)
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
+    if sharding is not None:
+        check_placement("lax.full: sharding", sharding)
     value = array_of(fill_value, "lax.full")
     if value.ndim:
         raise ShapeError(f"lax.full: the value is a scalar, but got {described([value])}; use broadcast_in_dim.")
@@ -54,14 +56,21 @@ def full(shape: int | Sizes, fill_value: ArrayLike, dtype: DTypeLike = None) -> 
     return movement.broadcast(value, sizes=shape_of("lax.full", shape), dimensions=())
 
 
-def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Sizes | None = None) -> Array:
+def full_like(
+    x: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    shape: Sizes | None = None,
+    sharding: Any = None,
+) -> Array:
     """An array with one value everywhere, of the shape and type of x unless others are asked for.
 
     >>> full_like(np.zeros((2,), "int8"), 7)
     Array([7, 7], dtype=int8)
     """
     like = array_of(x, "lax.full_like")
-    return full(like.shape if shape is None else shape, fill_value, like.dtype if dtype is None else dtype)
+    kind = like.dtype if dtype is None else dtype
+    return full(like.shape if shape is None else shape, fill_value, kind, sharding=sharding)
 
 
 def zeros_like_array(x: ArrayLike) -> Array:
@@ -78,7 +87,7 @@ def iota(dtype: DTypeLike, size: int) -> Array:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int) -> Array:
+def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int, *, out_sharding: Any = None) -> Array:
     """The index along one dimension, for every element of a shape.
 
     >>> broadcasted_iota("int32", (2, 2), 0)
@@ -86,6 +95,8 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int) -> Array:
            [1, 1]], dtype=int32)
     """
     what = "lax.broadcasted_iota"
+    if out_sharding is not None:
+        check_placement(f"{what}: out_sharding", out_sharding)
     sizes = shape_of(what, shape)
     axis = canonical_axis(dimension, len(sizes), what)
     return movement.iota(shape=Shape(element_type(python_dtype(dtype)), sizes), iota_dimension=axis)
@@ -94,13 +105,15 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sizes, dimension: int) -> Array:
 # --- broadcasting -----------------------------------------------------------------------------------------------------
 
 
-def broadcast(operand: ArrayLike, sizes: Sizes) -> Array:
+def broadcast(operand: ArrayLike, sizes: Sizes, *, out_sharding: Any = None) -> Array:
     """The array repeated along new dimensions in front.
 
     >>> broadcast(np.array([1, 2]), (2,))
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
+    if out_sharding is not None:
+        check_placement("lax.broadcast: out_sharding", out_sharding)
     x = array_of(operand, "lax.broadcast")
     new = shape_of("lax.broadcast", sizes)
     return movement.broadcast_in_dim(x, (*new, *x.shape), range(len(new), len(new) + x.ndim))  # type: ignore[return-value]

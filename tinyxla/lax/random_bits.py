@@ -15,6 +15,7 @@ from tinyxla.ops import bits, movement
 from tinyxla.ops.random_bits import rng, rng_bit_generator as bit_generator
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.device import check_placement
 
 
 class RandomAlgorithm(enum.IntEnum):
@@ -30,6 +31,8 @@ def rng_bit_generator(
     shape: Sequence[int],
     dtype: DTypeLike = np.uint32,
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
+    *,
+    out_sharding: Any = None,
 ) -> tuple[Array, Array]:
     """Random bits from a state, and the state for the next ones. The same state gives the same bits.
 
@@ -38,6 +41,7 @@ def rng_bit_generator(
         shape: of the bits.
         dtype: an unsigned integer type, or any other integer or floating one.
         algorithm: a member of `RandomAlgorithm`.
+        out_sharding: accepted for JAX's sake; the one device there is.
 
     Returns:
         The next state and the bits.
@@ -54,6 +58,8 @@ def rng_bit_generator(
     Array([ 555017538, 3728210106], dtype=uint32)
     """
     what = "lax.rng_bit_generator"
+    if out_sharding is not None:
+        check_placement(f"{what}: out_sharding", out_sharding)
     given: Any = array_of(key, what)
     words = given.dtype == np.uint32
     if not words and given.dtype != np.uint64:

@@ -18,6 +18,7 @@ from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
+from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
 
 Axes = Sequence[int]
@@ -31,7 +32,13 @@ def _axes(what: str, axes: Axes, rank: int) -> tuple[int, ...]:
 
 
 @boundary
-def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Axes) -> Any:
+def reduce(
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Axes,
+    out_sharding: Any = None,
+) -> Any:
     """Arrays folded together over dimensions by an associative function.
 
     Args:
@@ -39,6 +46,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
         init_values: of the same structure, the scalars to begin with: neutral elements of the computation.
         computation: from two such trees of scalars to one. It may not use traced values from outside.
         dimensions: those that go.
+        out_sharding: accepted for JAX's sake; the one device there is.
 
     Returns:
         A tree of arrays with the other dimensions.
@@ -47,6 +55,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     Array([3, 8], dtype=int32)
     """
     what = "lax.reduce"
+    if out_sharding is not None:
+        check_placement(f"{what}: out_sharding", out_sharding)
     arrays, initial, to_apply, treedef = fold_operands(what, operands, init_values, computation)
     axes = _axes(what, dimensions, arrays[0].ndim)
     results = reduction.reduce(*arrays, *initial, dimensions=axes, to_apply=to_apply)
@@ -126,7 +136,20 @@ def _reducer(name: str, apply: Callable[..., Any], text: str, bits: bool = False
     return named(function, name, f"{text} over the given dimensions, which go.")
 
 
-reduce_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")
+_sum = _reducer("reduce_sum", reduction.reduce_sum, "The sum")
+
+
+def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
+    """The sum over the given dimensions, which go.
+
+    >>> reduce_sum(np.array([[1, 2], [3, 4]]), (0,))
+    Array([4, 6], dtype=int32)
+    """
+    if out_sharding is not None:
+        check_placement("lax.reduce_sum: out_sharding", out_sharding)
+    return _sum(operand, axes)
+
+
 reduce_prod = _reducer("reduce_prod", reduction.reduce_prod, "The product")
 reduce_max = _reducer("reduce_max", reduction.reduce_max, "The largest element")
 reduce_min = _reducer("reduce_min", reduction.reduce_min, "The smallest element")

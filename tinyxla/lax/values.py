@@ -13,7 +13,8 @@ from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.lax.convolution import conv_general_dilated, conv_transpose
 from tinyxla.lax.movement import full
 from tinyxla.lax.operands import ArrayLike, DTypeLike, of_one_shape, of_one_type
-from tinyxla.numpy.arguments import array_of, cast, integers_of, python_dtype, several_of, shape_of
+from tinyxla.numpy.arguments import array_of, integers_of, python_dtype, several_of, shape_of
+from tinyxla.ops import elementwise
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement
@@ -124,15 +125,7 @@ def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     kind = element_type(a.dtype)
     if not kind.is_integer or kind.bits < 8:
         raise DTypeError(f"lax.mulhi: not defined for {a.dtype.name}; the operands must be integers of 8 bits or more.")
-    if kind.bits < 64:
-        wide = np.dtype("int64" if kind.kind == "signed" else "uint64")
-        return ((cast(a, wide) * cast(b, wide)) >> kind.bits).astype(a.dtype)
-    half, low = 32, 0xFFFFFFFF
-    (a1, a0), (b1, b0) = (((v >> half), v & low) for v in (cast(a, _WORD), cast(b, _WORD)))
-    middle = a1 * b0 + ((a0 * b0) >> half)
-    upper = a1 * b1 + (middle >> half) + (((middle & low) + a0 * b1) >> half)
-    found = upper.astype(a.dtype)
-    return found - tnp.where(a < 0, b, 0) - tnp.where(b < 0, a, 0) if kind.kind == "signed" else found
+    return elementwise.multiply_high(a, b)
 
 
 # --- shapes of convolutions -------------------------------------------------------------------------------------------

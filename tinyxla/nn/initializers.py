@@ -27,14 +27,14 @@ class Initializer(Protocol):
     def __call__(self, key: Array, shape: Sequence[int], dtype: Any = None) -> Array: ...
 
 
-def zeros(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+def zeros(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
     """All zeros; the key is not used."""
-    return tnp.zeros(shape, dtype)
+    return tnp.zeros(shape, dtype, out_sharding=out_sharding)  # pyright: ignore[reportCallIssue]
 
 
-def ones(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+def ones(key: Array, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Array:
     """All ones; the key is not used."""
-    return tnp.ones(shape, dtype)
+    return tnp.ones(shape, dtype, out_sharding=out_sharding)  # pyright: ignore[reportCallIssue]
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla import numpy as tnp
+from tinyxla.errors import AttributeValueError
 from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand, promoted, with_flags
 from tinyxla.replays import replayed
@@ -125,12 +126,18 @@ def standardize(
     variance: ArrayLike | None = None,
     epsilon: ArrayLike = 1e-5,
     where: ArrayLike | None = None,
+    *,
+    algorithm: str = "fast",
 ) -> Array:
     """x with its mean taken away, divided by the square root of its variance plus epsilon.
+
+    `algorithm` is "fast" or "stable"; the variance is that of x with its mean taken away with both.
 
     >>> standardize(np.array([-1.0, 1.0]), epsilon=0.0)
     Array([-1.,  1.], dtype=float32)
     """
+    if algorithm not in ("fast", "stable"):
+        raise AttributeValueError(f"nn.standardize: algorithm must be 'fast' or 'stable', but is {algorithm!r}.")
     value = inexact_array(x, "nn.standardize")
     canonical_axes("nn.standardize", axis, value.ndim)
     if mean is None:

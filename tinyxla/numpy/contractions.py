@@ -67,11 +67,20 @@ def _fit(what: str, x: Any, i: int, y: Any, j: int) -> None:
 
 
 @replayed
-def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def dot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """The sum over the last axis of a and the last but one of b (the only one of a vector).
 
     With a scalar it is the product.
     """
+    if out_sharding is not None:
+        check_placement("dot: out_sharding", out_sharding)
     x, y, weak = _pair("dot", a, b)
     if x.ndim == 0 or y.ndim == 0:
         return arith.multiply(x, y).with_weak_type(weak)
@@ -80,7 +89,14 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
 
 
-def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """The matrix product; further axes in front broadcast against each other. A vector is a row, or a column.
 
     Example:
@@ -88,6 +104,8 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
         >>> jnp.matmul(jnp.eye(2), jnp.array([1.0, 2.0]))
         Array([1., 2.], dtype=float32)
     """
+    if out_sharding is not None:
+        check_placement("matmul: out_sharding", out_sharding)
     x, y, weak = _pair("matmul", a, b)
     for v in (x, y):
         if v.ndim == 0:
@@ -176,9 +194,17 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
 
 
 def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """The sum over axes: the last `axes` of a and first of b, or a list of axes of each."""
+    if out_sharding is not None:
+        check_placement("tensordot: out_sharding", out_sharding)
     x, y, weak = _pair("tensordot", a, b)
     if is_several(axes):
         first, second = several_of("tensordot", "axes", axes, 2)

@@ -276,9 +276,11 @@ def tensordot(
     axes: Any = 2,
     precision: Any = None,
     preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """The sum over axes of both; see `tinyxla.numpy.tensordot`."""
-    return contractions.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
+    kinds = {"precision": precision, "preferred_element_type": preferred_element_type}
+    return contractions.tensordot(x1, x2, axes, **kinds, out_sharding=out_sharding)
 
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:

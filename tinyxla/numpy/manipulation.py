@@ -79,8 +79,10 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     return movement.reshape_to(x, tuple(sizes))
 
 
-def ravel(a: ArrayLike, order: str = "C") -> Array:
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The elements in one dimension."""
+    if out_sharding is not None:
+        check_placement("ravel: out_sharding", out_sharding)
     x = array_of(a, "ravel")
     made = reshape(x, (x.size,), order)
     return made.copy() if made is x else made
@@ -182,8 +184,10 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     return movement.reshape_to(x, tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
-def broadcast_to(array: ArrayLike, shape: Any) -> Array:
+def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
     """The array stretched to a shape: axes of size 1 repeat, and new ones come in front."""
+    if out_sharding is not None:
+        check_placement("broadcast_to: out_sharding", out_sharding)
     return broadcast_to_shape("broadcast_to", array_of(array, "broadcast_to"), shape_of("broadcast_to", shape))
 
 

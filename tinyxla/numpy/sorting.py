@@ -337,8 +337,9 @@ def _quantile(
         valid = cast(arith.invert(bad), wide)
         total = _row_sum(valid)
         number = arith.maximum(arith.subtract(total, 1), 0)
-    spread = (*share.shape, *kept)
-    position = arith.multiply(movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept))), number)
+    spread, of_one = (*share.shape, *kept), (*(1,) * share.ndim, *kept)
+    shares = movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept)))
+    position = arith.multiply(shares, movement.reshape_to(number, of_one))
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
     if not ignore_nan and isinstance(share, ConcreteArray):  # the sort sees what of it is read
@@ -349,7 +350,7 @@ def _quantile(
         at_low, at_high = (_pick(ordered, p, share.ndim) for p in (low, high))
     result = _between(method, position, low, high, at_low, at_high)
     missing = arith.equal(_row_sum(cast(arith.invert(bad), wide)), 0) if ignore_nan else any(bad, -1)
-    result = where(missing, np.nan, result)
+    result = where(movement.reshape_to(missing, of_one), np.nan, result)
     result = cast(result, dtype, False)
     if keepdims:
         shape = (*share.shape, *(1 if d in axes else n for d, n in enumerate(x.shape)))
@@ -442,12 +443,21 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
 
 
 @replayed
-def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
+def bincount(
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
     """How often each integer from 0 on occurs, or the sum of its weights.
 
     The largest integer decides the shape, so values must be known, unless `length` gives it: then larger ones do not
     count.
     """
+    if out_sharding is not None:
+        check_placement("bincount: out_sharding", out_sharding)
     values = array_of(x, "bincount")
     if values.ndim != 1 or not (element_type(values.dtype).is_integer or values.dtype.kind == "b"):
         raise DTypeError(f"bincount: takes a vector of integers, but got {values.dtype.name} of shape {values.shape}.")

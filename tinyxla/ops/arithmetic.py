@@ -40,7 +40,7 @@ _EXACT = frozenset(
     transpose tuple""".split()
 )
 _EXACT_OF_INTEGERS = frozenset(
-    """and clamp maximum minimum not or reduce remainder shift-left shift-right-arithmetic shift-right-logical
+    """and clamp maximum minimum mulhi not or reduce remainder shift-left shift-right-arithmetic shift-right-logical
     xor""".split()
 )
 

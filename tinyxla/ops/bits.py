@@ -27,15 +27,14 @@ def _bitcast_shape(x: AnyShape, *, new_element_type: ElementType) -> Shape:
     old, new = shape.element_type, new_element_type
     if old is new:
         return shape
-    if {old.kind, new.kind} & {"pred", "complex"}:
-        raise DTypeError(f"bitcast-convert: types must not be pred or complex, but got {shape} to {new}; use convert.")
-    if old.bits == new.bits:
+    if (old.kind == "complex") != (new.kind == "complex"):
+        raise DTypeError(f"bitcast-convert: both types must be complex or neither, but got {shape} to {new}.")
+    narrow, wide = sorted((old.bits, new.bits))
+    if narrow == wide:
         return shape.with_type(new)
-    if min(old.bits, new.bits) < 8:
-        raise DTypeError(f"bitcast-convert: types below a byte must keep their width, but got {shape} to {new}.")
-    if old.bits > new.bits:
-        return Shape(new, (*shape.dimensions, old.bits // new.bits))
-    ratio = new.bits // old.bits
+    ratio = wide // narrow
+    if old.bits == wide:
+        return Shape(new, (*shape.dimensions, ratio))
     if not shape.rank or shape.dimensions[-1] != ratio:
         raise ShapeError(
             f"bitcast-convert: the last dimension must be {ratio}, the {old} that make one {new}, but got {shape}."
@@ -47,14 +46,38 @@ def _bitcast_evaluate(x: Array, *, new_element_type: ElementType) -> Array:
     old, new = element_type(x.dtype), new_element_type
     if old is new:
         return x
+    if new.kind == "pred":
+        return _bitcast_evaluate(x, new_element_type=element_type("u8")) != 0
+    narrow, wide = sorted((old.bits, new.bits))
+    if narrow < 8 and narrow < wide:
+        return _gathered_bits(x, new) if old.bits == narrow else _scattered_bits(x, new)
     if new.bits < 8:
         return _within_byte(np.asarray(x), new)
-    if old.bits == new.bits:
+    if narrow == wide:
         return x.view(new.dtype)
-    if old.bits < new.bits:
+    if old.bits == narrow:
         return np.ascontiguousarray(x).view(new.dtype).reshape(x.shape[:-1])
     parts = np.ascontiguousarray(x).reshape((*x.shape, 1)).view(new.dtype)
-    return parts.reshape((*x.shape, old.bits // new.bits))
+    return parts.reshape((*x.shape, wide // narrow))
+
+
+def _gathered_bits(x: Array, new: ElementType) -> Array:
+    """Elements narrower than a byte joined along the last dimension; the first one is in the lowest bits."""
+    width = element_type(x.dtype).bits
+    whole = np.dtype(f"u{new.dtype.itemsize}")
+    patterns = x.view(np.uint8).astype(whole) & whole.type((1 << width) - 1)
+    shifts = np.arange(x.shape[-1], dtype=whole) * whole.type(width)
+    joined = np.bitwise_or.reduce(patterns << shifts, axis=-1, initial=whole.type(0))
+    return _within_byte(joined, new) if new.bits < 8 else np.asarray(joined).view(new.dtype)
+
+
+def _scattered_bits(x: Array, new: ElementType) -> Array:
+    """Elements cut into ones narrower than a byte along a new last dimension; the lowest bits come first."""
+    old = element_type(x.dtype)
+    whole = np.dtype(f"u{old.dtype.itemsize}")
+    shifts = np.arange(old.bits // new.bits, dtype=whole) * whole.type(new.bits)
+    parts = np.ascontiguousarray(x).view(whole)[..., None] >> shifts & whole.type((1 << new.bits) - 1)
+    return _within_byte(parts.astype(np.uint8), new)
 
 
 def _within_byte(x: Array, new: ElementType) -> Array:
@@ -78,6 +101,10 @@ def _bitcast_samples(random: np.random.Generator) -> Iterator[Sample]:
         (np.uint16, (3, 2), "f32"),
         (np.uint8, (0, 8), "f64"),
         (element_type("s4").dtype, (5,), "u4"),
+        (element_type("s4").dtype, (3, 2), "u8"),
+        (element_type("u2").dtype, (8,), "f16"),
+        (element_type("u2").dtype, (3, 2), "s4"),
+        (np.int16, (2,), "s4"),
         (np.float32, (2,), "f32"),
     ):
         x = random.integers(-8, 8, shape).astype(source)

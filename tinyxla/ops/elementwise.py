@@ -273,8 +273,8 @@ pow_ = binary("power", integers.in_bytes(floats.power), NUMBER, _power_by_base, 
 
 atan2 = binary(
     "atan2",
-    floats.in_double(np.arctan2),
-    FLOAT,
+    floats.atan2,
+    INEXACT,
     lambda g, ans, x, y: chain_mul(g, div(y, add(mul(x, x), mul(y, y)))),
     lambda g, ans, x, y: neg(chain_mul(g, div(x, add(mul(x, x), mul(y, y))))),
 )
@@ -496,6 +496,7 @@ population_count = unary("popcnt", integers.population_count, INTEGER)
 and_ = binary("and", integers.in_bytes(np.bitwise_and), PRED | INTEGER)
 or_ = binary("or", integers.in_bytes(np.bitwise_or), PRED | INTEGER)
 xor = binary("xor", integers.in_bytes(np.bitwise_xor), PRED | INTEGER)
+multiply_high = binary("mulhi", integers.multiply_high, INTEGER)
 shift_left = binary("shift-left", integers.shift_left, INTEGER)
 shift_right_arithmetic = binary("shift-right-arithmetic", integers.shift_right_arithmetic, INTEGER)
 shift_right_logical = binary("shift-right-logical", integers.shift_right_logical, INTEGER)

@@ -28,6 +28,18 @@ def in_double(function: np.ufunc) -> Callable[..., Any]:
     return evaluate
 
 
+def atan2(y: Array, x: Array) -> Any:
+    """The angle of (x, y); of complex numbers -i log((x + iy) / sqrt(x^2 + y^2))."""
+    if y.dtype.kind != "c":
+        return in_double(np.arctan2)(y, x)
+    size = np.maximum.reduce([np.abs(part) for z in (x, y) for part in (z.real, z.imag)])
+    _, exponent = np.frexp(size)
+    x, y = (join(np.ldexp(z.real, -exponent), np.ldexp(z.imag, -exponent)) for z in (x, y))
+    ahead, behind = join(x.real - y.imag, x.imag + y.real), join(x.real + y.imag, x.imag - y.real)
+    found = np.log(divide(ahead, np.sqrt(ahead * behind)))
+    return join(found.imag, -found.real)
+
+
 def join(x: Array, y: Array) -> Array:
     """A complex array of its parts."""
     out = np.empty(x.shape, np.result_type(x.dtype, np.complex64))

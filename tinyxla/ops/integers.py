@@ -67,6 +67,20 @@ def power(x: Array, y: Array) -> Array:
     return np.where(negative, inverse, result).astype(x.dtype)
 
 
+def multiply_high(x: Array, y: Array) -> Array:
+    """The upper half of the bits of the exact product."""
+    kind = element_type(x.dtype)
+    if kind.bits < 64:
+        wide = np.int64 if kind.kind == "signed" else np.uint64
+        return (x.astype(wide) * y.astype(wide) >> wide(kind.bits)).astype(x.dtype)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a, b = x.astype(np.uint64), y.astype(np.uint64)
+    middle = (a >> half) * (b & low) + ((a & low) * (b & low) >> half)
+    carried = (middle & low) + (a & low) * (b >> half) >> half
+    upper = ((a >> half) * (b >> half) + (middle >> half) + carried).astype(x.dtype)
+    return upper if kind.kind == "unsigned" else upper - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
+
+
 def _in_width(x: Array, count: Array) -> tuple[Array, Array]:
     """The shift counts as unsigned numbers, made harmless, and which were inside the width."""
     unsigned = _pattern(count)

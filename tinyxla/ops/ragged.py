@@ -29,9 +29,9 @@ from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 class RaggedDot(NamedTuple):
     lhs_contracting_dims: Ints
     rhs_contracting_dims: Ints
-    lhs_batch_dims: Ints
-    rhs_batch_dims: Ints
     lhs_ragged_dims: Ints
+    lhs_batch_dims: Ints = ()
+    rhs_batch_dims: Ints = ()
     rhs_group_dims: Ints = ()
     preferred_element_type: ElementType | None = None
     operand_precision: Precision = ()
@@ -39,7 +39,8 @@ class RaggedDot(NamedTuple):
     @property
     def dot(self) -> Dot:
         """The product without groups; a group dimension of the right operand is one of its free ones."""
-        return Dot(*self[:4], self.preferred_element_type, self.operand_precision)
+        contracting, batch = self[:2], (self.lhs_batch_dims, self.rhs_batch_dims)
+        return Dot(*contracting, *batch, self.preferred_element_type, self.operand_precision)
 
     @property
     def ragged(self) -> int:
@@ -189,7 +190,7 @@ def expanded(x: Value, y: Value, group_sizes: Value, **attributes: Any) -> Value
         spread = movement.broadcast(side, sizes=(groups, *side.shape), dimensions=tuple(range(1, side.ndim + 1)))
         *outer, ragged = (d + 1 for d in along)
         parts.append(_kept(members, spread, (*outer, 0, ragged)))
-    moved = [tuple(d + 1 for d in each) for each in dims[:4]]
+    moved = [tuple(d + 1 for d in each) for each in dims.dot[:4]]
     each_group = dims.dot._replace(
         lhs_contracting_dims=moved[0],
         rhs_contracting_dims=moved[1],
@@ -300,13 +301,13 @@ def _ragged_dot_batch(
 
 
 def _ragged_dot_samples(random: np.random.Generator) -> Iterator[Sample]:
-    rows, depth, batch = RaggedDot((1,), (1,), (), (), (0,), (0,)), RaggedDot((1,), (0,), (), (), (1,)), (0,)
+    rows, depth, batch = RaggedDot((1,), (1,), (0,), rhs_group_dims=(0,)), RaggedDot((1,), (0,), (1,)), (0,)
     for lhs, rhs, sizes, dims in (
         ((4, 2), (3, 2, 2), [1, 0, 2], rows),
         ((2, 4), (4, 3), [2, 1], depth),
-        ((2, 2, 2), (2, 2, 1), [1, 1], RaggedDot((2,), (1,), batch, batch, (0,))),
-        ((2, 3, 2), (2, 1, 2, 2), [[1, 2], [3, 0]], RaggedDot((2,), (2,), batch, (0,), (1,), (3,))),
-        ((2, 2, 3), (3, 2, 1), [[2], [1]], RaggedDot((1, 2), (1, 0), (), (), (2,))),
+        ((2, 2, 2), (2, 2, 1), [1, 1], RaggedDot((2,), (1,), (0,), batch, batch)),
+        ((2, 3, 2), (2, 1, 2, 2), [[1, 2], [3, 0]], RaggedDot((2,), (2,), (1,), batch, (0,), (3,))),
+        ((2, 2, 3), (3, 2, 1), [[2], [1]], RaggedDot((1, 2), (1, 0), (2,))),
         ((0, 2), (1, 2, 2), [0], rows),
     ):
         for dtype in (np.float32, element_type("bf16").dtype, np.int32):

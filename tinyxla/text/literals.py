@@ -60,18 +60,21 @@ def _nan_text(x: Array) -> str:
     return f"{sign}nan" if payload == 1 << layout[1] - 1 else f"{sign}nan(0x{payload:x})"
 
 
+_WITH_PAYLOADS = ("f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4")  # NaNs in the manner of IEEE 754
+
+
 def _mantissa(dtype: np.dtype[Any]) -> tuple[str, int] | None:
     """The unsigned integer that holds the bits of a float, and how many of them are the mantissa; None for types whose
     NaN has no bits to choose."""
     kind = element_type(dtype)
-    if kind.kind != "float" or kind.bits < 16:
+    if kind.name not in _WITH_PAYLOADS:
         return None
     return f"u{dtype.itemsize}", int(ml_dtypes.finfo(dtype).nmant)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
-_PIECE = re.compile(r"\s*(?:(\([^()]*\)|[^\s{},()]+(?:\([^\s()]*\))?)|(.))", re.DOTALL)
+_PIECE = re.compile(r"\s*(?:(\((?:[^()]|\([^()]*\))*\)|[^\s{},()]+(?:\([^\s()]*\))?)|(.))", re.DOTALL)
 _NAN = re.compile(r"(-?)nan\((0x[0-9a-fA-F]{1,16})\)")
 
 

@@ -24,6 +24,7 @@ from tinyxla.text.hlo_text import OPCODES, TABLES
 from tinyxla.text.lexer import Lexer, Raw, inside, parts, without_comments
 from tinyxla.text.literals import read_literal
 from tinyxla.text.replica_groups import read_groups
+from tinyxla.text.scans import Scan, scan_as_while
 from tinyxla.text.shapes import read_program_shape, read_shape
 
 _DEEPEST = 100  # computations that call one another
@@ -595,6 +596,41 @@ def _while(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
     return _as_written(frame, frame.add(x), line.shape, line.name)
 
 
+def _scan(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
+    fields = line.texts()
+    scan = Scan(
+        dimension=_number_field(fields, "dimensions", "{}"),
+        num_carries=_number_field(fields, "num_carries"),
+        is_reverse=_truth_field(fields, "is_reverse"),
+        to_apply=parser.giving_tuple(parser.called(fields.pop("to_apply", "").strip())),
+    )
+    _truth_field(fields, "is_associative")  # leave to take the steps in another order
+    operands = parser.operands(frame, line)
+    if scan.num_carries > len(operands):
+        raise _OperandError(f"expected {scan.num_carries} initial carries, but found {len(operands)} operands")
+    *instructions, results = scan_as_while(scan, operands, line.shape)
+    for x in instructions:
+        frame.add(x)
+    if results.shape != line.shape:
+        raise ValueError(f"the operands give {results.shape}, but the shape here is {line.shape}")
+    return frame.add(parser.finished(line, calls.tuple_, results.operands, results.attributes, fields))
+
+
+def _number_field(fields: dict[str, str], name: str, brackets: str = "") -> int:
+    text = fields.pop(name, "").strip()
+    text = inside(text, brackets) if brackets and text else text
+    if re.fullmatch(r"\d{1,6}", text.strip()) is None:
+        raise UnreadableError(name, f"scan needs {name}, a number, but has {text[:40]!r}")
+    return int(text)
+
+
+def _truth_field(fields: dict[str, str], name: str) -> bool:
+    text = fields.pop(name, "false").strip()
+    if text not in ("true", "false"):
+        raise UnreadableError(name, f"{name} must be true or false, but is {text[:40]!r}")
+    return text == "true"
+
+
 def _opt_barrier(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
     (held,) = _only(parser.operands(frame, line), 1)
     x = parser.made(_flat_line(line), ops["opt-barrier"], _arrays(frame, held), line.texts())
@@ -656,6 +692,7 @@ _SPECIAL = {
     "outfeed": _outfeed,
     "parameter": _parameter,
     "recv-done": _recv_done,
+    "scan": _scan,
     "while": _while,
 }
 

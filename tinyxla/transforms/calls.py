@@ -102,7 +102,8 @@ def _forward(
     checkpoint: Checkpoint | None = None,
     **composite: Any,
 ) -> tuple[Any, Any]:
-    if rule is not None and rule.has_derivatives:
+    moves_captured = rule is not None and any(t is not None for t in tangents[rule.count :])
+    if rule is not None and rule.has_tangents and (rule.has_derivatives or not moves_captured):
         own = _of_its_own(rule, to_apply, operands, [t is not None for t in tangents])
         return own.forward(tangents[: rule.count], *operands[: rule.count])
     made, moving = forward(to_apply, tuple(t is not None for t in tangents))

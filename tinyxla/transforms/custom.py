@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation
-from tinyxla.ops import elementwise, movement, reduction
+from tinyxla.ops import elementwise, movement, reduction, slices
 from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
-from tinyxla.shapes import Shape
+from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import GraphTrace, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, batch, map_computations
 from tinyxla.transforms.calls import call, has_rules
@@ -52,6 +52,11 @@ class Rule:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+    @property
+    def has_tangents(self) -> bool:
+        """Whether its derivative in forward mode is its own."""
+        return self.has_derivatives
 
     @property
     def axis_names(self) -> frozenset[Hashable]:
@@ -372,12 +377,131 @@ class CustomVjp(Rule):
         return replace(self, key=key, function=lanes.mapped(self.function, axes), there=there, back=back)
 
 
+def _with_tangents(function: Callable[..., Values], values: Values, tangents: Values) -> list[Any]:
+    """The results of a function and the tangents of all of them, zeros where there is none."""
+    outputs, moves = jvp(function, values, tangents)
+    return [*outputs, *(zeros_like(x) if t is None else t for x, t in zip(outputs, moves, strict=True))]
+
+
+def _row(x: Any, number: Any) -> Any:
+    zero = movement.full(0, number.dtype, ())
+    row = slices.dynamic_slice(x, number, *[zero] * (x.ndim - 1), dynamic_slice_sizes=(1, *x.shape[1:]))
+    return movement.reshape_to(row, x.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearCall(Rule):
+    """A function that is linear in its values from number `residuals` on; `transpose` takes the values before these and
+    cotangents of the results, and gives the cotangents of the others. The transpose is such a call, too."""
+
+    residuals: int
+    transpose: Callable[..., Values]
+    has_derivatives: bool = field(default=True, init=False)
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        self._check_residuals([t is not None for t in tangents])
+        constants, linear = values[: self.residuals], values[self.residuals :]
+        moving = [zeros_like(x) if t is None else t for x, t in zip(linear, tangents[self.residuals :], strict=True)]
+        return apply(self, *values), apply(self, *constants, *moving)
+
+    def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
+        self._check_residuals(wanted)
+        outputs = apply(self, *values)
+        constants = values[: self.residuals]
+        back = replace(
+            self,
+            key=(self.key, "transpose"),
+            count=self.residuals + len(outputs),
+            function=self.transpose,
+            transpose=self.function,
+        )
+
+        def pull(g: Any) -> list[Any]:
+            cotangents = [zeros_like(x) if c is None else c for x, c in zip(outputs, g, strict=True)]
+            found = [*[None] * self.residuals, *apply(back, *constants, *cotangents)]
+            return spread(chosen(found, wanted), wanted)
+
+        return outputs, pull
+
+    def _check_residuals(self, wanted: Sequence[bool]) -> None:
+        if any(wanted[: self.residuals]):
+            raise DifferentiationError(
+                f"{self.name}: there is no derivative by the residual arguments, but one is differentiated; pass it as "
+                "a linear argument, or apply lax.stop_gradient to it.",
+                state.source,
+            )
+
+    def batch(
+        self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()
+    ) -> tuple[tuple[Any, ...], Axes]:
+        """Linear arguments are mapped over the first axis all together, so that the transpose is, too."""
+        linear = zip(operands[self.residuals :], axes[self.residuals :], strict=True)
+        aligned = [movement.align_axis(x, axis, 0, size) for x, axis in linear]
+        mapped_axes = (*axes[: self.residuals], *(0 for _ in aligned))
+        return super().batch(size, (*operands[: self.residuals], *aligned), mapped_axes, names)
+
+    def batched(self, lanes: Lanes, axes: Axes) -> LinearCall:
+        def transpose(*values: Any) -> list[Any]:
+            mapped_axes = (*axes[: self.residuals], *(0 for _ in values[self.residuals :]))
+            return list(lanes.mapped(self.transpose, mapped_axes)(*values))
+
+        key = (self.key, lanes, axes)
+        return replace(self, key=key, function=lanes.mapped(self.function, axes), transpose=transpose)
+
+
 @dataclass(frozen=True, eq=False)
 class CustomVmap(Rule):
     """`rule(size, values, mapped)`, with the first axis mapped of the values that are, gives results and says which
-    are mapped over their first axis. Derivatives are those of the function."""
+    are mapped over their first axis. Derivatives are those of the function, and mapped in forward mode of the rule."""
 
     rule: Callable[[int, Values, Mask], tuple[Values, Sequence[bool]]]
+
+    @property
+    def has_tangents(self) -> bool:
+        return True
+
+    def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Mapped over examples, values and tangents are those of the rule."""
+        moving = tuple(t is not None for t in tangents)
+
+        def function(*given: Any) -> list[Any]:
+            return _with_tangents(self.function, given[: self.count], spread(given[self.count :], moving))
+
+        def rule(size: int, given: Values, mapped: Mask) -> tuple[Values, Sequence[bool]]:
+            halves = [(x[: self.count], spread(x[self.count :], moving)) for x in (given, mapped)]
+            return self._rule_with_tangents(size, halves[0], halves[1])
+
+        own = CustomVmap(self.name, (self.key, moving), self.count + sum(moving), function, rule, axes=self.axes)
+        found = apply(own, *values, *chosen(tangents, moving))
+        outputs, moves = found[: len(found) // 2], found[len(found) // 2 :]
+        return outputs, tuple(t if is_inexact(x) else None for x, t in zip(outputs, moves, strict=True))
+
+    def _rule_with_tangents(
+        self, size: int, values: Sequence[Values], mapped: Sequence[Sequence[bool | None]]
+    ) -> tuple[Values, Sequence[bool]]:
+        """The rule and its derivative, of values and tangents. It is told that a value is mapped where its tangent is,
+        too; by the others it is mapped over the examples."""
+        both = tuple(m and t is not False for m, t in zip(*mapped, strict=True))
+        only = [0 if m and not b else None for half in mapped for m, b in zip(half, both, strict=True)]
+        over: list[bool] = []
+
+        def of_values(*inputs: Any) -> Values:
+            outputs, batched = self.rule(size, inputs, both)
+            over[:] = batched
+            return outputs
+
+        def at(number: Any, inputs: Values) -> list[Any]:
+            found = _with_tangents(of_values, inputs[: self.count], inputs[self.count :])
+            if number is None:
+                return found
+            return [_row(x, number) if b else x for x, b in zip(found, [*over, *over], strict=True)]
+
+        inputs = [*values[0], *values[1]]
+        if all(axis is None for axis in only):
+            return at(None, inputs), [*over, *over]
+        numbers = movement.iota(shape=Shape(element_type("s32"), (size,)), iota_dimension=0)
+        found = Lanes(size, ()).map(lambda x: at(x[0], x[1:]), [numbers, *inputs], [0, *only]).first
+        return found, [True] * len(found)
 
     def batch(
         self, size: int, operands: tuple[Any, ...], axes: Axes, names: tuple[Any, ...] = ()

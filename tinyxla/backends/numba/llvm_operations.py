@@ -178,6 +178,7 @@ _INTEGER: Mapping[str, Callable[..., Any]] = {
     "imag": _imaginary_of_real,
     "maximum": _of_two(lambda x, y: x.maximum(y)),
     "minimum": _of_two(lambda x, y: x.minimum(y)),
+    "mulhi": elementary.multiply_high,
     "multiply": _of_two(operator.mul),
     "negate": operator.neg,
     "not": operator.invert,
@@ -230,6 +231,7 @@ def _of_ordered(after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
     "abs": complex_numbers.absolute,
     "add": _each_part(_add),
+    "atan2": complex_numbers.atan2,
     "chain-divide": _chain(complex_numbers.divide),
     "chain-multiply": _chain(operator.mul),
     "compare": _compare,

@@ -81,6 +81,7 @@ _FLOAT: Mapping[str, str] = {
 
 _COMPLEX: Mapping[str, str] = {
     **_FLOAT,
+    "atan2": "complex_atan2({0}, {1})",
     "imag": "{0}.imag",
     "logistic": "1 / (1 + np.exp(-{0}))",
     "real": "{0}.real",
@@ -99,6 +100,7 @@ _INTEGER: Mapping[str, str] = {
     "imag": "0",
     "maximum": "max({0}, {1})",
     "minimum": "min({0}, {1})",
+    "mulhi": "(int({0}) * int({1})) >> {bits}",
     "negate": "-{0}",
     "not": "~{0}",
     "popcnt": "unsigned({0}, {bits}).bit_count()",
@@ -136,6 +138,10 @@ def call(name, *arrays):
     "chain": """
 def chain(g, d, product, either=False):
     return type(g)(0) if g == 0 or (either and d == 0) else product
+""",
+    "complex_atan2": """
+def complex_atan2(y, x):
+    return -1j * np.log((x + 1j * y) / np.sqrt((x + 1j * y) * (x - 1j * y)))
 """,
     "complex_sign": """
 def complex_sign(x):

@@ -13,6 +13,7 @@ from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ShapeError
 from tinyxla.experimental.sparse.contraction import bcoo_dot_general
 from tinyxla.experimental.sparse.csr import CSR
+from tinyxla.experimental.sparse.eigenvalues import lobpcg_standard as lobpcg_standard
 from tinyxla.numpy.arguments import array_of
 
 

@@ -2,6 +2,14 @@
 
 from tinyxla.jax.avals import get_aval as _get_aval
 from tinyxla.jax.finder import JAX_VERSION
+from tinyxla.jax.one_process import (
+    host_count as host_count,
+    host_id as host_id,
+    host_ids as host_ids,
+    make_array_from_callback as make_array_from_callback,
+    make_array_from_process_local_data as make_array_from_process_local_data,
+    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+)
 from tinyxla.jax.refs import (
     Ref as Ref,
     empty_ref as empty_ref,

@@ -1,0 +1,143 @@
+"""Loops and branches whose functions use mutable references: these are carried along.
+
+Each decorator is that of one function of `lax`. It calls the function as it is; if a reference from around is used
+there, it calls it again with functions that carry the reference's value, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyxla.tracing.references import (
+    Carried,
+    OuterReferenceError,
+    Reference,
+    discovered,
+    filled,
+    has_references,
+    slotted,
+    threaded,
+)
+from tinyxla.wrapping import wraps
+
+Function = Callable[..., Any]
+
+
+def scanning(scan: Function) -> Function:
+    """`scan`, whose function takes and gives what is carried and elements."""
+
+    @wraps(scan)
+    def with_references(f: Any, init: Any, *args: Any, **kwargs: Any) -> Any:
+        def run(references: list[Reference]) -> Any:
+            if not references:
+                return scan(f, init, *args, **kwargs)
+            carried, function = Carried(references), threaded(f, references)
+
+            @wraps(f)
+            def step(carry: Any, x: Any) -> Any:
+                (following, y), values = function(carry[0], carry[1], x)
+                return (values, following), y
+
+            (values, last), ys = scan(step, (carried.values, init), *args, **kwargs)
+            carried.write(values)
+            return last, ys
+
+        return discovered(run)
+
+    return with_references
+
+
+def mapping(scan: Function) -> Callable[[Function], Function]:
+    """`map`, whose function is applied to one element after the other: with references by a scan."""
+
+    def decorator(map_: Function) -> Function:
+        @wraps(map_)
+        def with_references(f: Any, xs: Any, *, batch_size: int | None = None) -> Any:
+            try:
+                return map_(f, xs, batch_size=batch_size)
+            except OuterReferenceError:
+                if batch_size is not None:
+                    raise
+                return scan(wraps(f)(lambda carry, x: (carry, f(x))), (), xs)[1]
+
+        return with_references
+
+    return decorator
+
+
+def counting(fori_loop: Function) -> Function:
+    """`fori_loop`, whose function takes a number and what is carried."""
+
+    @wraps(fori_loop)
+    def with_references(lower: Any, upper: Any, body_fun: Any, init_val: Any, **kwargs: Any) -> Any:
+        def run(references: list[Reference]) -> Any:
+            if not references:
+                return fori_loop(lower, upper, body_fun, init_val, **kwargs)
+            carried, body = Carried(references), threaded(body_fun, references)
+
+            @wraps(body_fun)
+            def step(i: Any, carry: Any) -> Any:
+                following, values = body(carry[0], i, carry[1])
+                return values, following
+
+            values, last = fori_loop(lower, upper, step, (carried.values, init_val), **kwargs)
+            carried.write(values)
+            return last
+
+        return discovered(run)
+
+    return with_references
+
+
+def looping(while_loop: Function) -> Function:
+    """`while_loop`, whose condition may read references and whose body may replace them."""
+
+    @wraps(while_loop)
+    def with_references(cond_fun: Any, body_fun: Any, init_val: Any, **kwargs: Any) -> Any:
+        def run(references: list[Reference]) -> Any:
+            if not references:
+                return while_loop(cond_fun, body_fun, init_val, **kwargs)
+            carried = Carried(references)
+            condition, body = (threaded(f, references) for f in (cond_fun, body_fun))
+
+            @wraps(body_fun)
+            def step(carry: Any) -> Any:
+                following, values = body(*carry)
+                return values, following
+
+            values, last = while_loop(
+                wraps(cond_fun)(lambda carry: condition(*carry)[0]), step, (carried.values, init_val), **kwargs
+            )
+            carried.write(values)
+            return last
+
+        return discovered(run)
+
+    return with_references
+
+
+def branching(choose: Function) -> Function:
+    """A choice among functions of the same operands, of which some may be references."""
+
+    @wraps(choose)
+    def with_references(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
+        given, passed = slotted(args) if has_references(args) else (args, [])
+
+        def of_slots(function: Function) -> Function:
+            return wraps(function)(lambda *operands: function(*filled(operands, passed))) if passed else function
+
+        branches = [of_slots(f) for f in functions]
+
+        def run(references: list[Reference]) -> Any:
+            if not references:
+                return choose(what, index, branches, given)
+            carried = Carried(references)
+            chosen = [wraps(f)(threaded(f, references)) for f in branches]
+            result, values = choose(what, index, chosen, (carried.values, *given))
+            carried.write(values)
+            return result
+
+        return discovered(run)
+
+    return with_references

@@ -1,0 +1,33 @@
+"""Arrays of element type float0, the derivatives by integers, in arguments and results of compiled functions.
+
+They have a shape and no bytes, so that a program neither takes nor gives them: they are part of the structure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.promotion import float0
+
+
+class _FloatZeros:
+    """A container of nothing in the place of such an array, which it becomes again when a structure is filled."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+pytrees.register(_FloatZeros, lambda x: ((), x.shape), lambda shape, children: np.zeros(shape, float0))
+
+
+def is_float0(x: Any) -> bool:
+    """Whether x is an array of element type float0."""
+    return getattr(x, "dtype", None) == float0
+
+
+def without_float0(tree: Any) -> Any:
+    """The pytree with its arrays of element type float0 as parts of its structure."""
+    return pytrees.map_tree(lambda x: _FloatZeros(tuple(x.shape)) if is_float0(x) else x, tree)

@@ -1,0 +1,206 @@
+"""Mutable references in traced functions.
+
+A graph has no memory: a function that is recorded takes the values of the references which it uses as further
+arguments, and gives their new values as further results. Which references these are is found by recording it: using
+one that belongs to a surrounding function raises `OuterReferenceError`, and the transformation that records the
+function then does so again with the reference bound to a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tinyxla.errors import ArgumentError
+from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import Tracer, state
+from tinyxla.tracing.promotion import as_array
+
+
+class OuterReferenceError(ArgumentError):
+    """A reference is used by a traced function inside of the one that it belongs to."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(
+            "A Ref is used inside a transformed function, but was made outside of it; make it inside, or give the "
+            "array as an argument and the updated one as a result."
+        )
+        self.reference = reference
+
+
+class Reference:
+    """A value that can be replaced, by the function that made it or to which it is bound."""
+
+    exist = False  # whether any has been made: else nobody need look for them
+
+    def __init__(self, value: Any) -> None:
+        Reference.exist = True
+        self._value: Any = as_array(value)
+        self._scope = state.depth, state.staging
+        self._is_freed = False
+        self.is_written = False  # by the function that is traced now
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is not freed, and the function that made it has not ended."""
+        staging = self._scope[1]
+        return not self._is_freed and (staging is None or staging.active)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it was made outside of all traced functions."""
+        return self._scope[1] is None
+
+    def read(self) -> Array:
+        """The value."""
+        if self._is_freed:
+            raise ArgumentError("This Ref has been frozen or freed; use the array that freeze gave.")
+        if self._scope[1] is not state.staging:
+            raise OuterReferenceError(self)
+        return self._value
+
+    def write(self, new: Any) -> None:
+        """Replace the value by another one of its shape and type."""
+        old = self.read()
+        if isinstance(new, Tracer) and self._scope != (state.depth, state.staging):
+            raise OuterReferenceError(self)
+        self._value = new.with_weak_type(old.weak_type)
+        self.is_written = True
+
+    def free(self) -> Array:
+        """The value; the reference cannot be used any more."""
+        value = self.read()
+        self._is_freed = True
+        return value
+
+    def __jax_array__(self) -> Any:
+        raise TypeError("a Ref is not an array; read it with ref[...]")
+
+
+@contextmanager
+def bound(references: Sequence[Reference], values: Sequence[Any]) -> Generator[None]:
+    """References with other values, which the function that is traced now may use and replace."""
+    before = [(r._value, r._scope) for r in references]  # pyright: ignore[reportPrivateUsage]
+    try:
+        for r, value in zip(references, values, strict=True):
+            r._value, r._scope = value, (state.depth, state.staging)  # pyright: ignore[reportPrivateUsage]
+        yield
+    finally:
+        for r, (value, scope) in zip(references, before, strict=True):
+            r._value, r._scope = value, scope  # pyright: ignore[reportPrivateUsage]
+
+
+def threaded(function: Callable[..., Any], references: Sequence[Reference]) -> Callable[..., Any]:
+    """`function(*args)` as a function of the references' values and the arguments, which gives the result and the
+    references' new values."""
+
+    def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+        with bound(references, values):
+            result = function(*args, **kwargs)
+            return result, [r.read() for r in references]
+
+    return of_values
+
+
+def updated(function: Callable[..., Any], references: Sequence[Reference]) -> Callable[..., Any]:
+    """As `threaded`, with None in the place of values that the function leaves as they are."""
+
+    def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+        before = [r.is_written for r in references]
+        try:
+            _set_written(references, [False] * len(references))
+            result, after = threaded(function, references)(values, *args, **kwargs)
+            return result, [x if r.is_written else None for r, x in zip(references, after, strict=True)]
+        finally:
+            _set_written(references, before)
+
+    return of_values
+
+
+def _set_written(references: Sequence[Reference], written: Sequence[bool]) -> None:
+    for r, flag in zip(references, written, strict=True):
+        r.is_written = flag
+
+
+class Carried:
+    """The values of references which a loop or a branch is given, and what becomes of them."""
+
+    def __init__(self, references: Sequence[Reference]) -> None:
+        self.references = references
+        self.values = values_of(references)
+        self._before = [r.is_written for r in references]
+        _set_written(references, [False] * len(references))
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Replace the values of those references that the loop's functions, which have been traced since, wrote."""
+        written = [r.is_written for r in self.references]
+        _set_written(self.references, self._before)
+        write_all(self.references, [x if w else None for x, w in zip(values, written, strict=True)])
+
+
+def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | None = None) -> Any:
+    """`run(references)` with all outer references that it uses; `known` ones are tried first, and others added."""
+    references = [] if known is None else known
+    while True:
+        try:
+            return run(references)
+        except OuterReferenceError as error:
+            found = error.reference
+            if any(r is found for r in references) or not found.is_alive:
+                raise
+            references.append(found)
+
+
+def values_of(references: Sequence[Reference]) -> list[Any]:
+    """The values of references."""
+    return [r.read() for r in references]
+
+
+def write_all(references: Sequence[Reference], values: Sequence[Any]) -> None:
+    """Replace the values of references; None leaves one as it is."""
+    for r, value in zip(references, values, strict=True):
+        if value is not None:
+            r.write(value)
+
+
+# --- references as arguments ------------------------------------------------------------------------------------------
+
+
+class Slot:
+    """The place of a reference among arguments: a container of nothing, so that it is part of their structure."""
+
+    def __init__(self, number: int, kind: type[Reference]) -> None:
+        self.number = number
+        self.kind = kind
+
+
+pytrees.register(Slot, lambda x: ((), (x.number, x.kind)), lambda rest, children: Slot(*rest))
+
+
+def slotted(tree: Any) -> tuple[Any, list[Reference]]:
+    """A pytree with slots in the place of its references, and these, each once."""
+    references: list[Reference] = []
+
+    def slot(x: Any) -> Any:
+        if not isinstance(x, Reference):
+            return x
+        numbers = [k for k, r in enumerate(references) if r is x]
+        if not numbers:
+            references.append(x)
+        return Slot(numbers[0] if numbers else len(references) - 1, type(x))
+
+    return pytrees.map_tree(slot, tree), references
+
+
+def filled(tree: Any, references: Sequence[Reference]) -> Any:
+    """A pytree with references in the place of its slots."""
+    return pytrees.map_tree(
+        lambda x: references[x.number] if isinstance(x, Slot) else x, tree, is_leaf=lambda x: isinstance(x, Slot)
+    )
+
+
+def has_references(tree: Any) -> bool:
+    """Whether a leaf is a reference."""
+    return Reference.exist and any(isinstance(x, Reference) for x in pytrees.leaves(tree))
