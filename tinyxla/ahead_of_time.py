@@ -93,6 +93,18 @@ class Lowered(_Stage):
         module = self.module if dialect is None else Module(self.module.name, write_out(self.module.entry))
         return text.print_module(module, metadata=debug_info)
 
+    def compiler_ir(self, dialect: str = "hlo") -> HloComputation:
+        """The graph as an object that gives its text and picture; "hlo" is the only dialect.
+
+        Example:
+            >>> import tinyxla as tx
+            >>> tx.jit(lambda x: x * 2).lower(3.0).compiler_ir(dialect="hlo").name()
+            'jit__lambda'
+        """
+        if dialect != "hlo":
+            raise AttributeValueError(f"compiler_ir: the only dialect is 'hlo', but got {dialect!r}.")
+        return HloComputation(self)
+
     def cost_analysis(self) -> dict[str, float]:
         """The number of operations (`flops`, `transcendentals`) and of bytes read and written (`bytes accessed`)."""
         return cost_of(self._program.computation)
@@ -112,6 +124,24 @@ class Lowered(_Stage):
     def compile(self, compiler_options: Any = None) -> Compiled:
         """The compiled program. (Options of XLA's compiler say nothing to this one.)"""
         return Compiled(self.fun_name, self._program)
+
+
+class HloComputation(NamedTuple):
+    """A graph in XLA's operations."""
+
+    lowered: Lowered
+
+    def name(self) -> str:
+        """The module's name."""
+        return self.lowered.module.name
+
+    def as_hlo_text(self) -> str:
+        """XLA's HLO text form."""
+        return self.lowered.as_text("hlo")
+
+    def as_hlo_dot_graph(self) -> str:
+        """Graphviz text."""
+        return self.lowered.as_dot()
 
 
 class MemoryAnalysis(NamedTuple):
