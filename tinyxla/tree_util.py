@@ -329,8 +329,7 @@ def _difference(treedef: PyTreeDef, tree: Any, other: Any, path: KeyPath) -> str
     if isinstance(other, dict):
         missing, extra = sorted(set(tree) - set(other), key=repr), sorted(set(other) - set(tree), key=repr)
         if missing or extra:
-            keys = f"the other dict lacks the keys {missing} and has the further keys {extra}"
-            return f"Dict key mismatch at {where}: {keys}."
+            return f"At {where} the other dict lacks the keys {missing} and has the further keys {extra}."
     elif len(children) != len(own):
         return f"At {where} the first {kind.__name__} has {len(own)} elements, the other {len(children)}."
     elif metadata != own_metadata:
