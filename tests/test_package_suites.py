@@ -69,3 +69,13 @@ def test_share_leaves_out_tests_that_fail_on_jax(monkeypatch: pytest.MonkeyPatch
     assert outcome.share == 0.97
     assert table([outcome])[-1] == f"| {pinned('optax').replace('==', ' ')} | 97 | 3 | 2 | 5 |"
     assert all("==" in pinned(suite.package) for suite in SUITES)
+
+
+def test_failures_count_unless_the_test_fails_on_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PACKAGES))
+    from suites import against_jax
+
+    failed = ["a.py::f", "a.py::g", "a.py::h", "b.py", "c.py::lost"]
+    on_jax = {"a.py::f": "failed", "a.py::g": "passed", "a.py::h": "skipped", "b.py::x": "passed", "b.py::y": "passed"}
+    assert against_jax(failed, on_jax) == (1, ["a.py::g", "b.py::x", "b.py::y", "c.py::lost"])
+    assert against_jax(["b.py"], {"b.py": "failed"}) == (1, [])
