@@ -41,11 +41,16 @@ def start(file: Path, hook: bool, folder: Path, runs: int) -> tuple[subprocess.P
     """Run the programs of a file, by JAX or under the hook."""
     output = folder / f"{file.stem}-{'tinyxla' if hook else 'jax'}.pickle"
     first = ["-m", "tinyxla.jax"] if hook else []
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "TINYXLA_CACHE_DIR": str(folder / f"{file.stem}-kernels")}
-    if hook:
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, *first, str(HERE / "driver.py"), str(file), str(output), str(runs)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True), output
+    variables = environment(hook, folder / f"{file.stem}-kernels")
+    return subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True), output
+
+
+def environment(hook: bool, cache: Path, *paths: Path) -> dict[str, str]:
+    """The variables of a process that runs by JAX, or under the hook with a kernel cache of its own."""
+    folders = [*map(str, paths), *([str(ROOT)] if hook else []), os.environ.get("PYTHONPATH", "")]
+    search = os.pathsep.join(folder for folder in folders if folder)
+    return os.environ | {"JAX_PLATFORMS": "cpu", "TINYXLA_CACHE_DIR": str(cache), "PYTHONPATH": search}
 
 
 def results(process: subprocess.Popen[str], output: Path, limit: float) -> dict[str, Any]:

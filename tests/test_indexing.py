@@ -354,7 +354,11 @@ ERRORS: list[tuple[type[TinyxlaError], str, Callable[[], Any]]] = [
     (DTypeError, r"a slice bound is an integer or None, but got 1.5", lambda: x[1.5:]),
     (ArgumentError, r"a slice has the step 0", lambda: x[::0]),
     (ArgumentError, r"at most one ellipsis", lambda: x[..., ...]),
-    (ShapeError, r"indexing: shapes \(2,\) and \(3,\) do not broadcast", lambda: x[np.arange(2), np.arange(3)]),
+    (
+        ShapeError,
+        r"indexing: Incompatible shapes for broadcasting: \(2,\) and \(3,\): sizes",
+        lambda: x[np.arange(2), np.arange(3)],
+    ),
     (
         ShapeError,
         r"at\[\].set: values of shape \(3,\) do not broadcast to the elements' shape \(4,\)",

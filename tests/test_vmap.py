@@ -222,7 +222,7 @@ REFUSED: dict[str, tuple[type[TinyxlaError], Callable[[], Any], str]] = {
         lambda: tx.numpy.vectorize(f, excluded={-1}),
         "excluded must have numbers of arguments",
     ),
-    "broadcast": (ShapeError, lambda: tx.numpy.vectorize(f)(X, Y), "do not broadcast"),
+    "broadcast": (ShapeError, lambda: tx.numpy.vectorize(f)(X, Y), "Incompatible shapes for broadcasting"),
 }
 
 

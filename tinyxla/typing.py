@@ -8,7 +8,8 @@ import numpy as np
 
 from tinyxla.tracing.array import Array
 
-ArrayLike = Array | np.ndarray[Any, Any] | np.generic | bool | int | float | complex
+# Classes without parameters, so that isinstance takes the union.
+ArrayLike = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
 """An array, or what becomes one: NumPy's arrays and scalars, and Python's numbers."""
 
 DTypeLike = Any

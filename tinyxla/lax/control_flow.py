@@ -613,7 +613,8 @@ def _conditional(index: Any, operands: Sequence[Any], branches: Sequence[Computa
 
 
 def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype[Any], bool]:
-    """The type of a result of all functions; numbers that are weakly typed give way."""
+    """The type of a result of all functions; numbers that are weakly typed give way. If all functions give one element
+    type, the first branch says whether it is weak, as in JAX: that of a switch for 0, of a cond for False."""
     shapes = [t.computation.outputs[k].array_shape for t in traced]
     weak = [t.weak[k] for t in traced]
     fixed = {s.dtype for s, w in zip(shapes, weak, strict=True) if not w}
@@ -625,6 +626,8 @@ def _common_type(what: str, traced: Sequence[_Traced], k: int) -> tuple[np.dtype
             f"{what}: the results of all functions must have the same shapes and types, but the result{names[k]} is "
             f"{' or '.join(map(str, shapes))}."
         )
+    if len({s.dtype for s in shapes}) == 1:
+        is_weak = weak[-1 if what == "lax.cond" else 0]
     return dtype, is_weak
 
 

@@ -305,7 +305,7 @@ def broadcast_shapes(what: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         if len(wide) > 1:
             shown = " and ".join(str(s) for s in dict.fromkeys(shapes))
             raise ShapeError(
-                f"{what}: shapes {shown} do not broadcast: sizes at dimension {k - rank} are "
+                f"{what}: Incompatible shapes for broadcasting: {shown}: sizes at dimension {k - rank} are "
                 f"{' and '.join(map(str, sorted(wide)))}; they must be equal, or one of them 1."
             )
         result.append(wide.pop() if wide else 1)

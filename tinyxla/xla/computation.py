@@ -59,6 +59,12 @@ class XlaComputation:
 
     __str__ = as_hlo_text
 
+    def as_hlo_dot_graph(self) -> str:
+        """The graph as Graphviz text."""
+        from tinyxla import text  # here, since few programs need it
+
+        return text.to_dot(self.computation)
+
     def __repr__(self) -> str:
         return f"<XlaComputation {self.name}{self._program_shape}>"
 

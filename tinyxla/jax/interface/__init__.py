@@ -1,6 +1,7 @@
 """`jax`: the names of tinyxla, and those that only JAX's interface has."""
 
 from tinyxla.jax.avals import get_aval as _get_aval
+from tinyxla.jax.callbacks import pure_callback as pure_callback
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.one_process import (
     host_count as host_count,

@@ -1,3 +1,4 @@
 """`jax.experimental`."""
 
-from tinyxla import enable_x64 as enable_x64, io_callback as io_callback
+from tinyxla import enable_x64 as enable_x64
+from tinyxla.jax.callbacks import io_callback as io_callback

@@ -1,0 +1,5 @@
+"""`jax.debug`."""
+
+from tinyxla.jax.callbacks import debug_callback as callback
+
+__all__ = ["callback"]
