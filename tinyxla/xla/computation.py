@@ -61,8 +61,6 @@ class XlaComputation:
 
     def as_hlo_dot_graph(self) -> str:
         """The graph as Graphviz text."""
-        from tinyxla import text  # here, since few programs need it
-
         return text.to_dot(self.computation)
 
     def __repr__(self) -> str:
