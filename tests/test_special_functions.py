@@ -351,3 +351,13 @@ def test_second_derivatives_by_parameters_equal_those_of_mpmath(name: str, exact
         for m, found in enumerate(row):
             expected = mpmath.diff(exact, at, tuple((n == k) + (n == m) for n in range(len(at))))
             np.testing.assert_allclose(found, float(expected), rtol=2e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py", "rel_entr", "zeta", "betaln"])
+def test_derivatives_of_compiled_functions_of_two_arguments_are_those_of_the_function(name: str) -> None:
+    function = getattr(special, name)
+    x, y = np.float32(2.5), np.float32(1.25)
+    for derivative in (tx.jacfwd, tx.jacrev):
+        expected = derivative(function, (0, 1))(x, y)
+        np.testing.assert_allclose(derivative(tx.jit(function), (0, 1))(x, y), expected, rtol=1e-6)
+        np.testing.assert_allclose(derivative(tx.jit(lambda y: function(2.5, y)))(y), expected[1], rtol=1e-6)

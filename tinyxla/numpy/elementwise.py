@@ -318,5 +318,5 @@ def with_slope(name: str, function: Callable[..., Any], *slopes: Callable[..., A
     def ruled(*values: Any) -> Any:
         return custom.apply(rule, *values)[0]
 
-    rule = custom.CustomJvp(name, name, 1, lambda *values: [function(*values)], push)
+    rule = custom.CustomJvp(name, name, len(slopes), lambda *values: [function(*values)], push)
     return ruled
