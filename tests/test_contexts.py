@@ -275,7 +275,7 @@ def test_devices() -> None:
     assert (device.platform, tx.default_backend(), repr(device)) == ("cpu", "cpu", "CpuDevice(id=0)")
     assert tx.device_get(x) == {"x": [1.0, 2]}
     assert "tinyxla: " in str(tx.print_environment_info(return_string=True))
-    with pytest.raises(errors.ArgumentError, match="gpu"):
+    with pytest.raises(errors.PlatformError, match="gpu"):
         tx.devices("gpu")
 
 

@@ -103,7 +103,6 @@ CONSTANTS: dict[str, Function] = {
     "numpy.save": lambda x: np.save(io.BytesIO(), x) or x,
     "numpy.savetxt": lambda x: np.savetxt(io.StringIO(), x) or x,
     "tinyxla.numpy.save": lambda x: tnp.save(io.BytesIO(), x) or x,
-    "device_get": lambda x: x * tx.device_get(x),
 }
 
 
