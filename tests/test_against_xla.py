@@ -152,6 +152,8 @@ def test_binary(type: str) -> None:
     kind = element_types[type]
     values = special_values(kind)
     names = sorted(n for n in elementwise.NAMES if n != "mulhi" and accepts(n, 2, kind))  # StableHLO has no mulhi
+    if kind.kind == "complex":
+        names.remove("atan2")  # most of the special values are on branch cuts, where XLA's formula cancels
     cases: Cases = {name: (ops[name], of_all_pairs(name, values)) for name in names}
     order = elementwise.comparison_type(kind.dtype)
     for form in (order, "TOTALORDER") if kind.kind == "float" else (order,):
