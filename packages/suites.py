@@ -35,7 +35,7 @@ class Suite(NamedTuple):
 
 SUITES = (
     Suite("optax", ("optax", "-o", "python_files=*_test.py"), every=3),
-    Suite("flowjax", every=3),
+    Suite("flowjax"),
     Suite("paramax"),
     Suite("traceax", every=4),
 )
