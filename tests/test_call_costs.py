@@ -42,7 +42,7 @@ CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "bool": (lambda: bool(A[0]), 9),
     "asarray of NumPy's": (lambda: jnp.asarray(np.float32(1)), 12),
     "NumPy's asarray": (lambda: np.asarray(A), 6),
-    "astype": (lambda: A.astype(jnp.int32), 21),
+    "astype": (lambda: A.astype(jnp.int32), 22),
     "arange": (lambda: jnp.arange(8), 23),
     "tree_map": (lambda: tx.tree_util.tree_map(lambda x: x, tree), 11),
 }

@@ -76,7 +76,7 @@ def _scattered_bits(x: Array, new: ElementType) -> Array:
     old = element_type(x.dtype)
     whole = np.dtype(f"u{old.dtype.itemsize}")
     shifts = np.arange(old.bits // new.bits, dtype=whole) * whole.type(new.bits)
-    parts = np.ascontiguousarray(x).view(whole)[..., None] >> shifts & whole.type((1 << new.bits) - 1)
+    parts = np.ascontiguousarray(x).view(whole).reshape((*x.shape, 1)) >> shifts & whole.type((1 << new.bits) - 1)
     return _within_byte(parts.astype(np.uint8), new)
 
 
@@ -105,6 +105,7 @@ def _bitcast_samples(random: np.random.Generator) -> Iterator[Sample]:
         (element_type("u2").dtype, (8,), "f16"),
         (element_type("u2").dtype, (3, 2), "s4"),
         (np.int16, (2,), "s4"),
+        (np.float64, (), "s4"),
         (np.float32, (2,), "f32"),
     ):
         x = random.integers(-8, 8, shape).astype(source)
