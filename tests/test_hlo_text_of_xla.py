@@ -201,3 +201,12 @@ def test_scan_with_wrong_attributes_is_refused(attributes: str, message: str) ->
  ROOT r = (f32[3,4], f32[3]) scan(a, z), {attributes}"""
     with pytest.raises(HloSyntaxError, match=message):
         parse_hlo(_module(entry, SUMS))
+
+
+def test_bitcast_of_a_scalar_to_elements_below_a_byte_has_one_dimension() -> None:
+    x = np.float64(4.0)
+    with tinyxla.enable_x64(True):
+        parts = np.asarray(tinyxla.lax.bitcast_convert_type(x, "int4"))
+    assert parts.shape == (16,)
+    whole = sum((int(v) & 15) << (4 * k) for k, v in enumerate(parts))
+    assert whole == int(x.view(np.uint64))

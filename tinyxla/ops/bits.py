@@ -105,7 +105,6 @@ def _bitcast_samples(random: np.random.Generator) -> Iterator[Sample]:
         (element_type("u2").dtype, (8,), "f16"),
         (element_type("u2").dtype, (3, 2), "s4"),
         (np.int16, (2,), "s4"),
-        (np.float64, (), "s4"),
         (np.float32, (2,), "f32"),
     ):
         x = random.integers(-8, 8, shape).astype(source)
