@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import tinyxla
-from tinyxla.backends.numba import CompiledModule, executable
-from tinyxla.backends.numba.runtime import template
+from tinyxla.backends.numba import CompiledModule
+from tinyxla.backends.numba.program import executable
+from tinyxla.backends.numba.runtime.bytecode import template
 from tinyxla.shapes import Shape
 
 NumPyArray = np.ndarray[Any, Any]

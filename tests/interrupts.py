@@ -386,7 +386,7 @@ class Campaign:
 
 def _short_programs(tx: Any) -> list[Callable[[], Any]]:
     x = tx.numpy.asarray(np.arange(3, dtype=np.float32))
-    memory = sys.modules["tinyxla.backends.numba.memory"]
+    memory = sys.modules["tinyxla.backends.numba.runtime.buffer_pool"]
     pool = memory.BufferPool(1 << 20)
 
     def allocate() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import allocation, lax
-from tinyxla.backends.numba import memory
+from tinyxla.backends.numba.runtime import buffer_pool
 from tinyxla.errors import AttributeValueError, SizeError, TinyxlaError
 from tinyxla.tracing import core
 
@@ -29,7 +29,7 @@ SHORTAGE = """
 import resource
 import numpy as np
 import tinyxla as tx
-from tinyxla.backends.numba.memory import pool
+from tinyxla.backends.numba.runtime.buffer_pool import pool
 from tinyxla.errors import SizeError
 from tinyxla.threads import set_num_threads
 
@@ -102,7 +102,7 @@ def test_the_pool_respects_the_limit_of_address_space() -> None:
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-from tinyxla.backends.numba.memory import pool
+from tinyxla.backends.numba.runtime.buffer_pool import pool
 print(pool.limit)
 """
     given = {name: value for name, value in os.environ.items() if name != "TINYXLA_POOL_BYTES"}
@@ -133,22 +133,22 @@ def test_control_group_bytes_are_the_least_of_all_ancestors(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     (tmp_path / "membership").write_text(membership + "\n")
-    assert memory.control_group_bytes(tmp_path / "root", tmp_path / "membership") == expected
-    assert memory.control_group_bytes(tmp_path / "none", tmp_path / "none") == sys.maxsize
+    assert buffer_pool.control_group_bytes(tmp_path / "root", tmp_path / "membership") == expected
+    assert buffer_pool.control_group_bytes(tmp_path / "none", tmp_path / "none") == sys.maxsize
 
 
 def test_the_pool_takes_an_eighth_of_the_least_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "control_group_bytes", lambda: 8000)
-    assert memory.default_limit({}) == 1000
-    monkeypatch.setattr(memory, "address_space_bytes", lambda: 4000)
-    assert memory.default_limit({}) == 500
-    assert memory.default_limit({"TINYXLA_POOL_BYTES": "123"}) == 123
+    monkeypatch.setattr(buffer_pool, "control_group_bytes", lambda: 8000)
+    assert buffer_pool.default_limit({}) == 1000
+    monkeypatch.setattr(buffer_pool, "address_space_bytes", lambda: 4000)
+    assert buffer_pool.default_limit({}) == 500
+    assert buffer_pool.default_limit({"TINYXLA_POOL_BYTES": "123"}) == 123
 
 
 @pytest.mark.parametrize("given", ["1GB", "", "-1", "1.5", "²"])
 def test_a_wrong_size_of_the_pool_is_a_typed_error(given: str) -> None:
     with pytest.raises(AttributeValueError, match="TINYXLA_POOL_BYTES must be a number of bytes"):
-        memory.default_limit({"TINYXLA_POOL_BYTES": given})
+        buffer_pool.default_limit({"TINYXLA_POOL_BYTES": given})
 
 
 def test_a_wrong_size_of_the_pool_is_an_error_of_each_call() -> None:
@@ -221,12 +221,12 @@ def test_small_results_of_compiled_functions_are_tried_again(
 
 def test_the_pool_is_tried_again(releases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     failing = Failing(np.empty, 1)
-    monkeypatch.setattr(memory.np, "empty", failing)
-    assert memory.BufferPool(1 << 20).allocate(100)[0].nbytes >= 100
+    monkeypatch.setattr(buffer_pool.np, "empty", failing)
+    assert buffer_pool.BufferPool(1 << 20).allocate(100)[0].nbytes >= 100
     assert releases == ["released"]
     failing.left = 2
     with pytest.raises(SizeError, match="There is no memory"):
-        memory.BufferPool(1 << 20).allocate(100)
+        buffer_pool.BufferPool(1 << 20).allocate(100)
 
 
 def test_callbacks_run_once_and_keep_their_error(releases: list[str]) -> None:

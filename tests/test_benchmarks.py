@@ -23,7 +23,7 @@ from benchmarks.measure import QUICK, Effort, Timing, compare_calls, compare_onc
 from benchmarks.memory import Memory, measure_memory
 from benchmarks.report import Row, behind, document, duration, missed_goals, summary_table
 from benchmarks.workload import Workload
-from tinyxla.backends.numba import streams
+from tinyxla.loopir.passes import nontemporal_stores
 
 WORKLOADS = {w.name: w for group in GROUPS.values() for w in group if isinstance(w, Workload)}
 FREE_SIGNS = frozenset(["QR, 256 x 64", "eigh, 128 x 128", "SVD, 128 x 128"])  # of vectors
@@ -71,7 +71,7 @@ def test_all_libraries_compute_the_same(
     workload, is_smaller = WORKLOADS[name], name in LARGE - WHOLE
     random: Any = Sixteenths() if is_smaller else np.random.default_rng(0)
     if is_smaller:
-        monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+        monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
     inputs = workload.inputs(random)
     compiled = jax.jit(workload.make(jax), compiler_options=IN_HASTE)
     wanted = _leaves(compiled(*libraries["jax"].arrays(inputs)))

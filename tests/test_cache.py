@@ -16,7 +16,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import cache
-from tinyxla.backends.numba import native
+from tinyxla.backends.numba.jit import engine
 from tinyxla.errors import AttributeValueError
 
 ROOT = Path(__file__).parent.parent
@@ -25,10 +25,10 @@ PROGRAM = """
 import os, numpy as np
 import tinyxla as tx
 from tinyxla import cache
-from tinyxla.backends.numba import native
+from tinyxla.backends.numba.jit import engine
 found = tx.jit(lambda x: tx.numpy.tanh(x) * 2 + 1)(np.arange(5, dtype=np.float32))
 np.testing.assert_allclose(np.asarray(found), np.tanh(np.arange(5)) * 2 + 1, 1e-5)
-info, made = cache.info(), native.cache_info()
+info, made = cache.info(), engine.cache_info()
 print(info.directory, made.compilations > 0, made.disk_hits > 0, info.damaged, info.entries, info.reason, sep="|")
 """
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -52,12 +52,12 @@ def restored_options() -> Iterator[None]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_addresses", {})
+    monkeypatch.setattr(engine, "_addresses", {})
 
 
 def add_one(x: int) -> int:
     """By native code, for which the cache is asked."""
-    address = native.compile_llvm(ADD_ONE, ["add_one"])["add_one"]
+    address = engine.compile_llvm(ADD_ONE, ["add_one"])["add_one"]
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(x)
 
 
@@ -113,14 +113,14 @@ def test_other_processors_and_versions_have_other_entries(
     part: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def keys() -> tuple[str, str]:
-        native._environment.cache_clear()
-        return native._key("text"), native._key("loops", native._emission_version())
+        engine._environment.cache_clear()
+        return engine._key("text"), engine._key("loops", engine._emission_version())
 
     before = keys()
     if part == "version":
-        monkeypatch.setattr(native.llvmlite, "__version__", "0.0.1")
+        monkeypatch.setattr(engine.llvmlite, "__version__", "0.0.1")
     else:
-        monkeypatch.setattr(native, part, lambda: ("other", "other") if part == "_processor" else "other")
+        monkeypatch.setattr(engine, part, lambda: ("other", "other") if part == "_processor" else "other")
     after = keys()
     monkeypatch.undo()
     assert keys() == before

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tinyxla import cache
-from tinyxla.backends.numba import native
-from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
-from tinyxla.backends.numba.object_files import is_native_object, packed, unpacked
+from tinyxla.backends.numba.emit.operations import UnsupportedKernel
+from tinyxla.backends.numba.jit import engine
+from tinyxla.backends.numba.jit.object_files import is_native_object, packed, unpacked
 
 posix = pytest.mark.skipif(os.name != "posix", reason="files have other owners and kinds there")
 elf = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="objects are no ELF files there")
@@ -40,8 +40,8 @@ def text(constant: int) -> str:
 
 def add(constant: int, x: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """By native code, for which the cache is asked."""
-    monkeypatch.setattr(native, "_addresses", {})
-    address = native.compile_llvm(text(constant), ["add"])["add"]
+    monkeypatch.setattr(engine, "_addresses", {})
+    address = engine.compile_llvm(text(constant), ["add"])["add"]
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(x)
 
 
@@ -261,15 +261,15 @@ define i64 @add(i64 %x) {
 
 def test_what_an_entry_calls_must_be_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM would end the process."""
-    native.provide_function("tinyxla_test_missing", ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0)
-    native.compile_llvm(CALLS, ["add"])
+    engine.provide_function("tinyxla_test_missing", ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0)
+    engine.compile_llvm(CALLS, ["add"])
     (entry,) = entries(folder)
     names, code = content(entry).split(b"\0", 1)
     assert names == b"tinyxla_test_missing"
     sign(entry, packed(code, ["tinyxla_test_such"]))
-    monkeypatch.setattr(native, "_addresses", {})
+    monkeypatch.setattr(engine, "_addresses", {})
     with pytest.raises(UnsupportedKernel, match="tinyxla_test_such"):
-        native.compile_llvm(CALLS, ["add"])
+        engine.compile_llvm(CALLS, ["add"])
 
 
 PROGRAM = """

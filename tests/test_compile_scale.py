@@ -16,8 +16,10 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import blocks, equal_nests, executable
-from tinyxla.compiler import grouping, passes
+from tinyxla.backends.numba.program import build, executable
+from tinyxla.compiler import pipeline
+from tinyxla.compiler.fusion import cluster
+from tinyxla.loopir.lower import equal_nests
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -65,17 +67,17 @@ class Calls:
 
 
 STAGES: list[tuple[Any, str]] = [
-    (blocks, "plan"),
-    (blocks, "with_epilogues"),
-    (blocks, "copy_operands"),
+    (build, "plan"),
+    (build, "with_epilogues"),
+    (build, "copy_operands"),
     (equal_nests, "lower"),
     (equal_nests, "fingerprint"),
-    (blocks, "_free_early"),
-    (blocks, "_share_updates"),
-    (blocks, "_write_in_place"),
-    (grouping, "first_stored"),
-    (grouping, "computed_twice"),
-    (grouping, "escaping"),
+    (build, "_free_early"),
+    (build, "_share_updates"),
+    (build, "_write_in_place"),
+    (cluster, "first_stored"),
+    (cluster, "computed_twice"),
+    (cluster, "escaping"),
     (executable, "build_program"),
     (executable, "settle_sharing"),
     (executable, "arena_offsets"),
@@ -90,7 +92,7 @@ def calls_of(function: Function, arguments: tuple[Any, ...], monkeypatch: pytest
     with monkeypatch.context() as patch:
         for where, name in STAGES:
             patch.setattr(where, name, calls.stage(name, getattr(where, name)))
-        patch.setattr(passes, "PASSES", [(name, calls.stage(name, apply)) for name, apply in passes.PASSES])
+        patch.setattr(pipeline, "PASSES", [(name, calls.stage(name, apply)) for name, apply in pipeline.PASSES])
         tx.clear_caches()
         with calls.counting():
             tx.jit(function).lower(*arguments).compile()

@@ -12,7 +12,8 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba import CompiledModule, blocks
+from tinyxla.backends.numba import CompiledModule
+from tinyxla.backends.numba.program import build
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import Op, calls, ops, reduction, slices
 from tinyxla.ops.op import NotDifferentiable
@@ -142,7 +143,7 @@ def test_random_loops_agree_with_the_interpreter(seed: int) -> None:
 )
 def test_planted_errors_in_sharing_are_found(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sharing memory that others still need gives wrong values somewhere."""
-    monkeypatch.setattr(f"{blocks.__name__}.{name}", broken)
+    monkeypatch.setattr(f"{build.__name__}.{name}", broken)
 
     def is_wrong(seed: int) -> bool:
         try:

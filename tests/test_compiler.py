@@ -15,13 +15,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tinyxla.backends.numba import CompiledModule, blocks, executable, lowering, nests
-from tinyxla.backends.numba.lowering import LoweredKernel, Partial, Storage
-from tinyxla.backends.numba.python_printer import print_python
-from tinyxla.compiler import Fusion, HostCall, Product, buffers, fusion, passes, plan, reachability, simplification
-from tinyxla.compiler.rewriting import rewrite
+from tinyxla.backends.numba import CompiledModule
+from tinyxla.backends.numba.program import build, executable
+from tinyxla.compiler import Fusion, HostCall, Product, pipeline, plan
+from tinyxla.compiler.analysis import reachability
+from tinyxla.compiler.buffers import arena
+from tinyxla.compiler.fusion import plan as fusion_plan
+from tinyxla.compiler.passes import algebraic_simplifier
+from tinyxla.compiler.rewriter import rewrite
 from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify
+from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.lower import emit, pointwise
+from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage
 from tinyxla.ops import calls, contraction, elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.threads import num_threads
@@ -58,15 +64,15 @@ def test_passes_keep_values(seed: int) -> None:
             case.check(calls.evaluate(computation, case.operands), name)
             last = computation
 
-    passes.optimize(case.computation, check)
+    pipeline.optimize(case.computation, check)
 
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("seed", SEEDS[:20])
-@pytest.mark.parametrize("number", range(len(passes.PASSES)), ids=[name for name, _ in passes.PASSES])
+@pytest.mark.parametrize("number", range(len(pipeline.PASSES)), ids=[name for name, _ in pipeline.PASSES])
 def test_each_pass_keeps_values_by_itself(number: int, seed: int) -> None:
     case = graphs.random_case(seed)
-    name, apply = passes.PASSES[number]
+    name, apply = pipeline.PASSES[number]
     computation = apply(case.computation)
     verify(Module(name, computation))
     case.check(calls.evaluate(computation, case.operands), name)
@@ -93,7 +99,7 @@ def test_random_graphs_reach_every_kind_of_step() -> None:
     found: dict[str, int] = {}
     for seed in SEEDS:
         case = graphs.random_case(seed)
-        for step in plan(blocks.copy_operands(passes.optimize(case.computation))).steps:
+        for step in plan(build.copy_operands(pipeline.optimize(case.computation))).steps:
             name = step.kind if isinstance(step, Fusion) else type(step).__name__
             found[name] = found.get(name, 0) + 1
     least = {"loop": 200, "row": 40, "column": 12, "split": 5, "Product": 10, "HostCall": 30}
@@ -106,7 +112,7 @@ def test_random_graphs_have_every_type_and_are_large_and_empty() -> None:
     assert {shape.element_type.name for shape in shapes} == {"f32", "f64", "bf16", "c64", "s32", "pred"}
     assert {0, 1, 2, 3, 4, 5} <= {shape.rank for shape in shapes}
     assert any(shape.size == 0 for shape in shapes)
-    assert any(shape.size > 2 * fusion.SERIAL for shape in shapes)
+    assert any(shape.size > 2 * fusion_plan.SERIAL for shape in shapes)
 
 
 # --- kernels as Python ------------------------------------------------------------------------------------------------
@@ -116,7 +122,7 @@ class InPython:
     """A computation run by the Python text of its kernels, with memory of its own for each value."""
 
     def __init__(self, computation: Computation) -> None:
-        self.computation = blocks.copy_operands(passes.optimize(computation))
+        self.computation = build.copy_operands(pipeline.optimize(computation))
         self.plan = plan(self.computation)
         self.users = self.computation.users()
 
@@ -126,7 +132,7 @@ class InPython:
             self.memory[parameter] = np.ascontiguousarray(x).ravel()
         for step in self.plan.steps:
             if isinstance(step, Fusion):
-                for lowered in nests.lower(step, self.plan, self.users):
+                for lowered in pointwise.lower(step, self.plan, self.users):
                     self._run(lowered)
             else:
                 self._evaluate(step)
@@ -144,7 +150,7 @@ class InPython:
         x = step.root
         with np.errstate(all="ignore"):
             found = x.op.evaluate(*map(self._array, x.operands), **x.attributes._asdict())  # type: ignore[attr-defined]
-        for target in fusion.results_of(x, self.users):
+        for target in fusion_plan.results_of(x, self.users):
             value = found[target.attributes.index] if target is not x else found
             self.memory[target] = np.array(value).ravel()
 
@@ -157,7 +163,7 @@ class InPython:
         return self.memory[x]
 
     def _array(self, x: Instruction) -> Array:
-        return self._flat(fusion.buffer_of(x)).reshape(x.array_shape.dimensions)
+        return self._flat(fusion_plan.buffer_of(x)).reshape(x.array_shape.dimensions)
 
 
 @pytest.mark.parametrize(
@@ -261,10 +267,10 @@ def test_temporaries_that_live_together_do_not_overlap(temporaries: list[tuple[i
     """The first are hosts, in whose memory the others may be."""
     lives, sizes = _assigned(temporaries)
     first = [k for k in lives if k < hosts]
-    places, total = buffers.arena_offsets(lives, sizes, first)
+    places, total = arena.arena_offsets(lives, sizes, first)
     assert places.keys() == lives.keys() - set(first)
     for k, (host, offset) in places.items():
-        assert offset % buffers.ALIGNMENT == 0
+        assert offset % arena.ALIGNMENT == 0
         assert 0 <= offset <= offset + sizes[k] <= (total if host is None else sizes[host])
     places.update({k: (k, 0) for k in first})
     for j, k in itertools.combinations(places, 2):
@@ -275,7 +281,7 @@ def test_temporaries_that_live_together_do_not_overlap(temporaries: list[tuple[i
 
 
 def test_temporaries_are_in_a_result_before_it_is_made() -> None:
-    places, total = buffers.arena_offsets(
+    places, total = arena.arena_offsets(
         {"result": (3, 9), "early": (0, 2), "late": (2, 4)},
         dict.fromkeys(("result", "early", "late"), 4096),
         ["result"],
@@ -289,8 +295,8 @@ def test_temporaries_are_in_a_result_before_it_is_made() -> None:
 def test_the_arena_is_as_small_as_it_should_be(temporaries: list[tuple[int, int, int]]) -> None:
     """Between what lives at one time and all of it, counted in aligned pieces."""
     lives, sizes = _assigned(temporaries)
-    _, total = buffers.arena_offsets(lives, sizes)
-    aligned = {k: -(-max(size, 1) // buffers.ALIGNMENT) * buffers.ALIGNMENT for k, size in sizes.items()}
+    _, total = arena.arena_offsets(lives, sizes)
+    aligned = {k: -(-max(size, 1) // arena.ALIGNMENT) * arena.ALIGNMENT for k, size in sizes.items()}
     at_once = [sum(aligned[k] for k, (a, b) in lives.items() if a <= step <= b) for step in range(13)]
     assert max(at_once, default=0) <= total <= sum(aligned.values())
 
@@ -298,7 +304,7 @@ def test_the_arena_is_as_small_as_it_should_be(temporaries: list[tuple[int, int,
 def test_temporaries_in_a_row_share_two_places() -> None:
     """Each lives until the next is made."""
     lives = {k: (k, k + 1) for k in range(20)}
-    _, total = buffers.arena_offsets(lives, dict.fromkeys(lives, 1000))
+    _, total = arena.arena_offsets(lives, dict.fromkeys(lives, 1000))
     assert total == 2 * 1024
 
 
@@ -419,7 +425,7 @@ def _not_reversed(low: Any, x: Instruction, coordinates: Any) -> Any:
 
 
 def _half_as_far(*memory: Any) -> tuple[dict[Any, tuple[Any, int]], int]:
-    places, total = buffers.arena_offsets(*memory)
+    places, total = arena.arena_offsets(*memory)
     return {k: (host, offset // 2 // 64 * 64) for k, (host, offset) in places.items()}, total
 
 
@@ -430,9 +436,9 @@ def test_random_graphs_are_right_unless_something_is_broken() -> None:
 @pytest.mark.parametrize(
     ("where", "name", "broken"),
     [
-        (passes, "PASSES", [*passes.PASSES, ("swap", _swapped)]),
-        (simplification, "RULES", {**simplification.RULES, "add": (_drops_zero,)}),
-        (lowering, "_MOVEMENT", {**lowering._MOVEMENT, "reverse": _not_reversed}),  # pyright: ignore[reportPrivateUsage]
+        (pipeline, "PASSES", [*pipeline.PASSES, ("swap", _swapped)]),
+        (algebraic_simplifier, "RULES", {**algebraic_simplifier.RULES, "add": (_drops_zero,)}),
+        (emit, "_MOVEMENT", {**emit._MOVEMENT, "reverse": _not_reversed}),  # pyright: ignore[reportPrivateUsage]
         (executable, "arena_offsets", _half_as_far),
         (reachability.Reachability, "reaches", lambda graph, a, b: False),
     ],

@@ -15,14 +15,14 @@ import xla_oracle
 
 import tinyxla
 from tinyxla import lax
-from tinyxla.backends.numba import convolution as nests
-from tinyxla.backends.numba.blocks import build_program
-from tinyxla.backends.numba.lowering import LoweredKernel
-from tinyxla.backends.numba.native import has_feature
-from tinyxla.backends.numba.python_printer import print_python
-from tinyxla.compiler import convolutions
+from tinyxla.backends.numba.jit.engine import has_feature
+from tinyxla.backends.numba.program.build import build_program
+from tinyxla.compiler.passes.canonicalize import convolution as canonical_convolution
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
+from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.kernels import convolution as nests
+from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.ops import Sample, elementwise
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution, convolution, labels_of
 from tinyxla.shapes import WindowDimension, element_type
@@ -127,7 +127,7 @@ def test_compiled_in_groups_of_few_features(
 ) -> None:
     """Columns, with places at edges apart even if they are few; and rows of places."""
     for name, least in (("LEAST_PLACES", 1), ("SHORT", 4)):
-        monkeypatch.setattr(convolutions, name, least)
+        monkeypatch.setattr(canonical_convolution, name, least)
     for k in range(6):
         sample = random_sample(generator, (np.float32, np.float64, np.float16)[k % 3], counts=(3, 5, 17))
         op_checks.check_compiled(tinyxla.jit, convolution, sample)
@@ -143,7 +143,7 @@ def test_each_feature_alone(
     generator: np.random.Generator, window: tuple[int, ...], layout: str, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Value and both cotangents, with one or several features of the result for each of the input."""
-    monkeypatch.setattr(convolutions, "LEAST_PLACES", 1)
+    monkeypatch.setattr(canonical_convolution, "LEAST_PLACES", 1)
     labels, sizes = labels_of(layout), ((2, 17, 9, 8), (17 * each, 1, window[0], window[0]))
     x, y = (
         generator.normal(size=tuple(n for _, n in sorted(zip(spec, shape, strict=True)))).astype(np.float32)
@@ -693,7 +693,7 @@ def _bf16_case(random: np.random.Generator) -> tuple[list[NumPyArray], dict[str,
 @pytest.mark.parametrize("has_dots", [True, False])
 def test_bf16_is_summed_in_f32_and_rounded_once(monkeypatch: pytest.MonkeyPatch, has_dots: bool, seed: int) -> None:
     if not has_dots:
-        monkeypatch.setattr("tinyxla.backends.numba.panel_routines.has_feature", lambda name: False)
+        monkeypatch.setattr("tinyxla.loopir.kernels.gemm.packing.has_feature", lambda name: False)
     random = np.random.default_rng(seed if has_dots else 100 + seed)  # a program is compiled once
     operands, how = _bf16_case(random)
     wide = [x.astype(np.float32) for x in operands]

@@ -13,11 +13,11 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax
 from tinyxla.backends import compile_module
-from tinyxla.backends.numba.in_place import InPlace
-from tinyxla.backends.numba.loops import Builder, Literal
-from tinyxla.backends.numba.lowering import LoweredKernel, Partial
 from tinyxla.errors import ArgumentError, AttributeValueError, DeletedError
 from tinyxla.hlo import Module
+from tinyxla.loopir.ir.loop_ir import Builder, Literal
+from tinyxla.loopir.lower.emit import LoweredKernel, Partial
+from tinyxla.loopir.passes.alias_in_place import InPlace
 from tinyxla.shapes import Shape, element_type
 
 tnp = tx.numpy

@@ -15,7 +15,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
-from tinyxla.backends.numba.executable import CompiledModule
+from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler import optimize
 from tinyxla.errors import ArgumentError, DifferentiationError, LeakedTracerError
 from tinyxla.hlo import Module

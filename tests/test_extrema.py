@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_equal
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import native
-from tinyxla.backends.numba.llvm_printer import print_llvm
-from tinyxla.backends.numba.loops import Builder, Kernel, Literal
+from tinyxla.backends.numba.emit.printer import print_llvm
+from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal
 
 LENGTHS = (5, 64, 100, 300, 1003)  # written out, of whole vectors, with a masked end, or with a rest
 
@@ -76,7 +76,7 @@ def masked_maximum(type: str, count: int) -> Kernel:
 
 @pytest.mark.parametrize(("type", "register"), [("f32", "float"), ("f64", "double"), ("f16", "float")])
 def test_what_is_left_out_leaves_vectors(type: str, register: str) -> None:
-    text = native.optimised(print_llvm(masked_maximum(type, 4096)))
+    text = engine.optimised(print_llvm(masked_maximum(type, 4096)))
     assert f"x {register}> @llvm.maximum" in text.replace("half", "float")
 
 

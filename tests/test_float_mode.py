@@ -9,9 +9,9 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import float_mode
+from tinyxla.backends.numba.runtime import denormals
 
-FLUSHES = pytest.mark.skipif("i64 0" in float_mode.source(), reason="This processor is not asked to.")
+FLUSHES = pytest.mark.skipif("i64 0" in denormals.source(), reason="This processor is not asked to.")
 HALF = np.float32(0.5)
 TINY = np.finfo(np.float32).smallest_normal
 SUBNORMAL = HALF * TINY

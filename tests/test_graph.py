@@ -13,7 +13,7 @@ import xla_oracle
 from hypothesis import given, settings, strategies as st
 
 import tinyxla
-from tinyxla.compiler import passes
+from tinyxla.compiler import pipeline
 from tinyxla.errors import VerificationError
 from tinyxla.hlo import Computation, Instruction, Module, verify
 from tinyxla.ops import calls, elementwise, movement, reduction
@@ -79,7 +79,7 @@ def test_every_pass_keeps_the_value(program: random_graphs.Program, seed: int) -
         verify(Module(name, computation))
         assert_close(calls.evaluate(computation, program.operands(seed)), expected)
 
-    passes.optimize(program.computation(), check)
+    pipeline.optimize(program.computation(), check)
 
 
 @settings(REPEATABLE, max_examples=25)

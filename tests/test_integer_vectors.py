@@ -13,9 +13,9 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tests.test_loops import INTEGERS, UNSIGNED, dtype, run_address, run_python, values
 from tinyxla import lax
-from tinyxla.backends.numba import native
-from tinyxla.backends.numba.integer_vectors import kinds_of
-from tinyxla.backends.numba.loops import INDEX, Builder, Index, Kernel, Literal, Loop, Value
+from tinyxla.backends.numba.emit.vectorize_integer import kinds_of
+from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Kernel, Literal, Loop, Value
 
 COUNTS = [0, 1, 7, 8, 16, 63, 64, 65, 128, 200]
 
@@ -43,7 +43,7 @@ def over_a_line(
 def check(kernel: Kernel, type: str, count: int) -> None:
     """The compiled kernel computes what the Python text does, and touches nothing else."""
     found: list[np.ndarray[Any, Any]] = []
-    for run in (run_python, lambda kernel, *given: run_address(native.compile_kernel(kernel, lasts=True), *given)):
+    for run in (run_python, lambda kernel, *given: run_address(engine.compile_kernel(kernel, lasts=True), *given)):
         results = [np.full(300, 5, dtype(type)), np.full(4, 5, dtype(type))]
         inputs = [values(type, 1, 300), values(type, 2, 300), np.array([count])]
         run(kernel, [*inputs, *results], 0, 1)
@@ -138,8 +138,8 @@ def test_the_text_has_vectors_and_one_loop_for_the_rest(type: str) -> None:
         b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], i))
 
     bits = int(type[1:])
-    text = native.kernel_text(over_a_line(type, None, body), lasts=True)
-    assert len(re.findall(rf"load <{8 * native.vector_bytes() // bits} x i{bits}>", text)) == 1
+    text = engine.kernel_text(over_a_line(type, None, body), lasts=True)
+    assert len(re.findall(rf"load <{8 * engine.vector_bytes() // bits} x i{bits}>", text)) == 1
     assert len(re.findall(rf"load i{bits}, ptr %t", text)) - (type == "u64") == 1
 
 
@@ -163,4 +163,4 @@ def test_kernels_that_sort_need_few_passes(which: str) -> None:
     function, shape = SORTS[which]
     kernels = tx.jit(function).lower(tx.ShapeDtypeStruct(shape, jnp.float32)).compile().kernels
     for kernel in kernels:
-        assert native._passes(kernel._kernel.body, lasts=True) == "in order", kernel.name  # pyright: ignore[reportPrivateUsage]
+        assert engine._passes(kernel._kernel.body, lasts=True) == "in order", kernel.name  # pyright: ignore[reportPrivateUsage]

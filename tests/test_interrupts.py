@@ -26,7 +26,8 @@ from tinyxla.threads import Task, shielded
 
 pytest.importorskip("llvmlite")
 
-from tinyxla.backends.numba import llvm_binding, native, runtime, thread_pool
+from tinyxla.backends.numba.jit import binding, engine
+from tinyxla.backends.numba.runtime import bytecode, thread_pool
 
 needs_timer = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no such timer")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -127,8 +128,8 @@ def test_owner_closed_twice_disposes_once(monkeypatch: pytest.MonkeyPatch) -> No
     disposed: list[int] = []
     handles = iter([3, 5])
     functions: dict[str, Any] = {"make": lambda: next(handles), "end": disposed.append}
-    monkeypatch.setattr(llvm_binding, "_function", functions.__getitem__)
-    owner = llvm_binding.Owner()
+    monkeypatch.setattr(binding, "_function", functions.__getitem__)
+    owner = binding.Owner()
     assert [owner.create("make", (), "end"), owner.create("make", (), "end")] == [3, 5]
     owner.close()
     owner.close()
@@ -140,11 +141,11 @@ TEXT = "define i64 @seven() {\n  ret i64 7\n}\n"
 
 def test_object_added_twice_still_runs() -> None:
     """As happens when an interrupt comes between adding an object and noting its addresses."""
-    first = native.compile_llvm(TEXT, ["seven"])["seven"]
-    native.forget()
-    second = native.compile_llvm(TEXT, ["seven"])["seven"]
+    first = engine.compile_llvm(TEXT, ["seven"])["seven"]
+    engine.forget()
+    second = engine.compile_llvm(TEXT, ["seven"])["seven"]
     assert 0 not in (first, second)
-    call = llvm_binding.ctypes.CFUNCTYPE(llvm_binding.ctypes.c_int64)
+    call = binding.ctypes.CFUNCTYPE(binding.ctypes.c_int64)
     assert call(first)() == call(second)() == 7
 
 
@@ -160,19 +161,19 @@ def test_exception_from_outside_is_no_error_of_the_module_that_was_compiled(monk
     def interrupted(*_: object) -> None:
         raise FromOutside
 
-    native.provide_llvm("tinyxla_test_begun_before", text % "begun_before", "begun_before")
+    engine.provide_llvm("tinyxla_test_begun_before", text % "begun_before", "begun_before")
     with monkeypatch.context() as patch:
-        patch.setattr(native, "_object_code", interrupted)
+        patch.setattr(engine, "_object_code", interrupted)
         with pytest.raises(FromOutside):
-            native.compile_llvm(text % "begun_then", ["begun_then"])
-    assert native.function_address("tinyxla_test_begun_before") != 0
-    assert native.compile_llvm(text % "begun_then", ["begun_then"])["begun_then"] != 0
+            engine.compile_llvm(text % "begun_then", ["begun_then"])
+    assert engine.function_address("tinyxla_test_begun_before") != 0
+    assert engine.compile_llvm(text % "begun_then", ["begun_then"])["begun_then"] != 0
 
 
 def test_llvm_error_belongs_to_its_module() -> None:
-    with pytest.raises(llvm_binding.LLVMError, match="parsing error"):
-        native.compile_llvm("define nothing", ["nothing"])
-    assert native.compile_llvm(TEXT, ["seven"])["seven"] != 0
+    with pytest.raises(binding.LLVMError, match="parsing error"):
+        engine.compile_llvm("define nothing", ["nothing"])
+    assert engine.compile_llvm(TEXT, ["seven"])["seven"] != 0
 
 
 @needs_fork
@@ -184,13 +185,13 @@ def test_fork_interrupted_while_it_waits_for_compilations_releases_the_lock(monk
         if len(calls) == 1:
             raise FromOutside
 
-    monkeypatch.setattr(native, "_join", join)
+    monkeypatch.setattr(engine, "_join", join)
     with pytest.raises(FromOutside):
-        native._before_fork()
-    assert native._is_owned()
+        engine._before_fork()
+    assert engine._is_owned()
     assert len(calls) == 2
-    native._after_fork()
-    assert not native._is_owned()
+    engine._after_fork()
+    assert not engine._is_owned()
 
 
 # Threads.
@@ -267,7 +268,7 @@ def test_exception_while_workers_start_is_raised_by_the_call(monkeypatch: pytest
         start(self)
 
     monkeypatch.setattr(thread_pool.ThreadPool, "_start_missing_workers", interrupted)
-    pool = thread_pool.ThreadPool(runtime._functions, 2)
+    pool = thread_pool.ThreadPool(bytecode._functions, 2)
     try:
         output = np.zeros(300, np.float32)
         run = split_run(pool, output)
@@ -299,10 +300,10 @@ done:
 
 
 def split_run(pool: thread_pool.ThreadPool, output: np.ndarray[Any, Any]) -> Callable[[], None]:
-    schedule = runtime.Schedule()
-    schedule.kernel(native.compile_llvm(DOUBLED, ["doubled"])["doubled"], [0], len(output), 10)
+    schedule = bytecode.Schedule()
+    schedule.kernel(engine.compile_llvm(DOUBLED, ["doubled"])["doubled"], [0], len(output), 10)
     words, slots = schedule.finish(), np.array([output.ctypes.data], np.int64)
-    return lambda: runtime._run(words.ctypes.data, slots.ctypes.data, pool.address)
+    return lambda: bytecode._run(words.ctypes.data, slots.ctypes.data, pool.address)
 
 
 # Files and blocks.

@@ -14,7 +14,8 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax
-from tinyxla.backends.numba import native, reductions
+from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir.lower import reductions
 from tinyxla.ops import reduction
 from tinyxla_kernels.trigonometry import REDUCTION_LIMIT
 
@@ -193,7 +194,7 @@ def test_strips_of_bytes_are_vectors() -> None:
     np.testing.assert_array_equal(made(x), x.max(1))
     text = made.lower(x).compile().kernels[0].llvm
     assert 'llvm.loop.interleave.count", i32 1' in text
-    assert (".rest.body:" in text) == native._has_masks()
+    assert (".rest.body:" in text) == engine._has_masks()
 
 
 def test_strips_of_rows_in_place() -> None:
@@ -308,14 +309,14 @@ def test_powers_of_integers_wrap_around(dtype: Any) -> None:
 def compiled_texts(function: Any, *arguments: Any) -> list[str]:
     """The LLVM text of what a function becomes."""
     texts: list[str] = []
-    compiled = native._object_code
+    compiled = engine._object_code
 
     def watched(text: str, *more: Any) -> Any:
         texts.append(text)
         return compiled(text, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "_object_code", watched)
+        patch.setattr(engine, "_object_code", watched)
         tx.clear_caches()
         tx.jit(function)(*arguments)
     return texts
@@ -387,4 +388,4 @@ def test_a_rest_is_one_masked_loop() -> None:
         length: tx.jit(lambda x: tnp.exp(x).sum(-1)).lower(np.ones((4, length), np.float32)).compile().kernels[0].llvm
         for length in (448, 704, 700, 1000, 20_000)
     }
-    assert [text.count(".rest.body:") for text in texts.values()] == [0, 0, *[int(native._has_masks())] * 2, 0]
+    assert [text.count(".rest.body:") for text in texts.values()] == [0, 0, *[int(engine._has_masks())] * 2, 0]

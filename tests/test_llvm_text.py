@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 
-from tinyxla.backends.numba.llvm_text import loaded_words, written_out
-from tinyxla.backends.numba.native import compile_llvm
+from tinyxla.backends.numba.emit.macros import loaded_words, written_out
+from tinyxla.backends.numba.jit.engine import compile_llvm
 
 
 def compiled(text: str, name: str, *types: object) -> ctypes._NamedFuncPointer:  # pyright: ignore[reportPrivateUsage]

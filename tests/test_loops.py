@@ -16,12 +16,12 @@ import pytest
 import scipy.special
 
 from tinyxla import cache
-from tinyxla.backends.numba import native
-from tinyxla.backends.numba.canonical import canonical
-from tinyxla.backends.numba.llvm_operations import UnsupportedKernel
-from tinyxla.backends.numba.llvm_printer import SCRATCH_LIMIT, print_llvm
-from tinyxla.backends.numba.loops import Builder, Kernel, Literal, Operand
-from tinyxla.backends.numba.python_printer import print_python
+from tinyxla.backends.numba.emit.operations import UnsupportedKernel
+from tinyxla.backends.numba.emit.printer import SCRATCH_LIMIT, print_llvm
+from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand
+from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.shapes.element_types import element_types
 from tinyxla.threads import num_threads
 
@@ -55,7 +55,7 @@ def run_address(address: int, arrays: Arrays, first: int, last: int) -> None:
 
 
 def run_native(kernel: Kernel, arrays: Arrays, first: int, last: int) -> None:
-    run_address(native.compile_kernel(kernel), arrays, first, last)
+    run_address(engine.compile_kernel(kernel), arrays, first, last)
 
 
 def run_python(kernel: Kernel, arrays: Arrays, first: int, last: int) -> None:
@@ -250,7 +250,7 @@ def test_scaling_without_an_instruction_for_it(op: str, type: str) -> None:
     run_native(kernel, [*inputs, found[0]], 0, len(x))
     text = print_llvm(kernel, "narrow", vector_bytes=32)
     assert "llvm.ldexp" not in text
-    run_address(native.compile_llvm(text, ["narrow"])["narrow"], [*inputs, found[1]], 0, len(x))
+    run_address(engine.compile_llvm(text, ["narrow"])["narrow"], [*inputs, found[1]], 0, len(x))
     assert found[0].tobytes() == found[1].tobytes()
 
 
@@ -679,8 +679,8 @@ def test_loops_that_never_run() -> None:
 
 
 def test_row_maximum_and_sum_are_vectorised() -> None:
-    native.compile_kernel(softmax(1024))
-    text = native.optimised(print_llvm(softmax(1024)))
+    engine.compile_kernel(softmax(1024))
+    text = engine.optimised(print_llvm(softmax(1024)))
     assert "x float> @llvm.maximum" in text
     assert "fadd reassoc contract <" in text
 
@@ -713,7 +713,7 @@ def test_too_much_scratch_is_refused() -> None:
 
 def test_unknown_functions_are_refused() -> None:
     with pytest.raises(UnsupportedKernel, match="no_such_function"):
-        native.compile_llvm(CALLS_NOTHING, ["f"])
+        engine.compile_llvm(CALLS_NOTHING, ["f"])
 
 
 # Caches.
@@ -731,11 +731,11 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process: nothing is known in memory."""
-    monkeypatch.setattr(native, "_addresses", {})
+    monkeypatch.setattr(engine, "_addresses", {})
 
 
 def counts() -> tuple[int, int]:
-    info = native.cache_info()
+    info = engine.cache_info()
     return info.compilations, info.disk_hits
 
 
@@ -747,10 +747,10 @@ def test_equal_kernels_compile_once(fresh_cache: Path, monkeypatch: pytest.Monke
     before = counts()
     kernel = chain("f32")
     kernel.name = "another_name"
-    assert native.compile_kernel(kernel) == native.compile_kernel(chain("f32"))
+    assert engine.compile_kernel(kernel) == engine.compile_kernel(chain("f32"))
     assert change(before) == (1, 0)
     forget(monkeypatch)
-    address = native.compile_kernel(chain("f32"))
+    address = engine.compile_kernel(chain("f32"))
     assert change(before) == (1, 1)
     x = np.linspace(-1, 1, 50).astype(np.float32)
     output = np.zeros_like(x)
@@ -778,16 +778,16 @@ def test_kernels_are_compiled_together(fresh_cache: Path, threads: int) -> None:
     x = np.arange(5, dtype=np.float32)
     with num_threads(threads):
         before = counts()
-        native.provide_llvm("tinyxla_test_nothing", NOTHING, "nothing")
-        addresses = [native.start_kernel(reduction("add", "f32", float(start))) for start in range(20, 28)]
-        again = native.start_kernel(reduction("add", "f32", 20.0))
+        engine.provide_llvm("tinyxla_test_nothing", NOTHING, "nothing")
+        addresses = [engine.start_kernel(reduction("add", "f32", float(start))) for start in range(20, 28)]
+        again = engine.start_kernel(reduction("add", "f32", 20.0))
         for start, address in enumerate(addresses, 20):
             output = np.zeros(1, np.float32)
             run_address(address(), [x, output], 0, 5)
             assert output[0] == start + 10
         assert again() == addresses[0]()
         assert change(before) == (9, 0)
-    assert native.function_address("tinyxla_test_nothing") != 0
+    assert engine.function_address("tinyxla_test_nothing") != 0
     assert len(list(fresh_cache.glob("*.object"))) == 9
 
 
@@ -798,7 +798,7 @@ def test_the_code_does_not_depend_on_threads(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv("TINYXLA_CACHE_DIR", str(tmp_path / str(threads)))
         forget(monkeypatch)
         with num_threads(threads):
-            started = [native.start_kernel(softmax(n)) for n in (3, 33, 300)] + [native.start_kernel(chain("f64"))]
+            started = [engine.start_kernel(softmax(n)) for n in (3, 33, 300)] + [engine.start_kernel(chain("f64"))]
             assert all(address() for address in started)
         found.append({path.name: path.read_bytes()[header:] for path in (tmp_path / str(threads)).glob("*.object")})
     assert found[0] == found[1]
@@ -806,9 +806,9 @@ def test_the_code_does_not_depend_on_threads(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_module_that_cannot_be_loaded_spoils_no_other(fresh_cache: Path) -> None:
-    good = native.start_kernel(reduction("add", "f32", 30.0))
+    good = engine.start_kernel(reduction("add", "f32", 30.0))
     with pytest.raises(UnsupportedKernel, match="no_such_function"):
-        native.compile_llvm(CALLS_NOTHING, ["f"])
+        engine.compile_llvm(CALLS_NOTHING, ["f"])
     assert good() != 0
 
 
@@ -817,12 +817,12 @@ def test_an_interrupted_compilation_is_made_up_for(fresh_cache: Path, monkeypatc
         raise KeyboardInterrupt
 
     with num_threads(1):
-        addresses = [native.start_kernel(reduction("add", "f32", float(start))) for start in (40, 41)]
+        addresses = [engine.start_kernel(reduction("add", "f32", float(start))) for start in (40, 41)]
         with monkeypatch.context() as patch:
-            patch.setattr(native, "_object_code", interrupted)
+            patch.setattr(engine, "_object_code", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 addresses[0]()
-        assert native.compile_kernel(reduction("add", "f32", 40.0)) == addresses[0]() != addresses[1]() != 0
+        assert engine.compile_kernel(reduction("add", "f32", 40.0)) == addresses[0]() != addresses[1]() != 0
 
 
 def test_an_interruption_before_compilation_is_made_up_for(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -834,10 +834,10 @@ def test_an_interruption_before_compilation_is_made_up_for(fresh_cache: Path, mo
 
     with num_threads(1):
         with monkeypatch.context() as patch:
-            patch.setattr(native, "_waiting", Interrupted())
+            patch.setattr(engine, "_waiting", Interrupted())
             with pytest.raises(KeyboardInterrupt):
-                native.start_kernel(reduction("add", "f32", 42.0))
-        assert native.compile_kernel(reduction("add", "f32", 42.0)) != 0
+                engine.start_kernel(reduction("add", "f32", 42.0))
+        assert engine.compile_kernel(reduction("add", "f32", 42.0)) != 0
 
 
 NOTHING = "define void @nothing() {\n  ret void\n}\n"

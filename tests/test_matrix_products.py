@@ -11,7 +11,8 @@ import pytest
 import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba import native, panel_routines
+from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir.kernels.gemm import packing
 from tinyxla.shapes import element_type
 
 Array = np.ndarray[Any, Any]
@@ -175,9 +176,9 @@ def test_code_serves_all_shapes(generator: np.random.Generator) -> None:
     """What is compiled for one shape is found again for others."""
     function = tinyxla.jit(jnp.matmul)
     np.asarray(function(*_operands(generator, "f32", 100, 300, 500, 1, 0)))
-    before = native.cache_info().compilations
+    before = engine.cache_info().compilations
     np.asarray(function(*_operands(generator, "f32", 90, 310, 490, 1, 0)))
-    assert native.cache_info().compilations == before
+    assert engine.cache_info().compilations == before
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
@@ -237,12 +238,12 @@ def test_narrow_integers_are_multiplied_in_pairs_on_all_x86(
     monkeypatch: pytest.MonkeyPatch, width: int, feature: str
 ) -> None:
     """Also without AVX-512, where copies must not load narrow elements with masks: that is one by one."""
-    monkeypatch.setattr(panel_routines, "vector_bytes", lambda: width)
-    monkeypatch.setattr(panel_routines, "has_feature", lambda name: name == feature)
-    monkeypatch.setattr(panel_routines, "provided", lambda name, text: text)
+    monkeypatch.setattr(packing, "vector_bytes", lambda: width)
+    monkeypatch.setattr(packing, "has_feature", lambda name: name == feature)
+    monkeypatch.setattr(packing, "provided", lambda name, text: text)
     for name in ("s8", "u8", "s16"):
-        kind = panel_routines.arithmetic(name, "s32", 40, 50, 60)
+        kind = packing.arithmetic(name, "s32", 40, 50, 60)
         assert kind is not None
         assert (kind.packed, kind.lanes) == ("s16", width // 4)
-        text = panel_routines.lines.__wrapped__(name, kind, True)
+        text = packing.lines.__wrapped__(name, kind, True)
         assert f"load <{kind.lanes} x i{name[1:]}>, ptr" in text

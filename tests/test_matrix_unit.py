@@ -14,8 +14,8 @@ from guarded_memory import Guard
 import tinyxla
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.backends.numba import native
-from tinyxla.backends.numba.panel_routines import arithmetic
+from tinyxla.backends.numba.jit import engine
+from tinyxla.loopir.kernels.gemm.packing import arithmetic
 from tinyxla.shapes import element_type
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="pages are protected by mprotect(2)")
@@ -30,9 +30,9 @@ def unit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     """Whether the matrix unit is used, of which the compiler asks each time; programs have guarded memory."""
     Guard(monkeypatch)
     if request.param == "refused":
-        monkeypatch.setattr("tinyxla.backends.numba.panel_routines.has_tiles", lambda: False)
+        monkeypatch.setattr("tinyxla.loopir.kernels.gemm.packing.has_tiles", lambda: False)
         return False
-    if not native.has_tiles():
+    if not engine.has_tiles():
         pytest.skip("this processor has no matrix unit, or it may not be used")
     return True
 
@@ -171,7 +171,7 @@ def test_where_it_is_used(unit: bool) -> None:
     assert not arithmetic("s16", "s32", 64, 64, 256).in_unit  # pyright: ignore[reportOptionalMemberAccess]
 
 
-@pytest.mark.skipif(not native.has_feature("amx-tile"), reason="this processor has no matrix unit")
+@pytest.mark.skipif(not engine.has_feature("amx-tile"), reason="this processor has no matrix unit")
 @pytest.mark.parametrize(
     ("platform", "refusal", "expected"), [("linux", -1, False), ("linux", 0, True), ("win32", 0, False)]
 )
@@ -182,6 +182,6 @@ def test_permission(monkeypatch: pytest.MonkeyPatch, platform: str, refusal: int
         def __call__(self, *arguments: int) -> int:
             return refusal
 
-    monkeypatch.setattr(native.sys, "platform", platform)
-    monkeypatch.setattr(native.ctypes, "CDLL", lambda name: SimpleNamespace(syscall=Request()))
-    assert native.has_tiles.__wrapped__() == expected
+    monkeypatch.setattr(engine.sys, "platform", platform)
+    monkeypatch.setattr(engine.ctypes, "CDLL", lambda name: SimpleNamespace(syscall=Request()))
+    assert engine.has_tiles.__wrapped__() == expected

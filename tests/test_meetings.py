@@ -10,14 +10,14 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.compiler import meetings
+from tinyxla.compiler.passes import pairwise_layout
 
 Function = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meetings, "MANY", 0)
+    monkeypatch.setattr(pairwise_layout, "MANY", 0)
 
 
 def points(count: int, size: int, dtype: str = "float32") -> Any:

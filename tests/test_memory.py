@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.backends.numba.memory import pool
+from tinyxla.backends.numba.runtime.buffer_pool import pool
 from tinyxla.errors import ArgumentError
 
 tnp = tx.numpy

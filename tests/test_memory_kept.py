@@ -13,12 +13,12 @@ ROOT = Path(__file__).parent.parent
 
 PROGRAM = """
 import ctypes, gc, resource
-from tinyxla.backends.numba import native
+from tinyxla.backends.numba.jit import engine
 
 def compiled(numbers):
     for k in numbers:
-        native.compile_llvm(f"define i64 @f(i64 %x) {{\\n  ret i64 (add i64 %x, {k})\\n}}\\n", ["f"])
-    native.forget()
+        engine.compile_llvm(f"define i64 @f(i64 %x) {{\\n  ret i64 (add i64 %x, {k})\\n}}\\n", ["f"])
+    engine.forget()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()

@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import next_rows, streams
+from tinyxla.loopir.passes import nontemporal_stores, pipeline_rows
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "log-sum-exp": (lambda x: tx.scipy.special.logsumexp(x, 1), ((9, 1024),)),
@@ -44,9 +44,9 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     expected, asks = _compiled(function, arguments)
     assert not asks
     tx.clear_caches()
-    monkeypatch.setattr(next_rows, "_LEAST", 0)
-    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
-    monkeypatch.setattr(next_rows, "last_cache", lambda: 1 << 9)
+    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+    monkeypatch.setattr(pipeline_rows, "last_cache", lambda: 1 << 9)
     found, asks = _compiled(function, arguments)
     assert asks
     with tx.num_threads(1):
@@ -72,8 +72,8 @@ def test_values_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_gains_nothing(
     function: Callable[..., Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(next_rows, "_LEAST", 0)
-    monkeypatch.setattr(next_rows, "last_cache", lambda: 1 << 9)
+    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "last_cache", lambda: 1 << 9)
     assert not _compiled(function, [jnp.ones(shape, np.float32)])[1]
     tx.clear_caches()
 
@@ -100,8 +100,8 @@ def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest
     x[8], x[9], x[10] = -np.inf, np.inf, 0
     expected, _ = _compiled(EARLY[name], [jnp.asarray(x)])
     tx.clear_caches()
-    monkeypatch.setattr(next_rows, "_LEAST", 0)
-    monkeypatch.setattr(next_rows, "last_cache", lambda: last_cache)
+    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "last_cache", lambda: last_cache)
     program = tx.jit(EARLY[name]).lower(x).compile()
     assert any("_next_row" in kernel.source for kernel in program.kernels)
     found = np.asarray(program(x))
@@ -122,7 +122,7 @@ def test_extrema_of_the_next_row(name: str, last_cache: int, monkeypatch: pytest
     ],
 )
 def test_what_waits_for_its_row(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(next_rows, "_LEAST", 0)
+    monkeypatch.setattr(pipeline_rows, "_LEAST", 0)
     program = tx.jit(function).lower(np.ones((200, 1024), np.float32)).compile()
     assert not any("_next_row" in kernel.source for kernel in program.kernels)
     tx.clear_caches()

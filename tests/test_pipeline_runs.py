@@ -17,12 +17,15 @@ import tinyxla as tx
 from benchmarks.groups.large_control_flow import WORKLOADS, ode_solve
 from benchmarks.workload import Workload
 from tinyxla import lax
-from tinyxla.backends.numba import blocks, element_loops, native
-from tinyxla.backends.numba.executable import CompiledModule
-from tinyxla.compiler import buffers, passes, rewriting
-from tinyxla.compiler.invariants import hoist
-from tinyxla.compiler.structured import prune
+from tinyxla.backends.numba.jit import engine
+from tinyxla.backends.numba.program import build
+from tinyxla.backends.numba.program.executable import CompiledModule
+from tinyxla.compiler import pipeline, rewriter
+from tinyxla.compiler.buffers import arena
+from tinyxla.compiler.passes.control_flow_dce import prune
+from tinyxla.compiler.passes.licm import hoist
 from tinyxla.hlo import Computation, Module
+from tinyxla.loopir.kernels.control_flow import pointwise_while
 from tinyxla.text import parse_hlo
 
 NAMED = {workload.name: workload for workload in WORKLOADS}
@@ -38,7 +41,7 @@ def regions(computation: Computation) -> dict[int, Computation]:
     """The computation and those of its loops and branches, each once."""
     found = {id(computation): computation}
     for x in computation.instructions:
-        if x.op.name in passes.REGIONS:
+        if x.op.name in pipeline.REGIONS:
             for inner in x.computations():
                 found |= regions(inner)
     return found
@@ -56,7 +59,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Computation]:
         found.append(computation)
         return computation
 
-    monkeypatch.setattr(passes, "PASSES", [("record", recorded), *passes.PASSES])
+    monkeypatch.setattr(pipeline, "PASSES", [("record", recorded), *pipeline.PASSES])
     return found
 
 
@@ -67,7 +70,7 @@ NESTS = ["gradient of an ODE solve, 1 nested scans", "gradient of 5 nested condi
 @pytest.mark.parametrize("name", NESTS)
 def test_compile_nested_control_flow_optimizes_each_computation_once(name: str, runs: list[Computation]) -> None:
     module = lowered(name)
-    optimized = passes.optimize(module.entry)
+    optimized = pipeline.optimize(module.entry)
     expected = len(regions(optimized))
     assert len(runs) == expected == len({id(x) for x in runs}) > 5
     runs.clear()
@@ -86,26 +89,26 @@ def test_compile_vmap_of_a_while_loop_optimizes_each_lane_once(runs: list[Comput
 
 
 def test_optimized_program_is_a_fixed_point_of_the_passes_that_visit_regions() -> None:
-    optimized = passes.optimize(lowered("gradient of 3 nested scans").entry)
+    optimized = pipeline.optimize(lowered("gradient of 3 nested scans").entry)
     for computation in regions(optimized).values():
-        assert passes.share(computation) is computation
-        assert passes.inline_calls(computation) is computation
+        assert pipeline.share(computation) is computation
+        assert pipeline.inline_calls(computation) is computation
         pruned, hoisted = prune(computation), hoist(computation)
         assert prune(pruned) is pruned
         assert hoist(hoisted) is hoisted
 
 
 def test_rewrite_without_a_match_gives_the_computation_itself() -> None:
-    shared = passes.share(lowered("gradient of 3 nested scans").entry)
-    assert rewriting.rewrite(shared, lambda rewriter, x, operands: None) is shared
-    again = rewriting.rewrite(shared, lambda rewriter, x, operands: rewriter.copy(x, operands))
+    shared = pipeline.share(lowered("gradient of 3 nested scans").entry)
+    assert rewriter.rewrite(shared, lambda rewriter, x, operands: None) is shared
+    again = rewriter.rewrite(shared, lambda rewriter, x, operands: rewriter.copy(x, operands))
     assert again is shared
 
 
 def test_optimize_walks_a_computation_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes without an instruction to match are skipped, and nests are not walked from every level."""
     walks = 0
-    original = rewriting.rewrite
+    original = rewriter.rewrite
 
     def counted(computation: Computation, visit: Any) -> Computation:
         nonlocal walks
@@ -118,7 +121,7 @@ def test_optimize_walks_a_computation_a_few_times(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(module, "rewrite", counted)
     module = lowered("gradient of an ODE solve, 3 nested scans")
     walks = 0
-    optimized = passes.optimize(module.entry)
+    optimized = pipeline.optimize(module.entry)
     assert walks < 12 * len(regions(optimized))
 
 
@@ -326,7 +329,7 @@ def test_element_loop_of_many_arrays_is_distributed_by_what_depends_on_each_othe
 
 
 def test_element_loop_of_many_arrays_in_one_component_is_left_to_the_schedule() -> None:
-    count = element_loops.MOST_ARRAYS + 10
+    count = pointwise_while.MOST_ARRAYS + 10
     arrays = tuple(np.linspace(0, 1, 150, dtype=np.float32) + k for k in range(count))
     function = tx.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: step_of(y), x))
     assert all(kernel.name != "elements" for kernel in function.lower(arrays).compile().kernels)
@@ -342,7 +345,7 @@ def test_element_loop_of_many_arrays_in_one_component_is_left_to_the_schedule() 
 def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code() -> None:
     passes_of = {
         count: {
-            native._passes(kernel._kernel.body, False)
+            engine._passes(kernel._kernel.body, False)
             for kernel in CompiledModule(tx.jit(tuple_loop(count)[0]).lower(*tuple_loop(count)[1]).module).kernels
             if kernel.name == "small_while"
         }
@@ -354,11 +357,11 @@ def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code(
 def test_arena_offsets_are_those_of_first_fit() -> None:
     generator = random.Random(0)
     for _ in range(100):
-        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(buffers.MOST_FAILURES + 3)}
+        lives = {k: tuple(sorted(generator.choices(range(12), k=2))) for k in range(arena.MOST_FAILURES + 3)}
         sizes = {k: generator.choice([1, 64, 100, 500, 4096]) for k in lives}
         hosts = [k for k in lives if k % 9 == 0]
         lives |= {k: (lives[k][0], 11) for k in hosts}  # results are in use until the end
-        placed, total = buffers.arena_offsets(lives, sizes, hosts)
+        placed, total = arena.arena_offsets(lives, sizes, hosts)
         wanted, size = first_fit(lives, sizes, hosts)
         assert placed == wanted
         assert total == size
@@ -370,7 +373,7 @@ def first_fit(lives: Any, sizes: Any, hosts: Any) -> Any:
     spaces = [*sorted(hosts, key=lambda k: sizes[k]), None]
     total = 0
     for key in sorted((k for k in lives if k not in hosts), key=lambda k: -sizes[k]):
-        need = -(-max(sizes[key], 1) // buffers.ALIGNMENT) * buffers.ALIGNMENT
+        need = -(-max(sizes[key], 1) // arena.ALIGNMENT) * arena.ALIGNMENT
         for host in spaces:
             own = [] if host is None else [(0, sizes[host], host)]
             others = own + [(o, o + -(-max(sizes[k], 1) // 64) * 64, k) for k, (h, o) in found.items() if h == host]
@@ -391,7 +394,7 @@ def test_results_are_written_over_operands_of_the_same_kernel_pair_by_pair() -> 
         return tx.numpy.sort(a * 3 + b), tx.numpy.sort(b * 5 - a)
 
     module = CompiledModule(tx.jit(function).lower(np.ones(5000, np.float32)).module)
-    steps = [step for step, *_ in blocks.all_steps(module.block)]
+    steps = [step for step, *_ in build.all_steps(module.block)]
     both = [{module.homes[x] for x in step.reads} & {module.homes[x] for x in step.writes} for step in steps]
     assert 2 in map(len, both)
     x = np.linspace(0, 1, 5000, dtype=np.float32)
@@ -405,24 +408,24 @@ def test_straight_line_code_is_compiled_by_itself_with_switches_of_its_own(monke
     """The list scheduler of LLVM's instruction selection is quadratic in the length of a block."""
     seen: list[tuple[str, str | None]] = []
     options: list[str] = []
-    original, set_option = native._object_code, native.llvm_binding.set_option
+    original, set_option = engine._object_code, engine.llvm_binding.set_option
 
     def compiled(text: str, passes: Any, machines: Any) -> Any:
-        seen.append((passes, native._mode))
+        seen.append((passes, engine._mode))
         return original(text, passes, machines)
 
     def recorded(option: str) -> None:
         options.append(option)
         set_option(option)
 
-    monkeypatch.setattr(native, "_object_code", compiled)
-    monkeypatch.setattr(native.llvm_binding, "set_option", recorded)
-    monkeypatch.setattr(native.cache, "read", lambda key: None)
+    monkeypatch.setattr(engine, "_object_code", compiled)
+    monkeypatch.setattr(engine.llvm_binding, "set_option", recorded)
+    monkeypatch.setattr(engine.cache, "read", lambda key: None)
     tx.clear_caches()
     function, (values,) = tuple_loop(131)
     found = tx.jit(lambda x, y: (function(x), tx.numpy.sin(y) * 0.731 + y))(values, np.ones(5000, np.float32))
     assert found[0][1][0].shape == ()
     assert ("straight", "straight") in seen
     assert {mode for passes, mode in seen if passes != "straight"} == {"quick"}
-    assert native._mode == "own"
+    assert engine._mode == "own"
     assert [x for x in options if "pre-RA-sched" in x] == ["-pre-RA-sched=fast", "-pre-RA-sched=default"]

@@ -14,7 +14,7 @@ import pytest
 import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax
-from tinyxla.compiler import passes
+from tinyxla.compiler import pipeline
 from tinyxla.errors import AttributeValueError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Literal
 from tinyxla.ops import movement, random_bits
@@ -166,9 +166,9 @@ def test_passes_keep_draws_apart() -> None:
         return [random_bits.rng(*parameters, distribution="rng_uniform", shape=Shape(F32, (2,))) for _ in range(2)]
 
     computation = trace(two, [], "two")[0]
-    for apply in (passes.share, passes.simplify, passes.fold_constants):
+    for apply in (pipeline.share, pipeline.simplify, pipeline.fold_constants):
         assert [x.op.name for x in apply(computation).instructions].count("rng") == 2
-    expanded = passes.optimize(computation)
+    expanded = pipeline.optimize(computation)
     assert [x.op.name for x in expanded.instructions].count("rng-get-and-update-state") == 2
 
 

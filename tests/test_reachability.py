@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tinyxla.compiler import reachability
-from tinyxla.compiler.reachability import Reachability
+from tinyxla.compiler.analysis import reachability
+from tinyxla.compiler.analysis.reachability import Reachability
 
 
 class Naive:

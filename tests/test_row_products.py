@@ -11,7 +11,8 @@ from guarded_memory import Guard
 
 import tinyxla
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import own_nests, row_products
+from tinyxla.loopir.kernels import registry
+from tinyxla.loopir.kernels.gemm import dot_product
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="pages are protected by mprotect(2)")
 
@@ -36,8 +37,8 @@ def _operands(random: np.random.Generator, equation: str, type: str, **sizes: in
 def lowered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The products that are lowered so."""
     found: list[Any] = []
-    lower = row_products.lower
-    nest = own_nests.OWN_NESTS
+    lower = dot_product.lower
+    nest = registry.OWN_NESTS
     monkeypatch.setitem(nest, "dot", nest["dot"]._replace(lower=lambda *given: found.append(given[0]) or lower(*given)))
     return found
 

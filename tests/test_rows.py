@@ -10,9 +10,9 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, numpy as jnp
-from tinyxla.compiler import rows
-from tinyxla.compiler.passes import inline_calls
-from tinyxla.compiler.structured import prune
+from tinyxla.compiler.passes import batch_loop_dots
+from tinyxla.compiler.passes.control_flow_dce import prune
+from tinyxla.compiler.pipeline import inline_calls
 from tinyxla.hlo import Computation
 from tinyxla.ops import calls
 
@@ -26,7 +26,7 @@ def _arrays(*shapes: tuple[int, ...]) -> list[Any]:
 
 
 def _moved(f: Function, *args: Any) -> Computation:
-    return prune(rows.compute_together(prune(inline_calls(tx.make_graph(f)(*args).entry))))
+    return prune(batch_loop_dots.compute_together(prune(inline_calls(tx.make_graph(f)(*args).entry))))
 
 
 def _dots(computation: Computation) -> tuple[int, int]:
@@ -217,7 +217,7 @@ def _shifted(shift: int) -> Function:
 
     def f(x: Any) -> Any:
         def step(i: Any, rows: Any) -> Any:
-            return rows.at[i].set(jnp.sin(rows[i + shift]) + 1)
+            return batch_loop_dots.at[i].set(jnp.sin(rows[i + shift]) + 1)
 
         return jnp.sum(lax.fori_loop(2, 7, step, x))
 
@@ -235,13 +235,13 @@ def test_rows_that_are_read_later(shift: int) -> None:
     ("name", "broken"),
     [
         ("_ordered", lambda self, found, number: found),
-        ("_slice", lambda self, x: None if rows._Loop._true_slice(self, x) is None else 0),  # type: ignore[attr-defined]
+        ("_slice", lambda self, x: None if batch_loop_dots._Loop._true_slice(self, x) is None else 0),  # type: ignore[attr-defined]
         ("_only_user", lambda self, x, user: True),
     ],
 )
 def test_planted_errors_are_found(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows._Loop, "_true_slice", rows._Loop._slice, raising=False)
-    monkeypatch.setattr(rows._Loop, name, broken)
+    monkeypatch.setattr(batch_loop_dots._Loop, "_true_slice", batch_loop_dots._Loop._slice, raising=False)
+    monkeypatch.setattr(batch_loop_dots._Loop, name, broken)
     tests: Sequence[Callable[[], None]] = (
         test_sums_of_products_in_loops_of_the_user,
         lambda: test_values_and_gradients(True, (6,)),
@@ -269,7 +269,7 @@ def _of_loop(first: int, step: int, read: int | None, times: int = 6) -> Functio
             rows, state = carry
             place = first + step * i
             state = jnp.cos(state) + (0 if read is None else rows[place + read])
-            return rows.at[place].set(jnp.sin(state) * 2), state
+            return batch_loop_dots.at[place].set(jnp.sin(state) * 2), state
 
         return lax.fori_loop(0, times, body, (x, x[1]))
 

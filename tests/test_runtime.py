@@ -20,10 +20,11 @@ from hypothesis import given, settings, strategies as st
 pytest.importorskip("llvmlite")
 
 import tinyxla as tx
-from tinyxla.backends.numba import blas, blas_library, memory, runtime, thread_pool
-from tinyxla.backends.numba.native import compile_llvm
-from tinyxla.backends.numba.small_products import small_kernel
+from tinyxla.backends.numba.jit.engine import compile_llvm
+from tinyxla.backends.numba.program import blas_gemm
+from tinyxla.backends.numba.runtime import blas_symbols, buffer_pool, bytecode, thread_pool
 from tinyxla.errors import AttributeValueError
+from tinyxla.loopir.kernels.gemm.small_batched import small_kernel
 
 KERNELS = """
 ; out[first] = last + 1: where the range was cut
@@ -99,11 +100,11 @@ define void @digit(ptr %table, i64 %first, i64 %last) {
 kernels = compile_llvm(KERNELS, ("cuts", "partial_sum", "meet", "digit"))
 
 
-def launch(schedule: runtime.Schedule, words: Sequence[int]) -> list[int]:
+def launch(schedule: bytecode.Schedule, words: Sequence[int]) -> list[int]:
     """Run on slots that hold these words; the slots afterwards."""
     steps = schedule.finish()
     slots = (ctypes.c_int64 * max(1, len(words)))(*words)
-    runtime.launch(steps.ctypes.data, ctypes.addressof(slots))
+    bytecode.launch(steps.ctypes.data, ctypes.addressof(slots))
     return list(slots)
 
 
@@ -137,7 +138,7 @@ def python(text: str) -> str:
 @pytest.mark.parametrize("in_order", [False, True])
 def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threads: int, in_order: bool) -> None:
     out = np.zeros(extent + 1, np.int64)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     schedule.kernel(kernels["cuts"], [0], extent, grain, in_order=in_order)
     with tx.num_threads(threads):
         launch(schedule, [out.ctypes.data])
@@ -149,7 +150,7 @@ def test_ranges_are_cut_at_multiples_of_the_grain(extent: int, grain: int, threa
 
 def test_arguments_are_slots_then_constants() -> None:
     out = np.zeros(1, np.int64)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     for digit in (1, 2, 3):
         schedule.kernel(kernels["digit"], [1], 1, constants=(digit,))
     schedule.kernel(kernels["digit"], [1, 2], 1)
@@ -160,30 +161,30 @@ def test_arguments_are_slots_then_constants() -> None:
 @pytest.mark.parametrize(("address", "extent", "grain"), [(0, 1, 1), (1, -1, 1), (1, 1, -1)])
 def test_impossible_steps_are_refused(address: int, extent: int, grain: int) -> None:
     with pytest.raises(ValueError, match="kernel step needs"):
-        runtime.Schedule().kernel(address, [], extent, grain)
+        bytecode.Schedule().kernel(address, [], extent, grain)
 
 
 def test_a_label_must_be_placed() -> None:
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     schedule.jump(schedule.label())
     with pytest.raises(ValueError, match="never placed"):
         schedule.finish()
 
 
-def digits(build: Callable[[runtime.Schedule], None], words: Sequence[int]) -> int:
+def digits(build: Callable[[bytecode.Schedule], None], words: Sequence[int]) -> int:
     out = np.zeros(1, np.int64)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     build(schedule)
     launch(schedule, [out.ctypes.data, *words])
     return int(out[0])
 
 
-def digit(schedule: runtime.Schedule, number: int) -> None:
+def digit(schedule: bytecode.Schedule, number: int) -> None:
     schedule.kernel(kernels["digit"], [0], 1, constants=(number,))
 
 
 def test_jump_skips() -> None:
-    def build(schedule: runtime.Schedule) -> None:
+    def build(schedule: bytecode.Schedule) -> None:
         end = schedule.label()
         digit(schedule, 1)
         schedule.jump(end)
@@ -198,7 +199,7 @@ def test_jump_skips() -> None:
 def test_jump_unless_reads_a_pred(pred: bool, expected: int) -> None:
     value = np.array([pred])
 
-    def build(schedule: runtime.Schedule) -> None:
+    def build(schedule: bytecode.Schedule) -> None:
         otherwise = schedule.label()
         digit(schedule, 1)
         schedule.jump_unless(1, otherwise)
@@ -213,7 +214,7 @@ def test_jump_unless_reads_a_pred(pred: bool, expected: int) -> None:
 def test_switch_takes_the_last_case_when_out_of_range(index: int, expected: int) -> None:
     value = np.array([index], np.int32)
 
-    def build(schedule: runtime.Schedule) -> None:
+    def build(schedule: bytecode.Schedule) -> None:
         cases = [schedule.label() for _ in range(3)]
         end = schedule.label()
         schedule.switch(1, cases)
@@ -229,12 +230,12 @@ def test_switch_takes_the_last_case_when_out_of_range(index: int, expected: int)
 
 def test_a_switch_needs_a_target() -> None:
     with pytest.raises(ValueError, match="at least one target"):
-        runtime.Schedule().switch(0, [])
+        bytecode.Schedule().switch(0, [])
 
 
 def test_counted_loop_advances_an_address() -> None:
     out = np.zeros(5, np.int64)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     again = schedule.label()
     schedule.set(1, 5)
     schedule.place(again)
@@ -254,7 +255,7 @@ def meeting(threads: int) -> bool:
     """Whether `threads` threads run chunks at the same time."""
     arrived = np.zeros(1, np.int64)
     met = np.zeros(threads, np.int64)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     schedule.kernel(kernels["meet"], [0, 1], threads, 1, constants=(threads,))
     launch(schedule, [arrived.ctypes.data, met.ctypes.data])
     return bool(met.all())
@@ -268,7 +269,7 @@ def test_chunks_run_at_the_same_time(threads: int) -> None:
 
 def partial_sums(x: np.ndarray, grain: int) -> np.ndarray:
     sums = np.zeros_like(x)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     schedule.kernel(kernels["partial_sum"], [0, 1], len(x), grain)
     launch(schedule, [x.ctypes.data, sums.ctypes.data])
     return sums
@@ -306,17 +307,17 @@ def test_several_python_threads_launch_at_once() -> None:
 def test_a_chunk_may_launch() -> None:
     """The pool is taken, so the inner launch runs on the thread of the chunk."""
     out = np.zeros((4, 6), np.int64)
-    inner = runtime.Schedule()
+    inner = bytecode.Schedule()
     inner.kernel(kernels["cuts"], [0], 5, 2)
     steps = inner.finish()
 
     def body(table: int, first: int, last: int) -> None:
         for i in range(first, last):
             slots = (ctypes.c_int64 * 1)(out[i].ctypes.data)
-            runtime.launch(steps.ctypes.data, ctypes.addressof(slots))
+            bytecode.launch(steps.ctypes.data, ctypes.addressof(slots))
 
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(body)
-    outer = runtime.Schedule()
+    outer = bytecode.Schedule()
     outer.kernel(ctypes.cast(kernel, ctypes.c_void_p).value or 0, [], 4, 1)
     launch(outer, [])
     np.testing.assert_array_equal(out, [[3, 0, 5, 0, 6, 0]] * 4)
@@ -325,7 +326,7 @@ def test_a_chunk_may_launch() -> None:
 @pytest.fixture(params=["futex", "condition"])
 def sleepy_pool(request: pytest.FixtureRequest) -> Iterator[thread_pool.ThreadPool]:
     """A pool whose workers sleep as soon as they have nothing to do."""
-    pool = thread_pool.ThreadPool(runtime._functions, 3)
+    pool = thread_pool.ThreadPool(bytecode._functions, 3)
     if request.param == "condition":
         pool.state[thread_pool.Word.SYSCALL] = 0
     elif not pool.state[thread_pool.Word.SYSCALL]:
@@ -337,11 +338,11 @@ def sleepy_pool(request: pytest.FixtureRequest) -> Iterator[thread_pool.ThreadPo
 def meeting_in(pool: thread_pool.ThreadPool, threads: int) -> bool:
     arrived = np.zeros(1, np.int64)
     met = np.zeros(threads, np.int64)
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     schedule.kernel(kernels["meet"], [0, 1], threads, 1, constants=(threads,))
     steps = schedule.finish()
     slots = (ctypes.c_int64 * 2)(arrived.ctypes.data, met.ctypes.data)
-    runtime._run(steps.ctypes.data, ctypes.addressof(slots), pool.address)
+    bytecode._run(steps.ctypes.data, ctypes.addressof(slots), pool.address)
     return bool(met.all())
 
 
@@ -481,7 +482,7 @@ def multiply(
         target[:, : x.shape[1], : x.shape[2]] = x
     steps = [x.shape[1] * x.shape[2] for x in wide]
     step_a, step_b, step_c = (step if used else 0 for step, used in zip(steps, (*batched, True), strict=True))
-    step = blas.matmul_step(
+    step = blas_gemm.matmul_step(
         type,  # pyright: ignore[reportArgumentType]
         m,
         n,
@@ -492,7 +493,7 @@ def multiply(
         steps=(step_a, step_b, step_c),
         leading=(wide[0].shape[2], wide[1].shape[2], wide[2].shape[2]),
     )
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     step.append(schedule, 0, 1, 2)
     launch(schedule, [x.ctypes.data for x in wide])
     result = wide[2]
@@ -551,7 +552,7 @@ def test_products(type: str, batch: int, m: int, n: int, k: int, transpose_a: bo
 @pytest.mark.parametrize(("m", "n"), [(1, 29), (29, 1)])
 def test_vectors_with_rows_of_a_small_matrix_have_a_kernel(m: int, n: int) -> None:
     leading = (11, 29, 29) if m == 1 else (29, 1, 1)
-    step = blas.matmul_step("f32", m, n, 11, transpose_a=n == 1, steps=(0, 0, 0), leading=leading, repeats=70)
+    step = blas_gemm.matmul_step("f32", m, n, 11, transpose_a=n == 1, steps=(0, 0, 0), leading=leading, repeats=70)
     assert step.kernel == small_kernel("f32", 1, 29, 11, True, False)
 
 
@@ -618,7 +619,7 @@ def test_products_keep_nan_and_infinity(m: int, n: int, k: int) -> None:
 
 
 def test_products_leave_the_number_of_blas_threads_alone() -> None:
-    guard = blas_library.guard()
+    guard = blas_symbols.guard()
     if guard is None:
         pytest.skip("SciPy has no OpenBLAS here")
     threads = ctypes.CFUNCTYPE(ctypes.c_int)(guard.words[3])
@@ -634,12 +635,12 @@ def test_products_leave_the_number_of_blas_threads_alone() -> None:
 
 def test_a_product_with_more_terms_than_the_blas_can_count_is_refused() -> None:
     with pytest.raises(ValueError, match="BLAS counts to 2147483647: split it"):
-        blas.matmul_step("f32", 1, 1, 2**31, steps=(2**31, 2**31, 1), leading=(2**31, 1, 1))
+        blas_gemm.matmul_step("f32", 1, 1, 2**31, steps=(2**31, 2**31, 1), leading=(2**31, 1, 1))
 
 
 def test_tiles_cover_a_product_evenly() -> None:
     for m, n, k in [(1024, 1024, 1024), (17, 5000, 3000), (100_000, 64, 64), (64, 64, 100_000), (513, 511, 700)]:
-        rows, columns = blas._tile(blas._Product("f32", m, n, k, 1, False, False, 0, 0, 0, k, n, n))
+        rows, columns = blas_gemm._tile(blas_gemm._Product("f32", m, n, k, 1, False, False, 0, 0, 0, k, n, n))
         assert 1 <= rows <= m
         assert 1 <= columns <= n
         assert rows < 2 * (m - (m - 1) // rows * rows) + 32  # the last is not a sliver
@@ -649,16 +650,16 @@ def test_tiles_cover_a_product_evenly() -> None:
 
 
 @pytest.fixture
-def pool() -> memory.BufferPool:
-    return memory.BufferPool(1 << 26)
+def pool() -> buffer_pool.BufferPool:
+    return buffer_pool.BufferPool(1 << 26)
 
 
-def view(owner: memory.Owner, *shape: int) -> np.ndarray:
+def view(owner: buffer_pool.Owner, *shape: int) -> np.ndarray:
     return np.ndarray(shape, np.float32, owner)
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 1000, 4096, 100_000, 1 << 20, (1 << 20) + 1, 5_000_001])
-def test_buffers_are_aligned_writable_and_large_enough(pool: memory.BufferPool, nbytes: int) -> None:
+def test_buffers_are_aligned_writable_and_large_enough(pool: buffer_pool.BufferPool, nbytes: int) -> None:
     owner, address = pool.allocate(nbytes)
     assert address % 64 == 0
     assert address == owner.ctypes.data
@@ -666,7 +667,7 @@ def test_buffers_are_aligned_writable_and_large_enough(pool: memory.BufferPool, 
     owner[:] = 1
 
 
-def test_a_dropped_buffer_is_used_again(pool: memory.BufferPool) -> None:
+def test_a_dropped_buffer_is_used_again(pool: buffer_pool.BufferPool) -> None:
     first = pool.allocate(1000)
     address = first[1]
     second = pool.allocate(1000)
@@ -693,7 +694,7 @@ HOLDERS: dict[str, Callable[[np.ndarray], object]] = {
 
 
 @pytest.mark.parametrize("name", HOLDERS)
-def test_whatever_refers_to_a_buffer_keeps_it(pool: memory.BufferPool, name: str) -> None:
+def test_whatever_refers_to_a_buffer_keeps_it(pool: buffer_pool.BufferPool, name: str) -> None:
     owner, address = pool.allocate(24)
     holder: object = HOLDERS[name](view(owner, 2, 3))
     del owner
@@ -704,7 +705,7 @@ def test_whatever_refers_to_a_buffer_keeps_it(pool: memory.BufferPool, name: str
     assert address in [found for _, found in addresses]
 
 
-def test_a_cycle_holds_its_buffer_until_it_is_collected(pool: memory.BufferPool) -> None:
+def test_a_cycle_holds_its_buffer_until_it_is_collected(pool: buffer_pool.BufferPool) -> None:
     owner, address = pool.allocate(100)
     cycle: list[object] = [view(owner, 5)]
     cycle.append(cycle)
@@ -715,7 +716,7 @@ def test_a_cycle_holds_its_buffer_until_it_is_collected(pool: memory.BufferPool)
     assert pool.allocate(100)[1] == address
 
 
-def test_no_buffer_is_given_out_twice(pool: memory.BufferPool) -> None:
+def test_no_buffer_is_given_out_twice(pool: buffer_pool.BufferPool) -> None:
     """Many live arrays, dropped in an arbitrary order: each keeps what was written to it."""
     generator = np.random.default_rng(6)
     live: dict[int, np.ndarray] = {}
@@ -730,14 +731,14 @@ def test_no_buffer_is_given_out_twice(pool: memory.BufferPool) -> None:
     assert all((array == number).all() for number, array in live.items())
 
 
-def test_a_temporary_among_many_live_buffers_is_found_at_once(pool: memory.BufferPool) -> None:
+def test_a_temporary_among_many_live_buffers_is_found_at_once(pool: buffer_pool.BufferPool) -> None:
     live = [pool.allocate(512) for _ in range(200)]
     address = pool.allocate(512)[1]
     assert all(pool.allocate(512)[1] == address for _ in range(10))
     assert len({found for _, found in live}) == 200
 
 
-def test_all_dropped_buffers_are_found(pool: memory.BufferPool) -> None:
+def test_all_dropped_buffers_are_found(pool: buffer_pool.BufferPool) -> None:
     live = [pool.allocate(512) for _ in range(100)]
     addresses = {address for _, address in live}
     del live
@@ -746,8 +747,8 @@ def test_all_dropped_buffers_are_found(pool: memory.BufferPool) -> None:
 
 
 def test_the_pool_never_refers_to_more_than_its_limit() -> None:
-    pool = memory.BufferPool(1 << 20)
-    live: list[memory.Owner] = []
+    pool = buffer_pool.BufferPool(1 << 20)
+    live: list[buffer_pool.Owner] = []
     for nbytes in [100_000] * 30 + [50_000] * 30 + [2_000_000, 300]:
         live.append(pool.allocate(nbytes)[0])
         live[-1][:] = len(live) % 256
@@ -759,14 +760,14 @@ def test_the_pool_never_refers_to_more_than_its_limit() -> None:
 
 
 def test_a_pool_without_memory_gives_out_fresh_buffers() -> None:
-    pool = memory.BufferPool(0)
+    pool = buffer_pool.BufferPool(0)
     assert pool.allocate(100)[0].nbytes >= 100
     assert pool.free_bytes() == 0
 
 
 def test_free_buffers_are_dropped_when_others_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_FREE_BYTES", 1 << 20)
-    pool = memory.BufferPool(1 << 30)
+    monkeypatch.setattr(buffer_pool, "_FREE_BYTES", 1 << 20)
+    pool = buffer_pool.BufferPool(1 << 30)
     live = [pool.allocate(1 << 18) for _ in range(40)]
     live = [pool.allocate(1 << 18) for _ in range(40)]
     del live
@@ -775,7 +776,7 @@ def test_free_buffers_are_dropped_when_others_are_needed(monkeypatch: pytest.Mon
     assert pool.free_bytes() <= max(1 << 20, sum(owner.nbytes for owner, _ in live))
 
 
-def test_release_gives_back_what_is_free(pool: memory.BufferPool) -> None:
+def test_release_gives_back_what_is_free(pool: buffer_pool.BufferPool) -> None:
     kept = pool.allocate(1000)
     del (lambda: [pool.allocate(size) for size in (1000, 2000, 3000)])()[:]
     assert pool.free_bytes() > 0
@@ -785,7 +786,7 @@ def test_release_gives_back_what_is_free(pool: memory.BufferPool) -> None:
     assert pool.allocate(1000)[1] != kept[1]
 
 
-def test_threads_share_the_pool(pool: memory.BufferPool) -> None:
+def test_threads_share_the_pool(pool: buffer_pool.BufferPool) -> None:
     failures: list[int] = []
 
     def work(number: int) -> None:
@@ -805,19 +806,19 @@ def test_threads_share_the_pool(pool: memory.BufferPool) -> None:
 
 
 def test_the_limit_of_the_pool() -> None:
-    assert memory.default_limit({"TINYXLA_POOL_BYTES": "123"}) == 123
-    assert memory.default_limit({}) > 1 << 20
+    assert buffer_pool.default_limit({"TINYXLA_POOL_BYTES": "123"}) == 123
+    assert buffer_pool.default_limit({}) > 1 << 20
     with pytest.raises(AttributeValueError, match=r"TINYXLA_POOL_BYTES must be a number of bytes.*but is '1GB'"):
-        memory.default_limit({"TINYXLA_POOL_BYTES": "1GB"})
+        buffer_pool.default_limit({"TINYXLA_POOL_BYTES": "1GB"})
 
 
 def test_a_call_finds_the_data_of_its_arrays() -> None:
-    schedule = runtime.Schedule()
+    schedule = bytecode.Schedule()
     schedule.kernel(kernels["digit"], [0, 2], 1)
     schedule.kernel(kernels["digit"], [1, 3], 1)
     steps = schedule.finish()
-    filled = runtime.template(steps.ctypes.data, 2, [0, 0, 4, 7])
+    filled = bytecode.template(steps.ctypes.data, 2, [0, 0, 4, 7])
     first, second = np.array([1, 2], np.int64)[1:], np.array(3, np.int64)
     for _ in range(2):  # the template stays as it is
-        runtime.call(filled, [first, second])
+        bytecode.call(filled, [first, second])
     assert (int(first[0]), int(second)) == (244, 377)

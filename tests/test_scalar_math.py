@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tinyxla.backends.numba.llvm_scalar import Emitter, LlvmScalar
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
 from tinyxla_kernels import complex_numbers, elementary
 from tinyxla_kernels.accuracy import ACCURACY
 from tinyxla_kernels.complex_numbers import Complex

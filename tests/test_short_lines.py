@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.backends.numba.short_lines import LANES, LONGEST
 from tinyxla.hlo import Computation
+from tinyxla.loopir.kernels.sort.transposition_sort import LANES, LONGEST
 from tinyxla.ops import elementwise, sorting
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.compiler.passes import optimize
+from tinyxla.compiler.pipeline import optimize
 from tinyxla.hlo import Computation
 
 Function = Callable[[Any], Callable[..., Any]]

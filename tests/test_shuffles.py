@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.numba import shuffles
+from tinyxla.loopir.lower import permute_blocks
 
 DTYPES = ["bool", "uint8", "bfloat16", "float32", "float64", "complex64", "complex128"]
 SIZES = [(700, 3, 3), (1001, 4, 4), (333, 2, 8), (257, 11, 2), (1000, 2, 3, 5), (33, 20, 2, 2, 2), (300, 1, 5, 6)]
@@ -28,7 +28,7 @@ def is_shuffled(compiled: Any) -> bool:
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_all_orders_in_blocks(dtype: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffles, "vector_bytes", lambda: width)
+    monkeypatch.setattr(permute_blocks, "vector_bytes", lambda: width)
     tx.clear_caches()
     found: list[bool] = []
     for sizes in SIZES:
@@ -67,7 +67,7 @@ def test_groups_of_channels_are_interleaved(groups: int) -> None:
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_some_elements_of_each_block(dtype: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffles, "vector_bytes", lambda: width)
+    monkeypatch.setattr(permute_blocks, "vector_bytes", lambda: width)
     tx.clear_caches()
     for sizes in ((30, 41, 4), (777, 3), (331, 7)):
         x = values(sizes, dtype)
@@ -103,8 +103,8 @@ def test_what_is_not_just_another_order() -> None:
 
 
 def test_a_wrong_order_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = shuffles._order
-    monkeypatch.setattr(shuffles, "_order", lambda *args: right(*args)[::-1])
+    right = permute_blocks._order
+    monkeypatch.setattr(permute_blocks, "_order", lambda *args: right(*args)[::-1])
     tx.clear_caches()
     x = values((700, 3, 5), "float32")
     assert not np.array_equal(np.asarray(tx.jit(lambda x: x.transpose(0, 2, 1))(x)), x.transpose(0, 2, 1))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyxla.compiler import passes, simplification
-from tinyxla.compiler.rewriting import Rewriter
+from tinyxla.compiler import pipeline
+from tinyxla.compiler.passes import algebraic_simplifier
+from tinyxla.compiler.rewriter import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
 from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, reduction, slices, windows
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
@@ -61,7 +62,7 @@ def left(make: Make, operands: Sequence[Array]) -> list[str]:
     root = make(graph, *graph.parameters)
     rewriter = graph.rewriter
     before = Computation("case", graph.parameters, rewriter.instructions, root)
-    after = passes.simplify(before)
+    after = pipeline.simplify(before)
     verify(Module("case", after))
     expected, found = (calls.evaluate(c, operands) for c in (before, after))
     parts = zip(found, expected, strict=True) if isinstance(root.shape, TupleShape) else [(found, expected)]
@@ -561,17 +562,17 @@ def test_an_identity_leaves_alone_what_is_something_else(
 
 
 def test_every_identity_has_cases() -> None:
-    rules = {rule.__name__ for row in simplification.RULES.values() for rule in row} | {"_empty"}
+    rules = {rule.__name__ for row in algebraic_simplifier.RULES.values() for rule in row} | {"_empty"}
     assert {name for name, *_ in APPLIES} == rules
     assert {name for name, *_ in KEEPS} == rules
 
 
 @pytest.mark.parametrize("name", sorted({name for name, *_ in APPLIES}))
 def test_cases_notice_a_missing_identity(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = {op: tuple(r for r in row if r.__name__ != name) for op, row in simplification.RULES.items()}
-    monkeypatch.setattr(simplification, "RULES", rules)
+    rules = {op: tuple(r for r in row if r.__name__ != name) for op, row in algebraic_simplifier.RULES.items()}
+    monkeypatch.setattr(algebraic_simplifier, "RULES", rules)
     if name == "_empty":
-        monkeypatch.setattr(simplification, "_empty", lambda r, x, o: None)
+        monkeypatch.setattr(algebraic_simplifier, "_empty", lambda r, x, o: None)
     assert any(left(make, operands) != expected for case, make, operands, expected in APPLIES if case == name)
 
 
@@ -583,7 +584,7 @@ def test_constants_are_folded_unless_they_are_large() -> None:
     small = graph(elementwise.exp, graph.constant([1.0, 2.0, 3.0]))
     large = graph(elementwise.exp, graph.constant(np.ones(2000)))
     root = graph(calls.tuple_, graph(elementwise.add, small, graph.parameters[0]), large)
-    folded = passes.fold_constants(Computation("case", graph.parameters, graph.rewriter.instructions, root))
+    folded = pipeline.fold_constants(Computation("case", graph.parameters, graph.rewriter.instructions, root))
     verify(Module("case", folded))
     assert [x.op.name for x in folded.instructions if x.operands] == ["exponential", "add", "tuple"]
     np.testing.assert_allclose(calls.evaluate(folded, [_values(3)])[0], np.exp([1, 2, 3]) + _values(3), 1e-6)

@@ -14,8 +14,8 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax
 from tinyxla.backends.numba import CompiledModule
-from tinyxla.compiler import small
-from tinyxla.compiler.passes import optimize
+from tinyxla.compiler.analysis import scalarization
+from tinyxla.compiler.pipeline import optimize
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import calls, elementwise, movement, reduction, slices
 from tinyxla.shapes import Shape, element_type
@@ -220,8 +220,8 @@ def test_what_is_too_large_stays_steps() -> None:
     def scan(x: Any) -> Any:
         return lax.scan(lambda c, _: (c[::-1] * c, None), x, None, length=5)[0]
 
-    assert is_small(scan, np.zeros(small.MOST_ELEMENTS, np.float32))
-    assert not is_small(scan, np.zeros(small.MOST_ELEMENTS + 1, np.float32))
+    assert is_small(scan, np.zeros(scalarization.MOST_ELEMENTS, np.float32))
+    assert not is_small(scan, np.zeros(scalarization.MOST_ELEMENTS + 1, np.float32))
 
 
 def test_a_swap_of_arrays_in_memory_stays_steps() -> None:
@@ -246,7 +246,7 @@ def test_the_parts_of_a_small_computation() -> None:
         old = slices.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
         return [new, old]
 
-    found = small.smallest(optimize(computation(step, S32, rows)))
+    found = scalarization.smallest(optimize(computation(step, S32, rows)))
     assert found is not None
     assert found.begins == (1, None)
     assert found.updated == {1}
@@ -325,7 +325,7 @@ def test_one_array_cannot_become_two() -> None:
         second = slices.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
         return [first, slices.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
 
-    assert small.smallest(optimize(computation(step, S32, rows))) is None
+    assert scalarization.smallest(optimize(computation(step, S32, rows))) is None
 
 
 def test_reading_what_was_overwritten_takes_a_copy() -> None:

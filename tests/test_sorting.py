@@ -9,7 +9,7 @@ import pytest
 
 import tinyxla as tx
 from tests.test_indexing_kernels import host_calls
-from tinyxla.backends.numba import digits
+from tinyxla.loopir.kernels.sort import radix_sort
 from tinyxla.ops import sorting
 from tinyxla.shapes import element_type
 
@@ -156,11 +156,11 @@ def test_quantiles_at_many_places(generator: np.random.Generator) -> None:
 
 def test_only_pieces_that_are_read_are_wanted() -> None:
     for length in (1, 64, 65, 1000, 70_001):
-        bits = digits.piece_bits(length)
+        bits = radix_sort.piece_bits(length)
         assert (length - 1) >> bits < 64
-        assert digits.pieces_between(0, length, length) == (1 << ((length - 1 >> bits) + 1)) - 1
-        assert digits.pieces_between(length // 2, length // 2 + 1, length) == 1 << (length // 2 >> bits)
-        assert not digits.pieces_between(5, 5, length)
+        assert radix_sort.pieces_between(0, length, length) == (1 << ((length - 1 >> bits) + 1)) - 1
+        assert radix_sort.pieces_between(length // 2, length // 2 + 1, length) == 1 << (length // 2 >> bits)
+        assert not radix_sort.pieces_between(5, 5, length)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "u16", "u32", "s64"])

@@ -10,8 +10,8 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, numpy as jnp
-from tinyxla.backends.numba import axes
-from tinyxla.compiler.access import edges, shifted
+from tinyxla.compiler.analysis.access_maps import edges, shifted
+from tinyxla.loopir.lower import axes
 
 Function = Callable[..., Any]
 
@@ -142,7 +142,7 @@ def test_what_would_be_computed_at_many_places_is_stored(dimensions: int, is_sto
 
 @pytest.mark.parametrize("seed", range(14))
 def test_long_loops_are_their_middle_and_their_sides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinyxla.backends.numba.axes.LONGEST_IN_PARTS", 0)
+    monkeypatch.setattr("tinyxla.loopir.lower.axes.LONGEST_IN_PARTS", 0)
     tx.clear_caches()
     f, x = _stencil(seed)
     _same(f, x)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.backends.numba import streams
+from tinyxla.loopir.passes import nontemporal_stores
 
 jnp = tx.numpy
 
@@ -65,7 +65,7 @@ def test_the_same_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
         usual, is_streamed = compiled(function, arguments)
         assert not is_streamed
         tx.clear_caches()
-        monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+        monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
         found, is_streamed = compiled(function, arguments)
         tx.clear_caches()
     assert is_streamed == (name != "short rows")
@@ -78,11 +78,11 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     x = jnp.ones(5000, np.float32)
     assert not compiled(lambda x: 2 * x, [x])[1]
     tx.clear_caches()
-    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
     assert compiled(lambda x: 2 * x, [x])[1]
     for processor in ("znver4", "sapphirerapids"):
         tx.clear_caches()
-        monkeypatch.setattr(streams, "processor_name", lambda processor=processor: processor)
+        monkeypatch.setattr(nontemporal_stores, "processor_name", lambda processor=processor: processor)
         is_streamed = compiled(lambda a: a + jnp.arange(5000, dtype=np.float32), [jnp.float32(2)])[1]
         assert is_streamed == (processor != "znver4")
     tx.clear_caches()
@@ -94,7 +94,7 @@ def test_what_stays_in_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_little_work_asks_for_what_follows(
     function: Callable[..., Any], asks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "last_cache", lambda: 1 << 9)
+    monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
     program = tx.jit(function).lower(jnp.ones(5000)).compile()
     assert any("call('request'" in kernel.source for kernel in program.kernels) == asks
     tx.clear_caches()

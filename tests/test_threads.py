@@ -24,9 +24,9 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, threads as thread_counts
-from tinyxla.backends.numba import axes
-from tinyxla.backends.numba.runtime import Schedule, launch
+from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
 from tinyxla.errors import AttributeValueError
+from tinyxla.loopir.lower import axes
 from tinyxla.ops.op import ops
 from tinyxla.tracing import wrap
 

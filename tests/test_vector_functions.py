@@ -13,7 +13,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax
-from tinyxla.backends.numba import native
+from tinyxla.backends.numba.jit import engine
 
 CALL = r"call <\d+ x (float|double)> @[\w.-]+\.\d+\("
 
@@ -30,7 +30,7 @@ def chain(op: Callable[[Any], Any], length: int) -> Callable[[Any], Any]:
 def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: Any, *arrays: Any) -> tuple[Any, str]:
     """The result, and what LLVM made of the kernels."""
     texts: list[str] = []
-    object_code = native._object_code
+    object_code = engine._object_code
 
     def watched(text: str, *how: Any) -> Any:
         texts.append(text)
@@ -38,14 +38,14 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: An
 
     with monkeypatch.context() as patch:
         patch.setenv("TINYXLA_CACHE_DIR", str(path / str(vectors)))
-        patch.setattr(native, "_object_code", watched)
+        patch.setattr(engine, "_object_code", watched)
         if not vectors:
-            patch.setattr(native, "vector_bytes", lambda: None)
+            patch.setattr(engine, "vector_bytes", lambda: None)
         tx.clear_caches()
         result = np.asarray(tx.jit(lambda *xs: function(*xs))(*(tx.numpy.asarray(x, x.dtype) for x in arrays)))
         tx.clear_caches()
     assert texts
-    return result, "\n".join(map(native.optimised, texts))
+    return result, "\n".join(map(engine.optimised, texts))
 
 
 def x_of(dtype: Any, *shape: int) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
-from tinyxla.compiler.passes import PASSES
+from tinyxla.compiler.pipeline import PASSES
 from tinyxla.ops import Sample, elementwise, ops
 from tinyxla.ops.op import NotDifferentiable, Partials, Zero
 from tinyxla.tracing import wrap

@@ -62,7 +62,7 @@ def machine() -> Machine:
         >>> tx.profiler.machine().operations > 1e8
         True
     """
-    from tinyxla.backends.numba.limits import measure  # here, since it loads LLVM
+    from tinyxla.backends.numba.program.roofline import measure  # here, since it loads LLVM
 
     threads = get_num_threads()
     if threads not in _machines:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.backends.wrapped import WrappedExecutable
-from tinyxla.compiler.dynamic_sizes import make_static
+from tinyxla.compiler.passes.dynamic_padder import make_static
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Module
 from tinyxla.shapes import AnyShape, Shape

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinyxla.compiler.passes import inline_calls
+from tinyxla.compiler.pipeline import inline_calls
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.shapes import TupleShape
 from tinyxla.threads import Task

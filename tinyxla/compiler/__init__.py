@@ -1,7 +1,7 @@
 """From a graph to a plan: simplification, fusion into loop nests, and memory."""
 
-from tinyxla.compiler.fusion import Fusion, HostCall, Plan, Product
-from tinyxla.compiler.grouping import plan
-from tinyxla.compiler.passes import optimize, write_out
+from tinyxla.compiler.fusion.cluster import plan
+from tinyxla.compiler.fusion.plan import Fusion, HostCall, Plan, Product
+from tinyxla.compiler.pipeline import optimize, write_out
 
 __all__ = ["Fusion", "HostCall", "Plan", "Product", "optimize", "plan", "write_out"]

@@ -1,0 +1,430 @@
+"""Scalar operations as LLVM instructions: a table for each class of element types, and how registers hold the types.
+
+| element type | in memory | in registers |
+|---|---|---|
+| `pred` | a byte, 0 or 1 | `i1` |
+| integers | as such | as such |
+| `f16`, `bf16` | `half`; the upper half of a `float` | `float`, rounded to the type after every operation |
+| `f32`, `f64` | `float`, `double` | as such |
+| `c64`, `c128` | real, imaginary, interleaved | two registers |
+
+Rounding after every operation gives the 16-bit floats the results that evaluation operation by operation gives.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tinyxla.backends.numba.emit.scalar import REGISTERS, Emitter, LlvmScalar, constant
+from tinyxla.errors import TinyxlaError
+from tinyxla.loopir.ir.loop_ir import Load, Loop, Store
+from tinyxla_kernels import complex_numbers, elementary
+from tinyxla_kernels.complex_numbers import Complex
+
+NARROW = ("f16", "bf16")
+PARTS = {"c64": "f32", "c128": "f64"}
+_MEMORY = {**REGISTERS, "pred": "i8", "f16": "half", "bf16": "i16", "c64": "float", "c128": "double"}
+BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}
+
+Number = LlvmScalar | Complex
+
+
+class UnsupportedKernel(TinyxlaError):
+    """A kernel that cannot be compiled: an element type or operation without native code, or too much scratch."""
+
+
+# A row of a table takes the operands, and attributes by name.
+
+
+def _compare(x: Any, y: Any, direction: str, compare_type: str = "") -> Any:
+    if compare_type == "TOTALORDER" and x.type in ("f32", "f64"):
+        x, y = elementary.total_order(x), elementary.total_order(y)
+    return _COMPARISONS[direction](x, y)
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "EQ": lambda x, y: x.equal(y),
+    "NE": lambda x, y: x.not_equal(y),
+    "GE": operator.ge,
+    "GT": operator.gt,
+    "LE": operator.le,
+    "LT": operator.lt,
+}
+
+
+def _add(x: Any, y: Any, reassociate: bool = False) -> Any:
+    return x.flagged("fadd", "reassoc contract", y) if reassociate else x + y
+
+
+def _multiply(x: Any, y: Any, reassociate: bool = False) -> Any:
+    """`contract` here and in `_add` together make the accumulation of a product one fused multiply-add."""
+    return x.flagged("fmul", "reassoc contract" if reassociate else "contract", y)
+
+
+def _divide(x: Any, y: Any) -> Any:
+    """A quotient; by a number that the code knows, the sum of two products, with the reciprocal and with what the
+    reciprocal lacks: divisions follow each other several times slower. The reciprocal is rounded towards zero, so that
+    both products have one sign, also where x is infinite or zero. The sum is the nearest number but for one x in
+    millions, and where the second product is too small to be normal. N. Brisebarre, J.-M. Muller and S. K. Raina,
+    "Accelerating Correctly Rounded Floating-Point Division When the Divisor Is Known in Advance", IEEE Transactions on
+    Computers 53 (2004)."""
+    divisor = y.known()
+    if divisor is None or not 2.0**-100 <= abs(divisor) <= 2.0**100 or abs(math.frexp(divisor)[0]) == 0.5:
+        return x / y
+    exact, kind = 1 / Fraction(divisor), np.float32 if x.type == "f32" else np.float64
+    high = kind(float(exact))
+    if abs(Fraction(float(high))) > abs(exact):
+        high = np.nextafter(high, kind(0))
+    low = float(exact - Fraction(float(high)))
+    return x.flagged("fmul", "contract", float(high)).flagged("fadd", "contract", x * low)
+
+
+def _minimum(x: Any, y: Any, reassociate: bool = False) -> Any:
+    """NaN if either is; which of two zeros is the lesser is left open (`nsz`), which makes it half as long on x86."""
+    return x.intrinsic("minimum", y, flags="nsz ")
+
+
+def _maximum(x: Any, y: Any, reassociate: bool = False) -> Any:
+    return x.intrinsic("maximum", y, flags="nsz ")
+
+
+def _chain(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Of zero and anything zero; with `either`, of anything and zero, too."""
+
+    def apply(g: Any, d: Any, either: bool = False) -> Any:
+        real = _imaginary_of_real(g.real if isinstance(g, Complex) else g)
+        zero = Complex(real, real) if isinstance(g, Complex) else real
+        is_zero = g.equal(zero) | d.equal(zero) if either else g.equal(zero)
+        return _select(is_zero, zero, product(g, d))
+
+    return apply
+
+
+def _clamp(low: Any, x: Any, high: Any) -> Any:
+    return _minimum(_maximum(x, low), high)
+
+
+def _imaginary_of_real(x: Any) -> Any:
+    return LlvmScalar(x.emitter, x.type, constant(x.type, 0))
+
+
+_FLOAT: Mapping[str, Callable[..., Any]] = {
+    "abs": lambda x: x.abs(),
+    "add": _add,
+    "atan2": elementary.atan2,
+    "cbrt": elementary.cbrt,
+    "ceil": lambda x: x.ceil(),
+    "chain-divide": _chain(_divide),
+    "chain-multiply": _chain(_multiply),
+    "clamp": _clamp,
+    "compare": _compare,
+    "complex": Complex,
+    "cosh": elementary.cosh,
+    "cosine": elementary.cos,
+    "divide": _divide,
+    "erf": elementary.erf,
+    "erf-inv": elementary.erf_inv,
+    "exponential": elementary.exp,
+    "exponential-minus-one": elementary.expm1,
+    "floor": lambda x: x.floor(),
+    "imag": _imaginary_of_real,
+    "is-finite": lambda x: x.abs() < float("inf"),
+    "log": elementary.log,
+    "log-plus-one": elementary.log1p,
+    "logistic": elementary.logistic,
+    "maximum": _maximum,
+    "maximum-of-numbers": lambda x, y: x.intrinsic("maximum", y, flags="nnan nsz "),
+    "minimum": _minimum,
+    "minimum-of-numbers": lambda x, y: x.intrinsic("minimum", y, flags="nnan nsz "),
+    "multiply": _multiply,
+    "negate": operator.neg,
+    "power": elementary.pow,
+    "real": lambda x: x,
+    "reduce-precision": elementary.reduce_precision,
+    "remainder": elementary.rem,
+    "round-nearest-afz": elementary.round_afz,
+    "round-nearest-even": elementary.round_even,
+    "rsqrt": elementary.rsqrt,
+    "sign": elementary.sign,
+    "sine": elementary.sin,
+    "sinh": elementary.sinh,
+    "sqrt": elementary.sqrt,
+    "subtract": operator.sub,
+    "tan": elementary.tan,
+    "tanh": elementary.tanh,
+}
+
+
+def _of_two(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Integer arithmetic is associative as it is: leave to reassociate says nothing."""
+    return lambda x, y, reassociate=False: function(x, y)
+
+
+_INTEGER: Mapping[str, Callable[..., Any]] = {
+    "abs": lambda x: x.abs(),
+    "add": _of_two(operator.add),
+    "and": _of_two(operator.and_),
+    "clamp": lambda low, x, high: x.maximum(low).minimum(high),
+    "compare": _compare,
+    "count-leading-zeros": elementary.count_leading_zeros,
+    "divide": elementary.divide,
+    "divide-in-vectors": elementary.divide_in_vectors,
+    "imag": _imaginary_of_real,
+    "maximum": _of_two(lambda x, y: x.maximum(y)),
+    "minimum": _of_two(lambda x, y: x.minimum(y)),
+    "mulhi": elementary.multiply_high,
+    "multiply": _of_two(operator.mul),
+    "negate": operator.neg,
+    "not": operator.invert,
+    "or": _of_two(operator.or_),
+    "popcnt": elementary.population_count,
+    "power": elementary.power,
+    "real": lambda x: x,
+    "remainder": elementary.remainder,
+    "remainder-in-vectors": elementary.remainder_in_vectors,
+    "shift-left": elementary.shift_left,
+    "shift-right-arithmetic": elementary.shift_right_arithmetic,
+    "shift-right-logical": elementary.shift_right_logical,
+    "sign": elementary.sign,
+    "subtract": operator.sub,
+    "xor": _of_two(operator.xor),
+}
+
+_PRED: Mapping[str, Callable[..., Any]] = {
+    "add": _of_two(operator.or_),
+    "and": _of_two(operator.and_),
+    "clamp": lambda low, x, high: (x | low) & high,
+    "compare": _compare,
+    "maximum": _of_two(operator.or_),
+    "minimum": _of_two(operator.and_),
+    "multiply": _of_two(operator.and_),
+    "not": operator.invert,
+    "or": _of_two(operator.or_),
+    "xor": _of_two(operator.xor),
+}
+
+
+def _each_part(function: Callable[..., Any]) -> Callable[..., Any]:
+    def both(x: Complex, y: Complex, **attributes: Any) -> Complex:
+        return Complex(function(x.real, y.real, **attributes), function(x.imag, y.imag, **attributes))
+
+    return both
+
+
+def _of_ordered(after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Of two complex numbers the one that comes after the other by its real part, then by the imaginary; a NaN before
+    all."""
+
+    def pick(x: Complex, y: Complex) -> Any:
+        later = after(x.real, y.real) | (x.real.equal(y.real) & after(x.imag, y.imag))
+        return _select(later | x.not_equal(x), x, y)
+
+    return pick
+
+
+_COMPLEX: Mapping[str, Callable[..., Any]] = {
+    "abs": complex_numbers.absolute,
+    "add": _each_part(_add),
+    "atan2": complex_numbers.atan2,
+    "chain-divide": _chain(complex_numbers.divide),
+    "chain-multiply": _chain(operator.mul),
+    "compare": _compare,
+    "cosh": complex_numbers.cosh,
+    "cosine": complex_numbers.cos,
+    "divide": complex_numbers.divide,
+    "exponential": complex_numbers.exp,
+    "exponential-minus-one": complex_numbers.expm1,
+    "imag": lambda x: x.imag,
+    "log": complex_numbers.log,
+    "log-plus-one": complex_numbers.log1p,
+    "logistic": complex_numbers.logistic,
+    "maximum": _of_ordered(operator.gt),
+    "minimum": _of_ordered(operator.lt),
+    "multiply": _of_two(operator.mul),
+    "negate": operator.neg,
+    "power": complex_numbers.pow,
+    "real": lambda x: x.real,
+    "rsqrt": complex_numbers.rsqrt,
+    "sign": complex_numbers.sign,
+    "sine": complex_numbers.sin,
+    "sinh": complex_numbers.sinh,
+    "sqrt": complex_numbers.sqrt,
+    "subtract": operator.sub,
+    "tan": complex_numbers.tan,
+    "tanh": complex_numbers.tanh,
+}
+
+# Index arithmetic never overflows, and its operands are not negative where it divides.
+INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x.flagged("add", "nsw", y),
+    "subtract": lambda x, y: x.flagged("sub", "nsw", y),
+    "multiply": lambda x, y: x.flagged("mul", "nsw", y),
+    "divide": lambda x, y: x.bitcast("u64") // y.bitcast("u64"),
+    "remainder": lambda x, y: x.bitcast("u64") % y.bitcast("u64"),
+    "minimum": lambda x, y: x.minimum(y),
+    "maximum": lambda x, y: x.maximum(y),
+}
+
+# Where 32 bits hold the operands; and where these are not negative, since LLVM moves whole vectors of memory, and takes
+# every so many elements of them, only if it sees that no index wraps.
+NARROW_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
+    "divide": lambda x, y: (x.to("u32") // y.to("u32")).to("u64"),
+    "remainder": lambda x, y: (x.to("u32") % y.to("u32")).to("u64"),
+}
+NATURAL_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x.flagged("add", "nuw nsw", y),
+    "multiply": lambda x, y: x.flagged("mul", "nuw nsw", y),
+}
+INDICES = {"wide": INDEX, "narrow": NARROW_INDEX, "natural": NATURAL_INDEX}
+
+# What is one to three instructions is written where it is used, all else is a function.
+INLINE = frozenset(
+    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"
+    " maximum-of-numbers minimum minimum-of-numbers multiply negate not or real round-nearest-even select sqrt"
+    " subtract xor copy".split()
+)
+
+# The results of these are operands or small integers, which a 16-bit float holds as they are.
+_EXACT = frozenset(
+    "abs ceil clamp floor imag maximum maximum-of-numbers minimum minimum-of-numbers negate real round-nearest-afz"
+    " round-nearest-even sign".split()
+)
+
+
+def emit(op: str, operands: Sequence[Any], types: Sequence[str], result: str, attributes: Mapping[str, Any]) -> Number:
+    """The instructions of one operation, rounded to the result's type."""
+    if op == "copy":
+        return operands[0]
+    if op == "select":
+        return _select(*operands)
+    if op == "convert":
+        value = _convert(operands[0], types[0], result)
+    elif op == "bitcast-convert":
+        return widen(narrow(operands[0], types[0]).bitcast(_carrier(result)), result)
+    else:
+        function = _table(types[-1]).get(op)
+        if function is None:
+            raise UnsupportedKernel(f"{op} of {', '.join(types)} has no native code; run it in the interpreter.")
+        value = function(*operands, **attributes)
+    return _round(value, result) if result in NARROW and op not in _EXACT else value
+
+
+def _table(type: str) -> Mapping[str, Callable[..., Any]]:
+    if type in PARTS:
+        return _COMPLEX
+    if type == "pred":
+        return _PRED
+    return _FLOAT if type in ("f32", "f64", *NARROW) else _INTEGER
+
+
+def _select(chosen: Any, on_true: Any, on_false: Any) -> Number:
+    if isinstance(on_true, Complex):
+        return complex_numbers.choose(chosen, on_true, on_false)
+    return chosen.where(on_true, on_false)
+
+
+def _convert(x: Any, source: str, target: str) -> Any:
+    """By value, as XLA does. An integer or bf16 comes and goes through f32; f64 becomes f16 with a single rounding."""
+    if isinstance(x, Complex):
+        if target not in PARTS:
+            return _convert(x.real, PARTS[source], target)
+        return Complex(x.real.to(PARTS[target]), x.imag.to(PARTS[target]))
+    if target in PARTS:
+        real = _convert(x, source, PARTS[target])
+        return Complex(real, LlvmScalar(x.emitter, PARTS[target], constant(PARTS[target], 0)))
+    if target == "f16" and source == "f64":
+        return _to_odd_f32(x)
+    return elementary.convert(x, "f32" if target in NARROW else target)
+
+
+def _to_odd_f32(x: Any) -> Any:
+    """f64 to f32, where a value between two becomes the one whose last bit is odd.
+
+    Rounding that to a type with at least two bits less is as rounding the f64 (Boldo and Melquiond, Emulation of FMA
+    and correctly rounded sums: proved algorithms using rounding to odd, 2008).
+    """
+    nearest = x.to("f32")
+    back = nearest.to("f64")
+    too_far = (back.abs() > x.abs()).to("u32")
+    inexact = ((back > x) | (back < x)).to("u32")
+    return ((nearest.bits() - too_far) | inexact).bitcast("f32")
+
+
+# 16-bit floats: `_carrier` is the integer or float type that holds one in memory and in conversions of bits.
+
+
+def _round(x: Any, type: str) -> Any:
+    """An f32 rounded to `type`, still as an f32."""
+    emitter = x.emitter
+    if type == "f16":
+        half = emitter.value(f"fptrunc float {x.text} to half")
+        return LlvmScalar(emitter, "f32", emitter.value(f"fpext half {half} to float"))
+    bits = x.bits()
+    up = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (x.not_equal(x).where(bits | 0x400000, up) & 0xFFFF0000).bitcast("f32")
+
+
+def narrow(x: Any, type: str) -> Any:
+    """The bits of a scalar that holds a value of `type`, without the padding that registers have."""
+    if type == "bf16":
+        return (x.bits() >> 16).to("u16")
+    if type == "f16":
+        emitter = x.emitter
+        half = emitter.value(f"fptrunc float {x.text} to half")
+        return LlvmScalar(emitter, "u16", emitter.value(f"bitcast half {half} to i16"))
+    return x
+
+
+def widen(x: Any, type: str) -> Any:
+    """The inverse of `narrow`."""
+    if type == "bf16":
+        return (x.to("u32") << 16).bitcast("f32")
+    if type == "f16":
+        emitter = x.emitter
+        half = emitter.value(f"bitcast i16 {x.text} to half")
+        return LlvmScalar(emitter, "f32", emitter.value(f"fpext half {half} to float"))
+    return x
+
+
+def _carrier(type: str) -> str:
+    return "u16" if type in NARROW else type
+
+
+def register_type(type: str) -> str:
+    """The type of the scalar, or of each of the two, that holds a value of `type`."""
+    held = "f32" if type in NARROW else PARTS.get(type, type)
+    if held not in REGISTERS:
+        raise UnsupportedKernel(f"{type} has no native code; run the operation in the interpreter.")
+    return held
+
+
+def scalars(x: Any) -> tuple[Any, ...]:
+    return (x.real, x.imag) if isinstance(x, Complex) else (x,)
+
+
+def number(emitter: Emitter, type: str, texts: Sequence[str]) -> Number:
+    parts = [LlvmScalar(emitter, register_type(type), text) for text in texts]
+    return Complex(*parts) if len(parts) == 2 else parts[0]
+
+
+def named(emitter: Emitter, type: str, name: str) -> Number:
+    """Registers called after `name`."""
+    return number(emitter, type, [f"%{name}.real", f"%{name}.imag"] if type in PARTS else [f"%{name}"])
+
+
+def memory_type(type: str) -> str:
+    """The LLVM type of an element, or of each of its parts, in memory."""
+    register_type(type)
+    return _MEMORY[type]
+
+
+def widest_of(loop: Loop) -> int:
+    """The bytes of the widest element that a loop moves or carries, by which LLVM makes its vectors."""
+    moved = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
+    return max((BYTES[memory_type(x)] for x in (*moved, *(c.inside.type for c in loop.carried))), default=4)

@@ -1,0 +1,722 @@
+"""A kernel of the loop IR as LLVM text.
+
+The text has one public function, `void name(ptr table, i64 first, i64 last)`: `table` holds the addresses of the
+kernel's arguments, in order. It hands them to a body whose parameters say that they do not overlap, which is what lets
+LLVM vectorise. Loops come out rotated (a guard, then a loop that tests at its end), as LLVM's loop passes want them.
+
+Operations that take more than a few instructions become functions of their own, which LLVM inlines, unless that would
+make the kernel long: their text is made once in a process.
+
+What functions `rarely` need is left out of loops that become loops of vectors. Such a loop notices whether an iteration
+would have needed it; and if one did, all run again, one by one, with jumps over what they do not need. What these call
+more than once stays a function.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+from tinyxla.backends.numba.emit.operations import (
+    BYTES,
+    INDICES,
+    INLINE,
+    PARTS,
+    Number,
+    UnsupportedKernel,
+    emit,
+    memory_type,
+    named,
+    narrow,
+    number,
+    register_type,
+    scalars,
+    widen,
+    widest_of,
+)
+from tinyxla.backends.numba.emit.scalar import REGISTERS, Emitter, LlvmScalar, Rarely, constant
+from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
+from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
+from tinyxla.loopir.ir.affine import step_along
+from tinyxla.loopir.ir.loop_ir import (
+    LONG,
+    TOGETHER,
+    Buffer,
+    Call,
+    Carried,
+    Compute,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Multiply,
+    Operand,
+    Statement,
+    Store,
+    Value,
+    leaves_rest,
+)
+from tinyxla.loopir.passes.split_nan_check import with_nan_apart
+from tinyxla_kernels.integers import is_integer, width_of
+
+SCRATCH_LIMIT = 256 * 1024  # bytes: scratch lives on the stack of whichever thread runs the kernel
+
+_VECTOR = 16  # a loop count that is no multiple of this leaves a tail
+_SHORT_VECTOR = 8  # elements, of 64 bits
+_UNROLLED = 8  # iterations that are better written out than made a vector
+_PAIRS = 4  # the same of complex numbers, and how many of them are a vector where there are few
+_WRITTEN_OUT = 128  # iterations that LLVM may write out before it makes vectors
+_LONG_BODY = 45  # lines of functions in a loop from which on two iterations at a time hide what each waits for
+_LONGER_BODY = 90  # from which on masks take less than compiling what goes through the last elements one by one
+_AT_ONCE = 4  # vectors, at most
+_MASKED = ['vectorize.predicate.enable", i1 true']
+_FEW = 3  # times that a function is taken in, however long it is
+POLL = "tinyxla_poll"  # the function of the run-time that gives 1 when a signal ends what runs, else 0
+_BETWEEN_POLLS = 1 << 14  # iterations
+_MOST_LINES = 200  # of text that a function may take up where it is taken in
+_MOST_STRAIGHT_LINES = 2000  # where nothing becomes vectors: a call costs less than the operation
+
+
+def print_llvm(
+    kernel: Kernel,
+    name: str | None = None,
+    masked_tails: bool = False,
+    vector_bytes: int | None = None,
+    in_vectors: bool = False,
+    is_routine: bool = False,
+) -> str:
+    """The module that defines the kernel as `name` (by default its own name).
+
+    `masked_tails` asks that short loops end in a masked vector rather than in single elements: for processors that
+    have masks. Where `vector_bytes` says how long vectors are, long functions that occur many times are called; and
+    with `in_vectors` loops over integers are printed as loops of vectors, for want of passes of LLVM's that make them.
+    What `is_routine` takes the addresses of its arguments, and that of its numbers, and runs once.
+    """
+    return _Printer(kernel, masked_tails, vector_bytes, in_vectors).module(name or kernel.name, is_routine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """An operation as an LLVM function, and the declarations that it needs."""
+
+    name: str
+    text: str
+    registers: tuple[str, ...]  # the types of its parameters
+    result: str
+    declarations: frozenset[str]
+    leaves_out: bool  # whether the last of its results says that it would have needed what it leaves out
+
+
+@functools.cache
+def _function(
+    op: str,
+    types: tuple[str, ...],
+    result: str,
+    attributes: tuple[tuple[str, Any], ...],
+    rarely: Rarely,
+    scales: bool = False,
+) -> _Function:
+    emitter = Emitter(rarely, scales)
+    operands = [named(emitter, type, f"x{position}") for position, type in enumerate(types)]
+    returned = scalars(emit(op, operands, types, result, dict(attributes)))
+    if emitter.left_out:
+        returned = (
+            *returned,
+            functools.reduce(operator.or_, (LlvmScalar(emitter, "pred", x) for x in emitter.left_out)),
+        )
+    register = returned[0].register
+    if len(returned) == 1:
+        emitter.line(f"ret {register} {returned[0].text}")
+    else:
+        register = f"{{ {', '.join(x.register for x in returned)} }}"
+        together = "poison"
+        for k, x in enumerate(returned):
+            together = emitter.value(f"insertvalue {register} {together}, {x.register} {x.text}, {k}")
+        emitter.line(f"ret {register} {together}")
+    name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
+    name += ".jumping" if emitter.block != "entry" else ".usual" if emitter.left_out else ""
+    parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
+    head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
+    text = "\n".join([head, "entry:", *emitter.lines, "}"])
+    registers = tuple(x.register for operand in operands for x in scalars(operand))
+    return _Function(name, text, registers, register, frozenset(emitter.declarations), bool(emitter.left_out))
+
+
+@dataclass(slots=True)
+class _Use:
+    """Of a function in a kernel: how often, and the least known number of iterations of a loop around."""
+
+    function: _Function
+    operation: tuple[str, tuple[str, ...], str, tuple[tuple[str, Any], ...]]
+    times: int = 0
+    repeated: int = 0  # how often in loops that make good for others
+    iterations: float = math.inf
+
+
+class _Printer:
+    """Prints one kernel; `values` maps the names of the loop IR to scalars."""
+
+    def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None, in_vectors: bool) -> None:
+        self.kernel = kernel
+        self.in_vectors = in_vectors
+        self.masked_tails = masked_tails
+        self.in_rest = False  # of a loop, which is less than what vectors take together
+        self.vector_bytes = vector_bytes
+        self.scales = vector_bytes == 64  # AVX-512's, of which LLVM makes use
+        self.emitter = Emitter()
+        self.values: dict[str, Number] = {}
+        self.functions: dict[str, _Use] = {}
+        self.iterations = math.inf  # of the loop whose statements are printed now, if that is known
+        self.widest = 1  # bytes of an element in memory
+        self.metadata: list[str] = []
+        self.parallel = ""  # the access group of the loop whose statements are printed now, as an instruction's suffix
+        self.counter: Value | None = None  # its index
+        self.left_out: list[Any] | None = None  # whether what is rarely needed was, in a loop that leaves it out
+        self.repeats = False  # whether the loop that is printed now makes good for another one that left something out
+
+    def module(self, name: str, is_routine: bool) -> str:
+        kernel, emitter = self.kernel, self.emitter
+        given = [kernel.first, kernel.last, *kernel.numbers]
+        for value in given:
+            self.values[value.name] = named(emitter, value.type, value.name)
+        self._scratch(kernel.scratch)
+        self._block(kernel.body)
+        emitter.line("ret void")
+        parameters = [_parameter(buffer) for buffer in kernel.arguments]
+        parameters += [f"{REGISTERS[value.type]} %{value.name}" for value in given]
+        return "\n".join(
+            [
+                *_entry(name, kernel, is_routine),
+                f"define internal void @{name}.body({', '.join(parameters)}) #0 {{",
+                "entry:",
+                *emitter.lines,
+                "}",
+                *self._functions(),
+                *sorted(emitter.declarations),
+                'attributes #0 = { noinline nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }',
+                *self.metadata,
+                "",
+            ]
+        )
+
+    def _functions(self) -> list[str]:
+        texts: list[str] = []
+        called: list[str] = []
+        for use in self.functions.values():
+            function, lengths = use.function, self._vector_lengths(use)
+            if lengths:
+                called += [function.name, *(f"{function.name}.{n}" for n in lengths)]
+                usual, jumping = (_function(*use.operation, rarely, self.scales) for rarely in ("leave out", "jump"))
+                texts.append(
+                    callable_function(
+                        function.name,
+                        jumping.text if usual.leaves_out else function.text,
+                        function.registers,
+                        lengths,
+                        usual.text if usual.leaves_out else None,
+                    )
+                )
+            elif (use.times == 0 and use.repeated > 1) or self._is_long(use):  # what seldom runs is better short
+                texts.append(function.text.replace(" alwaysinline ", " noinline ", 1))
+            else:
+                texts.append(function.text)
+        return texts + kept(called)
+
+    def _vector_lengths(self, use: _Use) -> list[int]:
+        """Of the vectors that a function is called with; none if it is taken in. Functions with rare cases count
+        together, as a loop leaves out those of all or none."""
+        function, register = use.function, use.function.result
+        alike = [u for u in self.functions.values() if self._has_rare_parts(u)] if self._has_rare_parts(use) else [use]
+        times = sum(u.times for u in alike)
+        total = sum(u.times * u.function.text.count("\n") for u in alike)
+        if self.vector_bytes is None or times <= _FEW or total <= _MOST_LINES:
+            return []
+        if register not in ("float", "double") or {register} != {*function.registers}:
+            return []
+        lengths = vector_lengths(register, self.widest, self.vector_bytes)
+        return lengths if use.iterations >= max(lengths) else []
+
+    def _is_long(self, use: _Use) -> bool:
+        """Whether straight-line code gets too long for LLVM if a function is taken in as often as it is called."""
+        return use.iterations == 1 and use.times * use.function.text.count("\n") > _MOST_STRAIGHT_LINES
+
+    def _has_rare_parts(self, use: _Use) -> bool:
+        return _function(*use.operation, "leave out", self.scales).leaves_out
+
+    def _scratch(self, buffers: Sequence[Buffer]) -> None:
+        total = 0
+        for buffer in buffers:
+            size = buffer.size or 0
+            memory, count = memory_type(buffer.type), size * (2 if buffer.type in PARTS else 1)
+            total += count * BYTES[memory]
+            self.emitter.line(f"%{buffer.name} = alloca [{count} x {memory}], align 64")
+        if total > SCRATCH_LIMIT:
+            raise UnsupportedKernel(
+                f"The scratch of a kernel takes {total} bytes, and may take {SCRATCH_LIMIT}; fuse less into the kernel."
+            )
+
+    def _block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Compute):
+                self.values[statement.result.name] = self._compute(statement)
+            elif isinstance(statement, Load):
+                self.values[statement.result.name] = self._load(statement)
+            elif isinstance(statement, Store):
+                self._store(statement)
+            elif isinstance(statement, Multiply):
+                self._multiply(statement)
+            elif isinstance(statement, Call):
+                addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
+                self._call(routine_name(statement.routine), [f"ptr {address}" for address in addresses])
+            else:
+                before, loop, after = with_nan_apart(statement, self.kernel.first)
+                self._block(before)
+                (self._usual_loop if self._leaves_out(loop) else self._loop)(loop)
+                self._block(after)
+
+    def _operand(self, operand: Operand) -> Any:
+        if isinstance(operand, Value):
+            return self.values[operand.name]
+        held = register_type(operand.type)
+        parts = (operand.value.real, operand.value.imag) if operand.type in PARTS else (operand.value,)
+        return number(self.emitter, operand.type, [constant(held, part) for part in parts])
+
+    def _index(self, index: Index) -> str:
+        return str(index) if isinstance(index, int) else self._operand(index).text
+
+    def _compute(self, compute: Compute) -> Number:
+        op, result, attributes = compute.op, compute.result.type, compute.attributes
+        operands = [self._operand(x) for x in compute.operands]
+        mask = self._mask(compute)
+        if mask:
+            return operands[0] & (-self._operand(self.kernel.first)).maximum(mask)  # `first` is not negative
+        if _is_index(compute):
+            return INDICES[dict(attributes)["index"]][op](*operands).bitcast("s64")
+        types = tuple(x.type for x in compute.operands)
+        for type in (*types, result):
+            register_type(type)
+        if self.parallel and not self.repeats and _divides_integers(compute):
+            op = f"{op}-in-vectors"
+            compute = replace(compute, op=op)
+        if op in INLINE:
+            return emit(op, operands, types, result, dict(attributes))
+        operation = (op, types, result, attributes)
+        function = self._function_of(compute)
+        use = self.functions.setdefault(function.name, _Use(function, operation))
+        if self.repeats:
+            use.repeated += 1
+        else:
+            use.times += 1
+            use.iterations = min(use.iterations, self.iterations)
+        self.emitter.declarations |= function.declarations
+        arguments = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
+        value = self.emitter.value(f"call {function.result} @{function.name}({arguments})")
+        count = (2 if result in PARTS else 1) + function.leaves_out
+        if count == 1:
+            return number(self.emitter, result, [value])
+        parts = [self.emitter.value(f"extractvalue {function.result} {value}, {k}") for k in range(count)]
+        if function.leaves_out and self.left_out is not None:
+            self.left_out.append(LlvmScalar(self.emitter, "pred", parts.pop()))
+        return number(self.emitter, result, parts)
+
+    def _mask(self, x: Compute) -> int:
+        """That of the index of a loop of vectors modulo a power of two, or else 0. LLVM takes it for a counter of few
+        bits, and makes vectors only if that does not wrap: what the mask is must be hidden."""
+        if x.op != "remainder" or not _is_index(x) or not self.parallel or x.operands[0] is not self.counter:
+            return 0
+        size = x.operands[1].value if isinstance(x.operands[1], Literal) else 0
+        return size - 1 if size.bit_count() == 1 and size < self.iterations else 0
+
+    def _function_of(self, x: Compute) -> _Function:
+        types = tuple(operand.type for operand in x.operands)
+        return _function(x.op, types, x.result.type, x.attributes, self._rarely(), self.scales)
+
+    def _rarely(self) -> Rarely:
+        return "leave out" if self.left_out is not None else "jump" if self.iterations == 1 else "choose"
+
+    def _addresses(self, buffer: Buffer, index: Index) -> list[str]:
+        """Of the element; of its real and its imaginary part."""
+        memory, position = memory_type(buffer.type), self._index(index)
+        self.widest = max(self.widest, BYTES[memory])
+        address = self.emitter.value
+        if buffer.type not in PARTS:
+            return [address(f"getelementptr inbounds {memory}, ptr %{buffer.name}, i64 {position}")]
+        pair = f"{{ {memory}, {memory} }}"
+        return [
+            address(f"getelementptr inbounds {pair}, ptr %{buffer.name}, i64 {position}, i32 {part}") for part in (0, 1)
+        ]
+
+    def _load(self, load: Load) -> Number:
+        emitter, type = self.emitter, load.buffer.type
+        memory = memory_type(type)
+        addresses = self._addresses(load.buffer, load.index)
+        suffix = f"align {BYTES[memory]}{self.parallel}"
+        texts = [emitter.value(f"load {memory}, ptr {address}, {suffix}") for address in addresses]
+        if type == "pred":
+            return LlvmScalar(emitter, "pred", emitter.value(f"icmp ne i8 {texts[0]}, 0"))
+        if type == "bf16":
+            return widen(LlvmScalar(emitter, "u16", texts[0]), type)
+        if type == "f16":
+            return LlvmScalar(emitter, "f32", emitter.value(f"fpext half {texts[0]} to float"))
+        return number(emitter, type, texts)
+
+    def _store(self, store: Store) -> None:
+        emitter, type = self.emitter, store.buffer.type
+        memory = memory_type(type)
+        value: Any = self._operand(store.value)
+        addresses = self._addresses(store.buffer, store.index)
+        if type == "pred":
+            value = value.to("u8")
+        elif type == "bf16":
+            value = narrow(value, type)
+        texts = [x.text for x in scalars(value)]
+        if type == "f16":
+            texts = [emitter.value(f"fptrunc float {value.text} to half")]
+        for text, address in zip(texts, addresses, strict=True):
+            emitter.line(f"store {memory} {text}, ptr {address}, align {BYTES[memory]}{self.parallel}")
+
+    def _multiply(self, x: Multiply) -> None:
+        """A call of the function that `blas.provide_multiplier` provides."""
+
+        def place(matrix: Matrix) -> str:
+            return self._addresses(matrix.buffer, matrix.start)[0]
+
+        matrices = (x.result, x.left, x.right)
+        integers: list[Index] = [*x.sizes, *(m.pitch for m in matrices), *(int(m.transposed) for m in matrices[1:])]
+        arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.more)]
+        self._call(multiplier_name(x.result.buffer.type), arguments)
+
+    def _call(self, name: str, arguments: Sequence[str]) -> None:
+        self.emitter.line(f"call void @{name}({', '.join(arguments)})")
+        types = ", ".join(argument.split()[0] for argument in arguments)
+        self.emitter.declarations.add(f"declare void @{name}({types})")
+
+    def _leaves_out(self, loop: Loop) -> bool:
+        """Whether a loop is worth printing twice: once without what is rarely needed. The second one must find what the
+        first one found."""
+        if _iterations(loop) == 1 or any(isinstance(x, (Loop, Multiply, Call)) for x in loop.body):
+            return False
+        stored = {id(x.buffer) for x in loop.body if isinstance(x, Store)}
+        if any(isinstance(x, Load) and id(x.buffer) in stored for x in loop.body):
+            return False
+        if all(x.buffer.size is not None for x in loop.body if isinstance(x, (Load, Store))):
+            return False  # scratch that LLVM keeps in registers, unless a second loop reads it
+        lines = [n for x in loop.body if isinstance(x, Compute) and (n := _usual_lines(x))]
+        return bool(lines) and (len(lines) <= _FEW or sum(lines) <= _MOST_LINES)
+
+    def _usual_loop(self, loop: Loop) -> None:
+        """The loop without what is rarely needed, and then again with that, if an iteration would have needed it."""
+        emitter, name = self.emitter, loop.index.name
+        needed = [Value("pred", f"{name}.{which}") for which in ("before", "needed", "so_far")]
+        before, any_needed, so_far = needed
+        self.left_out = []
+        self._loop(replace(loop, carried=[*loop.carried, Carried(before, Literal("pred", False), any_needed, so_far)]))
+        self.left_out = None
+        usual, found = emitter.block, [self.values[carried.result.name] for carried in loop.carried]
+        emitter.line(f"br i1 {self._index(any_needed)}, label %{name}.repeat, label %{name}.done")
+        emitter.start_block(f"{name}.repeat")
+        self.repeats = True
+        self._loop(loop)
+        self.repeats = False
+        emitter.line(f"br label %{name}.done")
+        repeated = emitter.block
+        emitter.start_block(f"{name}.done")
+        for carried, value in zip(loop.carried, found, strict=True):
+            again = self.values[carried.result.name]
+            result = self.values[carried.result.name] = named(
+                emitter, carried.result.type, f"{carried.result.name}.done"
+            )
+            emitter.lines += _phis(result, (value, usual), (again, repeated))
+
+    def _loop(self, loop: Loop) -> None:
+        kinds = kinds_of(loop) if self.in_vectors and self.vector_bytes else None
+        if kinds and self.vector_bytes:
+            return self._vector_loop(loop, kinds, self.vector_bytes)
+        has_rest = (loop.has_rest or leaves_rest(loop)) and not _has_pairs(loop)
+        if not (self.masked_tails and has_rest) or self.repeats or self.left_out is not None:
+            return self._one_loop(loop, ".repeated" if self.repeats else "")
+        middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
+        if isinstance(loop.stop, int):
+            middle = loop.stop // TOGETHER * TOGETHER
+        else:
+            self.values[middle.name] = named(self.emitter, middle.type, middle.name)
+            self.emitter.line(f"%{middle.name} = and i64 {self._index(loop.stop)}, {-TOGETHER}")
+        self._one_loop(replace(loop, stop=middle), "")
+        self.in_rest = True
+        self._one_loop(
+            replace(loop, start=middle, carried=[replace(c, initial=c.result) for c in loop.carried]), ".rest"
+        )
+        self.in_rest = False
+
+    def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
+        """The iterations that fill vectors, and then the others one by one."""
+        emitter = self.emitter
+        printed = VectorLoop(loop, kinds, emitter, self.values, lambda x: self._block([x]), vector_bytes)
+        middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
+        first, stop = self._index(loop.start), self._index(loop.stop)
+        if isinstance(loop.start, int) and isinstance(loop.stop, int):
+            middle = loop.start + max(0, loop.stop - loop.start) // printed.step * printed.step
+        else:
+            size = emitter.value(f"sub nsw i64 {stop}, {first}")
+            some = emitter.intrinsic("smax.i64", "i64", f"i64 {size}, i64 0", "i64, i64")
+            whole = emitter.value(f"and i64 {some}, {-printed.step}")
+            emitter.line(f"%{middle.name} = add nsw i64 {first}, {whole}")
+            self.values[middle.name] = named(emitter, middle.type, middle.name)
+        printed.print(first, self._index(middle))
+        rest = [replace(carried, initial=carried.result) for carried in loop.carried]
+        self._one_loop(replace(loop, start=middle, carried=rest), ".rest")
+
+    def _one_loop(self, loop: Loop, suffix: str) -> None:
+        start, stop = loop.start, loop.stop
+        if isinstance(start, int) and isinstance(stop, int) and start >= stop:
+            for carried in loop.carried:
+                self.values[carried.result.name] = self._operand(carried.initial)
+            return
+        guarded = not (isinstance(start, int) and isinstance(stop, int))
+        emitter, name = self.emitter, loop.index.name + suffix
+        entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
+        first, limit = self._index(start), self._index(stop)
+        is_short = isinstance(start, int) and isinstance(stop, int) and stop - start <= _BETWEEN_POLLS
+        due = self._next_poll(first, limit) if loop.again is not None and not is_short else ""
+        if guarded:
+            some = emitter.value(f"icmp slt i64 {first}, {limit}")
+            emitter.line(f"br i1 {some}, label %{body}, label %{end}")
+        else:
+            emitter.line(f"br label %{body}")
+        emitter.start_block(body)
+        phis = len(emitter.lines)
+        self.values[loop.index.name] = named(emitter, loop.index.type, name)
+        initials = [self._operand(carried.initial) for carried in loop.carried]
+        for carried in loop.carried:
+            self.values[carried.inside.name] = named(emitter, carried.inside.type, carried.inside.name + suffix)
+            self.widest = max(self.widest, BYTES[memory_type(carried.inside.type)])
+        annotation = self._annotate(loop)
+        around, self.iterations = self.iterations, 1 if self.repeats else _iterations(loop)
+        self._block(loop.body)
+        self.iterations = around
+        if self.left_out is not None:
+            before: Any = self.values[f"{loop.index.name}.before"]
+            self.values[f"{loop.index.name}.so_far"] = functools.reduce(operator.or_, self.left_out, before)
+        self.parallel = ""
+        updates = [self._operand(_updated(carried)) for carried in loop.carried]
+        emitter.line(f"%{name}.next = add nsw i64 %{name}, 1")
+        latch = emitter.block
+        again = "" if loop.again is None else self._operand(loop.again).text
+        if due:
+            merged, latches, exits = self._polled(name, (due, entry), limit, again, annotation)
+        else:
+            more = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
+            more = emitter.value(f"and i1 {more}, {again}") if again else more
+            emitter.line(f"br i1 {more}, label %{body}, label %{end}{annotation}")
+            merged, latches, exits = [], [latch], [latch]
+        emitter.start_block(end)
+        nexts = "".join(f", [ %{name}.next, %{block} ]" for block in latches)
+        merged.append(f"  %{name} = phi i64 [ {first}, %{entry} ]{nexts}")
+        for carried, initial, updated in zip(loop.carried, initials, updates, strict=True):
+            following = [(updated, block) for block in latches]
+            merged += _phis(self.values[carried.inside.name], (initial, entry), *following)
+            if guarded:
+                result = named(emitter, carried.result.type, carried.result.name + suffix)
+                emitter.lines += _phis(result, (initial, entry), *((updated, block) for block in exits))
+            else:
+                result = updated
+            self.values[carried.result.name] = result
+        emitter.lines[phis:phis] = merged
+
+    def _polled(
+        self, name: str, before: tuple[str, str], limit: str, again: str, annotation: str
+    ) -> tuple[list[str], list[str], list[str]]:
+        """The end of a loop that might never end: from time to time it asks whether a signal ends it. `before` is
+        up to which index it first runs, and the block before it; gives what is merged at the loop's beginning, and the
+        blocks from which it goes on, and those from which it ends."""
+        emitter, latch, check, ask = self.emitter, self.emitter.block, f"{name}.check", f"{name}.ask"
+        emitter.declarations.add(f"declare i64 @{POLL}() nounwind memory(inaccessiblemem: readwrite)")
+        due = f"%{name}.due"
+        early = emitter.value(f"icmp slt i64 %{name}.next, {due}")
+        more = emitter.value(f"and i1 {early}, {again}")
+        emitter.line(f"br i1 {more}, label %{name}.body, label %{check}{annotation}")
+        emitter.start_block(check)
+        left = emitter.value(f"icmp slt i64 %{name}.next, {limit}")
+        more = emitter.value(f"and i1 {left}, {again}")
+        emitter.line(f"br i1 {more}, label %{ask}, label %{name}.end")
+        emitter.start_block(ask)
+        status = emitter.value(f"call i64 @{POLL}()")
+        quiet = emitter.value(f"icmp eq i64 {status}, 0")
+        later = self._next_poll(f"%{name}.next", limit)
+        emitter.line(f"br i1 {quiet}, label %{name}.body, label %{name}.end")
+        first, entry = before
+        phi = f"  {due} = phi i64 [ {first}, %{entry} ], [ {due}, %{latch} ], [ {later}, %{ask} ]"
+        return [phi], [latch, ask], [check, ask]
+
+    def _next_poll(self, index: str, limit: str) -> str:
+        """Up to which index a loop runs without asking again."""
+        later = self.emitter.value(f"add nsw i64 {index}, {_BETWEEN_POLLS}")
+        return self.emitter.intrinsic("smin.i64", "i64", f"i64 {later}, i64 {limit}", "i64, i64")
+
+    def _annotate(self, loop: Loop) -> str:
+        """What LLVM should know of a loop, as the suffix of its branch: that it gains nothing by being written out
+        several times; and of an innermost one that its iterations do not meet in memory, and whether to mask its
+        tail."""
+        facts: list[str] = []
+        count = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
+        innermost = not any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body)
+        if innermost and (self.repeats or (loop.sequential and not loop.carried)):
+            facts.append(self._describe('!{!"llvm.loop.vectorize.enable", i1 false}'))
+        if innermost and not loop.sequential:
+            self.counter = loop.index
+            group = self._describe("distinct !{}")
+            self.parallel = f", !llvm.access.group {group}"
+            facts.append(self._describe(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
+        if self.in_rest:  # for so many bytes, masks are more work
+            rolled = widest_of(loop) > 1
+        elif loop.sequential or not innermost:
+            rolled = count is None or count >= _VECTOR or any(isinstance(x, Call) for x in loop.body)
+        else:  # it is written out before vectors are made
+            few = 0 if loop.in_vectors else _PAIRS if _has_pairs(loop) else _UNROLLED
+            rolled = not loop.carried and count is not None and few < count <= _WRITTEN_OUT
+        if rolled:
+            facts.append(self._describe('!{!"llvm.loop.unroll.disable"}'))
+        if innermost:
+            facts += [self._describe(f'!{{!"llvm.loop.{fact}}}') for fact in self._vectors(loop, count)]
+        if not facts:
+            return ""
+        itself = f"!{len(self.metadata)}"  # LLVM tells loops apart by a node that begins with itself
+        self._describe(f"distinct !{{{', '.join([itself, *facts])}}}")
+        return f", !llvm.loop {itself}"
+
+    def _vectors(self, loop: Loop, count: int | None) -> list[str]:
+        """What LLVM should know of an innermost loop's vectors."""
+        if self.in_rest:
+            return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
+        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_call(x))
+        is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
+        in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
+        # Pairs would be gathered singly.
+        masks = _MASKED if self.masked_tails and not (pairs or _leaves_one(loop, count) or _skips_bytes(loop)) else []
+        if lines > _LONG_BODY and in_any_order and is_long:
+            spared = [] if loop.carried or lines <= _LONGER_BODY else masks
+            return [*spared, 'interleave.count", i32 2']
+        widest = widest_of(loop)
+        if count is None:  # LLVM takes four vectors together, in which there are more than `TOGETHER` narrow elements
+            return [f'interleave.count", i32 {widest}'] if loop.has_rest and widest < _AT_ONCE else []
+        if pairs and in_any_order and not loop.carried and _PAIRS < count < _VECTOR:
+            return ['vectorize.enable", i1 true', f'vectorize.width", i32 {_PAIRS}', 'interleave.count", i32 1']
+        if masks and count % _VECTOR and count < LONG:
+            return masks
+        vectors = count * widest // (4 * _VECTOR)
+        is_narrow = widest == 1 or (widest == 2 and not loop.carried)
+        if vectors and is_narrow and not loop.sequential and lines <= _LONG_BODY:  # more would leave many elements
+            return [f'interleave.count", i32 {math.gcd(vectors, _AT_ONCE)}']
+        return []
+
+    def _describe(self, content: str) -> str:
+        """Append a line of metadata; its name."""
+        name = f"!{len(self.metadata)}"
+        self.metadata.append(f"{name} = {content}")
+        return name
+
+
+def _leaves_one(loop: Loop, count: int | None) -> bool:
+    """Whether the last of a loop's vectors has one element, which is narrower than what it is computed from. Where LLVM
+    knows that, since it writes out the loop, it stores under such a mask all that the element was taken from (LLVM 22,
+    on x86): more than the element."""
+    wide = max(4, widest_of(loop))
+    is_narrow = any(isinstance(x, Store) and BYTES[memory_type(x.buffer.type)] < wide for x in loop.body)
+    return is_narrow and count is not None and count % _SHORT_VECTOR == 1
+
+
+def _skips_bytes(loop: Loop) -> bool:
+    """Whether a loop moves every so many of narrow elements: under masks, these would not become vectors."""
+    narrow = [x for x in loop.body if isinstance(x, (Load, Store)) and BYTES[memory_type(x.buffer.type)] < BYTES["i32"]]
+    indices = (x.index for x in narrow if isinstance(x.index, Value))
+    return any(abs(step_along(loop.index, index, loop.body)) > 1 for index in indices)
+
+
+def _has_pairs(loop: Loop) -> bool:
+    return any(x.buffer.type in ("c64", "c128") for x in loop.body if isinstance(x, (Load, Store)))
+
+
+def has_rare_cases(x: Compute) -> bool:
+    """Whether an operation needs part of its code for few operands only."""
+    return _usual_lines(x) > 0
+
+
+def _usual_lines(x: Compute) -> int:
+    """Those of an operation's code without what few operands need; 0 if there is nothing of the kind."""
+    if not is_call(x):
+        return 0
+    function = _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out")
+    return function.text.count("\n") if function.leaves_out else 0
+
+
+def _divides_integers(x: Compute) -> bool:
+    """Whether it is a division that vectors of floats do faster: LLVM multiplies where the divisor is a constant."""
+    if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
+        return False
+    return is_integer(x.result.type) and width_of(x.result.type) <= 32
+
+
+def is_call(x: Statement) -> TypeGuard[Compute]:
+    """Whether it is an operation that is a function of its own."""
+    return isinstance(x, Compute) and x.op not in INLINE and not _is_index(x)
+
+
+def _is_index(x: Compute) -> bool:
+    """Whether it is arithmetic on an index."""
+    return bool(x.attributes) and x.attributes[0][0] == "index"
+
+
+def multiplier_name(type: str) -> str:
+    """The function that multiplies matrices of this element type."""
+    return f"tinyxla_multiply_{type}"
+
+
+def routine_name(routine: str) -> str:
+    """The function that a `Call` calls."""
+    return f"tinyxla_{routine}"
+
+
+def _iterations(loop: Loop) -> float:
+    """As far as they are known; of a loop that does not become one of vectors, one."""
+    if loop.sequential:
+        return 1
+    return loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else math.inf
+
+
+def _updated(carried: Carried) -> Operand:
+    return carried.inside if carried.updated is None else carried.updated
+
+
+def _phis(result: Number, *incoming: tuple[Number, str]) -> list[str]:
+    """Merge what comes from each block, for each register of the result."""
+    lines: list[str] = []
+    for part, scalar in enumerate(scalars(result)):
+        sources = ", ".join(f"[ {scalars(number)[part].text}, %{block} ]" for number, block in incoming)
+        lines.append(f"  {scalar.text} = phi {scalar.register} {sources}")
+    return lines
+
+
+def _parameter(buffer: Buffer) -> str:
+    return f"ptr noalias {'' if buffer.written else 'readonly '}%{buffer.name}"
+
+
+def _entry(name: str, kernel: Kernel, is_routine: bool) -> list[str]:
+    """The public function: it reads the table, of which a routine gets the addresses one by one, and calls the body."""
+    words = [("ptr", f"argument{k}") for k in range(len(kernel.arguments))]
+    numbers = [(REGISTERS[value.type], f"number{k}") for k, value in enumerate(kernel.numbers)]
+    pointers = [f"ptr %{word}" for _, word in words]
+    parameters = [*pointers, "ptr %table"] if is_routine else ["ptr %table", "i64 %first", "i64 %last"]
+    lines = [f"define void @{name}({', '.join(parameters)}) nounwind {{"]
+    for position, (type, word) in enumerate(numbers if is_routine else [*words, *numbers]):
+        lines.append(f"  %entry{position} = getelementptr inbounds i64, ptr %table, i64 {position}")
+        lines.append(f"  %{word} = load {type}, ptr %entry{position}, align 8")
+    bounds = ["i64 0", "i64 1"] if is_routine else ["i64 %first", "i64 %last"]
+    given = [*pointers, *bounds, *(f"{type} %{word}" for type, word in numbers)]
+    lines.append(f"  tail call void @{name}.body({', '.join(given)})")
+    return [*lines, "  ret void", "}"]

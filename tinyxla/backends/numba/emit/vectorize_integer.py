@@ -1,0 +1,251 @@
+"""Loops over integers that are printed as loops of vectors.
+
+LLVM finds such loops too, by passes that take it longer than all else. Kernels that have no others to make vectors of,
+and are written with care, do without these passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal as Choice
+
+from tinyxla.backends.numba.emit.operations import BYTES, emit, memory_type, widest_of
+from tinyxla.backends.numba.emit.scalar import REGISTERS, Emitter, LlvmScalar, constant
+from tinyxla.loopir.ir.loop_ir import (
+    INDEX,
+    LONG,
+    Buffer,
+    Carried,
+    Compute,
+    Index,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Value,
+)
+
+_OPERATIONS = frozenset(
+    "add and bitcast-convert compare convert maximum minimum or select shift-left shift-right-arithmetic"
+    " shift-right-logical subtract xor".split()
+)
+_FOLDS = {"minimum": "min", "maximum": "max", "and": "and", "or": "or"}  # of which a value may be taken in twice
+_AT_ONCE = 4  # vectors of a fold, each of which waits for the one before
+
+# What is the same in all iterations, moves on by one from each to the next, or is a number of each.
+Kind = Choice["same", "place", "each"]
+
+
+def kinds_of(loop: Loop) -> dict[str, Kind] | None:
+    """What the values are that a loop computes, if vectors can compute them."""
+    if loop.sequential or loop.again is not None or not all(_is_fold(x, loop.body) for x in loop.carried):
+        return None
+    kinds: dict[str, Kind] = {loop.index.name: "place", **{x.inside.name: "each" for x in loop.carried}}
+
+    def of(x: Operand | Index) -> Kind:
+        return kinds.get(x.name, "same") if isinstance(x, Value) else "same"
+
+    for x in loop.body:
+        if isinstance(x, Compute):
+            found = _computed(x, [of(operand) for operand in x.operands])
+            if found is None:
+                return None
+            kinds[x.result.name] = found
+        elif isinstance(x, Load):
+            if of(x.index) == "each" or not _is_integer(x.buffer.type):
+                return None
+            kinds[x.result.name] = "each" if of(x.index) == "place" else "same"
+        elif not (isinstance(x, Store) and of(x.index) == "place" and _is_integer(x.buffer.type)):
+            return None
+    return kinds
+
+
+def _is_integer(type: str) -> bool:
+    return type[0] in "su" and type in REGISTERS
+
+
+def _computed(x: Compute, kinds: Sequence[Kind]) -> Kind | None:
+    if all(kind == "same" for kind in kinds):
+        return "same"
+    if x.attributes and x.attributes[0][0] == "index":
+        moves_on = x.op == "add" and "each" not in kinds and kinds.count("place") == 1
+        return "place" if moves_on or (x.op == "subtract" and list(kinds) == ["place", "same"]) else None
+    types = [x.result.type, *(operand.type for operand in x.operands)]
+    return "each" if x.op in _OPERATIONS and all(_is_integer(t) or t == "pred" for t in types) else None
+
+
+def _is_fold(carried: Carried, body: Sequence[Statement]) -> bool:
+    """Whether what a loop carries is what it was combined with something, and nothing else depends on it."""
+    uses = [x for x in body if isinstance(x, Compute) and carried.inside in x.operands]
+    stored = any(isinstance(x, Store) and carried.inside is x.value for x in body)
+    is_only = len(uses) == 1 and not stored and uses[0].result is carried.updated
+    return is_only and uses[0].op in _FOLDS and _is_integer(carried.inside.type)
+
+
+class _Vector(LlvmScalar):
+    """Numbers of several iterations."""
+
+    __slots__ = ("lanes",)
+
+    def __init__(self, emitter: Emitter, type: str, text: str, lanes: int) -> None:
+        super().__init__(emitter, type, text)
+        self.lanes, self.register = lanes, f"<{lanes} x {self.register}>"
+
+    def _constant(self, value: float) -> str:
+        return _every(self.type, value)
+
+    def _of(self, type: str, text: str) -> _Vector:
+        return _Vector(self.emitter, type, text, self.lanes)
+
+    def _suffix(self) -> str:
+        return f"v{self.lanes}{REGISTERS[self.type]}"
+
+
+def _every(type: str, value: float) -> str:
+    return f"splat ({REGISTERS[type]} {constant(type, value)})"
+
+
+class VectorLoop:
+    """Prints a loop as one of vectors: the iterations up to the last that fill as many vectors as it takes at once.
+    `values` are those around it, and `scalar` prints what is the same for all elements of a vector, or a place."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        kinds: Mapping[str, Kind],
+        emitter: Emitter,
+        values: dict[str, Any],
+        scalar: Callable[[Statement], None],
+        vector_bytes: int,
+    ) -> None:
+        self.loop, self.kinds, self.emitter, self.values, self.scalar = loop, kinds, emitter, values, scalar
+        known = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
+        count = LONG if known is None else max(1, known)
+        self.lanes = min(vector_bytes // widest_of(loop), 1 << count.bit_length() - 1)
+        waits = loop.carried and not loop.in_vectors
+        self.many = max(1, min(_AT_ONCE, count // self.lanes)) if known is not None or waits else 1
+        self.known: dict[str, _Vector] = {}  # numbers of each iteration, and what is the same in all
+        self.name = f"{loop.index.name}.vectors"
+
+    @property
+    def step(self) -> int:
+        """Iterations that it takes at once."""
+        return self.lanes * self.many
+
+    def print(self, first: str, stop: str) -> None:
+        """The iterations from the first index to the last, between which there are none, or some steps; sets the
+        results of what the loop carries."""
+        emitter, name, carried = self.emitter, self.name, self.loop.carried
+        self._spread()
+        initials = [self._vector(x.initial).text for x in carried]
+        if first.isdecimal() and stop.isdecimal() and int(stop) - int(first) == self.step:
+            self._fold(self._step(first, [initials] * self.many))
+            return
+        entry, body, end = emitter.block, f"{name}.body", f"{name}.end"
+        some = emitter.value(f"icmp slt i64 {first}, {stop}")
+        emitter.line(f"br i1 {some}, label %{body}, label %{end}")
+        emitter.start_block(body)
+        emitter.line(f"%{name} = phi i64 [ {first}, %{entry} ], [ %{name}.next, %{body} ]")
+        place = len(emitter.lines)
+        insides = [[f"%{x.inside.name}.{k}" for x in carried] for k in range(self.many)]
+        updates = self._step(f"%{name}", insides)
+        emitter.line(f"%{name}.next = add nsw i64 %{name}, {self.step}")
+        more = emitter.value(f"icmp slt i64 %{name}.next, {stop}")
+        emitter.line(f"br i1 {more}, label %{body}, label %{end}")
+        emitter.start_block(end)
+        merged: list[str] = []
+        for inside, updated in zip(insides, updates, strict=True):
+            for x, initial, text, after in zip(carried, initials, inside, updated, strict=True):
+                phi = f"phi {self._type(x.inside.type)} [ {initial}, %{entry} ], [ {after}, %{body} ]"
+                merged.append(f"  {text} = {phi}")
+                emitter.line(f"{text}.end = {phi}")
+        emitter.lines[place:place] = merged
+        self._fold([[f"{text}.end" for text in inside] for inside in insides])
+
+    def _step(self, index: str, insides: Sequence[Sequence[str]]) -> list[list[str]]:
+        """So many vectors from an index on: gives what each hands on of what it carries."""
+        emitter, carried, updates = self.emitter, self.loop.carried, list[list[str]]()
+        for k, texts in enumerate(insides):
+            for x, text in zip(carried, texts, strict=True):
+                self.known[x.inside.name] = _Vector(emitter, x.inside.type, text, self.lanes)
+            place = emitter.value(f"add nsw i64 {index}, {k * self.lanes}")
+            self.values[self.loop.index.name] = LlvmScalar(emitter, INDEX, place)
+            for statement in self.loop.body:
+                self._statement(statement)
+            updates.append([self._vector(x.updated or x.inside).text for x in carried])
+        return updates
+
+    def _type(self, type: str) -> str:
+        return f"<{self.lanes} x {REGISTERS[type]}>"
+
+    def _spread(self) -> None:
+        """Make vectors of what comes from around the loop."""
+        for x in self.loop.body:
+            operands = x.operands if isinstance(x, Compute) else [x.value] if isinstance(x, Store) else []
+            of_each = isinstance(x, Store) or (isinstance(x, Compute) and self.kinds[x.result.name] == "each")
+            for operand in operands if of_each else ():
+                if isinstance(operand, Value) and operand.name not in self.kinds and operand.name not in self.known:
+                    self.known[operand.name] = self._vector(operand)
+
+    def _vector(self, x: Operand) -> _Vector:
+        emitter, lanes, register = self.emitter, self.lanes, REGISTERS[x.type]
+        if isinstance(x, Literal):
+            return _Vector(emitter, x.type, _every(x.type, x.value), lanes)
+        if x.name in self.known:
+            return self.known[x.name]
+        type, scalar = self._type(x.type), self.values[x.name]
+        one = emitter.value(f"insertelement {type} poison, {register} {scalar.text}, i64 0")
+        text = emitter.value(f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer")
+        if self.kinds.get(x.name) == "place":
+            steps = ", ".join(f"{register} {k}" for k in range(lanes))
+            text = emitter.value(f"add {type} {text}, <{steps}>")
+        return _Vector(emitter, x.type, text, lanes)
+
+    def _statement(self, x: Statement) -> None:
+        emitter = self.emitter
+        if isinstance(x, Store):
+            value = self._vector(x.value)
+            emitter.line(f"store {value.register} {value.text}, ptr {self._address(x.buffer, x.index)}, {_aligned(x)}")
+        elif isinstance(x, (Compute, Load)) and self.kinds[x.result.name] != "each":
+            self.scalar(x)
+        elif isinstance(x, Load):
+            address = self._address(x.buffer, x.index)
+            text = emitter.value(f"load {self._type(x.buffer.type)}, ptr {address}, {_aligned(x)}")
+            self.known[x.result.name] = _Vector(emitter, x.buffer.type, text, self.lanes)
+        elif isinstance(x, Compute):
+            operands, types = [self._vector(o) for o in x.operands], tuple(o.type for o in x.operands)
+            self.known[x.result.name] = self._computed(x.op, operands, types, x.result.type, dict(x.attributes))
+
+    def _computed(
+        self, op: str, operands: Sequence[_Vector], types: Sequence[str], result: str, attributes: Mapping[str, Any]
+    ) -> _Vector:
+        found = emit(op, operands, types, result, attributes)
+        assert isinstance(found, _Vector), "it comes from vectors"
+        return found
+
+    def _address(self, buffer: Buffer, index: Index) -> str:
+        assert isinstance(index, Value), "it is a place"
+        register = REGISTERS[buffer.type]
+        place = self.values[index.name].text
+        return self.emitter.value(f"getelementptr inbounds {register}, ptr %{buffer.name}, i64 {place}")
+
+    def _fold(self, vectors: Sequence[Sequence[str]]) -> None:
+        """One value of all that lanes have, for each that the loop carries."""
+        emitter = self.emitter
+        ops = {x.result.name: x.op for x in self.loop.body if isinstance(x, Compute)}
+        for carried, texts in zip(self.loop.carried, zip(*vectors, strict=True), strict=True):
+            assert isinstance(carried.updated, Value), "it is what was combined"
+            type, op = carried.inside.type, ops[carried.updated.name]
+            found, *others = (_Vector(emitter, type, text, self.lanes) for text in texts)
+            for other in others:
+                found = self._computed(op, [found, other], (type, type), type, {})
+            sign = "" if op in ("and", "or") else type[0]
+            name = f"vector.reduce.{sign}{_FOLDS[op]}.v{self.lanes}{REGISTERS[type]}"
+            text = emitter.intrinsic(name, REGISTERS[type], f"{found.register} {found.text}", found.register)
+            self.values[carried.result.name] = LlvmScalar(emitter, type, text)
+
+
+def _aligned(x: Load | Store) -> str:
+    return f"align {BYTES[memory_type(x.buffer.type)]}"

@@ -1,0 +1,131 @@
+"""A compiled program as a `Report`: its steps with the instructions they compute and what they cost, and its memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tinyxla.backends.numba.program.build import Block, Loop, Pointer, Step, all_steps, shape_of
+from tinyxla.backends.report import BufferInfo, Cost, Report, StepInfo
+from tinyxla.compiler import HostCall, Product
+from tinyxla.compiler.fusion.plan import base, is_reduction, walk
+from tinyxla.hlo import Instruction, Module
+from tinyxla.loopir.ir.cost_model import kernel_cost
+from tinyxla.loopir.kernels.registry import own_nest
+from tinyxla.loopir.lower.axes import COSTLY_WORK
+from tinyxla.loopir.lower.emit import LoweredKernel, Storage
+from tinyxla.ops.cost import bytes_of, operations_of
+from tinyxla.shapes import Shape
+from tinyxla.text.hlo_text import instruction_names
+
+if TYPE_CHECKING:
+    from tinyxla.backends.numba.program.executable import CompiledModule
+
+_UNSAID = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+
+
+def explain(module: CompiledModule, source: Module) -> Report:
+    """The report of a program that was compiled from a module."""
+    naming = _Names(instruction_names(source))
+    buffers = _Buffers(module, naming)
+    steps: list[StepInfo] = []
+    total = Cost()
+    for number, (step, block, depth, times) in enumerate(all_steps(module.block)):
+        info = _step(number, step, block, depth, times, naming, buffers)
+        total += info.cost * (1 if times is None else times)
+        steps.append(info)
+    return Report(module.name, tuple(steps), tuple(buffers.described()), module.temporary_bytes, total)
+
+
+class _Names:
+    """Names of the program's instructions, as its text has them."""
+
+    def __init__(self, names: Mapping[Instruction, str]) -> None:
+        self._names = names
+
+    def __getitem__(self, x: Instruction) -> str:
+        return self._names.get(x) or self._names.get(x.origin or x) or x.op.name
+
+
+class _Buffers:
+    """All memory of a program under names of their own."""
+
+    def __init__(self, module: CompiledModule, naming: _Names) -> None:
+        self._module = module
+        self._naming = naming
+        self._names: dict[Storage, str] = {}
+        sharing = module.homes.sharing()
+        taken: dict[str, int] = {}
+        for x in module.slots:
+            inside = [x] if isinstance(x, Instruction) else sharing.get(x, ())
+            name = naming[inside[0]] if inside else "pointer" if isinstance(x, Pointer) else "partial"
+            taken[name] = taken.get(name, 0) + 1
+            self._names[x] = name if taken[name] == 1 else f"{name}'{taken[name]}"
+
+    def names(self, storages: Sequence[Storage]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._names[self._module.homes[x]] for x in storages))
+
+    def described(self) -> Iterator[BufferInfo]:
+        module = self._module
+        lives, sharing = module.lives(), module.homes.sharing()
+        for x, name in self._names.items():
+            shape = shape_of(x)
+            life = lives.spans.get(x)
+            place, offset = module.place(x)
+            steps = None if life is None or offset is None else _steps_of(life, lives.starts)
+            aliases = tuple(dict.fromkeys(map(self._naming.__getitem__, sharing.get(x, ()))))
+            yield BufferInfo(
+                name, str(shape), bytes_of(shape), place, offset, steps, tuple(a for a in aliases if a != name)
+            )
+
+
+def _steps_of(life: tuple[int, int], starts: Sequence[int]) -> tuple[int, int]:
+    first, last = (max(0, bisect_right(starts, time) - 1) for time in life)
+    return first, last
+
+
+def _step(
+    number: int, step: Step, block: Block, depth: int, times: int | None, naming: _Names, buffers: _Buffers
+) -> StepInfo:
+    work = step.work
+    over, cost = "", Cost()
+    roots = list(work.roots) if isinstance(work, LoweredKernel) else [work.root]
+    inside = _computed(roots, block) if isinstance(work, LoweredKernel) else roots
+    if isinstance(work, LoweredKernel):
+        kind, over, cost = work.kernel.name, f"{work.extent} by {work.grain}", kernel_cost(work)
+    elif isinstance(work, Product | HostCall):
+        kind = "product" if isinstance(work, Product) else "host call"
+        read, written = (sum(bytes_of(shape_of(x)) for x in side) for side in (step.reads, step.writes))
+        cost = Cost(read, written, *operations_of(work.root))
+    else:
+        kind = "while" if isinstance(work, Loop) else "conditional"
+    weights: dict[str, float] = {}
+    for x in inside:
+        if x.source is not None:
+            operations, transcendentals = operations_of(x)
+            more = max(1, operations + COSTLY_WORK * transcendentals)  # 1 where data only move
+            weights[str(x.source)] = weights.get(str(x.source), 0) + more
+    whole = sum(weights.values())
+    return StepInfo(
+        number,
+        kind,
+        instructions=tuple(dict.fromkeys(naming[x] for x in inside)),
+        roots=tuple(base(x).op.name for x in roots),
+        lines=tuple(weights),
+        shares=tuple(weight / whole for weight in weights.values()),
+        reads=buffers.names(step.reads),
+        writes=buffers.names(step.writes),
+        cost=cost,
+        over=over,
+        depth=depth,
+        times=times,
+    )
+
+
+def _computed(roots: Sequence[Instruction], block: Block) -> list[Instruction]:
+    """What a kernel computes, in the order of the program."""
+    found = {base(root) for root in roots}
+    nests = [x for x in roots if (isinstance(base(x).shape, Shape) or is_reduction(base(x))) and not own_nest(base(x))]
+    found |= {x for x, _, from_memory in walk(nests, block.plan.stored) if not from_memory}
+    return [x for x in block.computation.instructions if x in found and x.op.name not in _UNSAID]

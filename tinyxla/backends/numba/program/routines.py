@@ -1,0 +1,25 @@
+"""What becomes of the routines that lowerings declare (`loopir.ir.routines`): they are compiled, or found in SciPy."""
+
+from __future__ import annotations
+
+from tinyxla.backends.numba.jit.engine import provide_kernel, provide_llvm
+from tinyxla.backends.numba.program.blas_gemm import provide_multiplier
+from tinyxla.backends.numba.runtime.blas_symbols import provide_routine
+from tinyxla.loopir.ir.routines import FortranRoutine, KernelRoutine, LlvmRoutine, Routine, begin_declared
+
+
+def begin_routines() -> None:
+    """Begin the compilation of all routines that were declared, on other threads."""
+    begin_declared(_begin)
+
+
+def _begin(routine: Routine) -> None:
+    match routine:
+        case LlvmRoutine(symbol, text, function, final, seldom):
+            provide_llvm(symbol, text, function, final, seldom)
+        case KernelRoutine(symbol, kernel):
+            provide_kernel(symbol, kernel)
+        case FortranRoutine(name):
+            provide_routine(name)
+        case _:
+            provide_multiplier(routine.type)

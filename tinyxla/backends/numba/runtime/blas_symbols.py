@@ -1,0 +1,247 @@
+"""The routines of SciPy's BLAS and LAPACK: where they are, and how a BLAS that has threads of its own is kept to one.
+
+SciPy's wheels for Linux bring an OpenBLAS along, which is opened by itself: SciPy's modules take six times as long.
+Elsewhere the Fortran routines come from `scipy.linalg.cython_blas`, whose capsules hold plain function addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import time
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from string import Template
+from types import ModuleType
+
+from tinyxla.backends.numba.emit.printer import routine_name
+from tinyxla.backends.numba.jit.engine import compile_llvm, function_address, provide_function
+from tinyxla.errors import requiring
+
+_FORK_PATIENCE = 10.0  # seconds that a fork waits for products to end; then its child may hang in the BLAS
+_HELD = 2  # the lock's word while a process forks
+_GATES = ("enter_blas", "leave_blas")
+
+
+@functools.cache
+def routine(name: str) -> int:
+    """The address of a routine of the BLAS, of LAPACK or of this library, which was provided before."""
+    if name in _GATES:
+        return _gates()[name]
+    provided = function_address(routine_name(name))
+    if provided:
+        return provided
+    own = getattr(_openblas(), f"scipy_{name}_", None)
+    if own is not None:
+        return _address(own)
+    capsules = _extension("cython_blas").__pyx_capi__
+    capsule = capsules[name] if name in capsules else _extension("cython_lapack").__pyx_capi__[name]
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address = pointer_of(capsule, name_of(capsule))
+    assert address is not None
+    return address
+
+
+@functools.cache
+def _openblas() -> ctypes.CDLL | None:
+    """The OpenBLAS of a wheel of SciPy; None if SciPy was built otherwise."""
+    spec = find_spec("scipy")
+    for package in (spec and spec.submodule_search_locations) or ():
+        for path in Path(package).parent.glob("scipy.libs/libscipy_openblas*.so"):
+            return ctypes.CDLL(str(path))
+    return None
+
+
+@functools.cache
+def _extension(name: str) -> ModuleType:
+    """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
+    with requiring("SciPy", "A compiled matrix product or factorization"):
+        import scipy  # here, since a wheel's OpenBLAS does without it
+
+    full = "scipy.linalg." + name
+    spec = PathFinder.find_spec(full, [str(Path(path) / "linalg") for path in scipy.__path__])
+    if full in sys.modules or spec is None or spec.loader is None:
+        return import_module(full)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules.pop(full, None)  # it puts itself there; an import of the package must find it in its own way
+    return module
+
+
+class Guard:
+    """Words that `enter` and `leave` share: a lock (0 if it is free), how many kernels are inside the BLAS, its number
+    of threads before the first entered, and its functions to read and to set that number.
+
+    A process that forks waits until no kernel is inside, and lets none in meanwhile: else the child would have a copy
+    of the BLAS's locks as they are during a product, and nobody to open them.
+    """
+
+    def __init__(self, get_threads: int, set_threads: int) -> None:
+        self.words = (ctypes.c_int64 * 5)(0, 0, 0, get_threads, set_threads)
+        self.address = ctypes.addressof(self.words)
+        self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
+        self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
+            compile_llvm(_HOLD, ("hold",), is_seldom=True)["hold"]
+        )
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
+
+    def _close(self) -> None:
+        deadline = time.monotonic() + _FORK_PATIENCE
+        try:
+            while self.words[0] != _HELD and time.monotonic() < deadline:
+                if not self._hold(self.address):
+                    time.sleep(1e-4)
+        except BaseException:  # a signal's handler raised it: Python reports it, and forks in spite of it
+            self._close()
+            raise
+
+    def _open(self) -> None:
+        if self.words[0] == _HELD:
+            self.words[0] = 0
+
+    def _reset(self) -> None:
+        """Kernels that were inside in spite of all do not leave in the child."""
+        if self.words[1] > 0:
+            self._set_threads(self.words[2])
+        self.words[0] = self.words[1] = 0
+
+
+@functools.cache
+def guard() -> Guard | None:
+    """The guard of SciPy's OpenBLAS; None for another BLAS, whose large products are then left to its own threads."""
+    for library in _libraries():
+        for prefix in ("scipy_openblas_", "openblas_"):
+            get = getattr(library, prefix + "get_num_threads", None)
+            put = getattr(library, prefix + "set_num_threads", None)
+            if get is not None and put is not None:
+                return Guard(_address(get), _address(put))
+    return None
+
+
+def guard_address() -> int:
+    """The address of the guard's words; 0 without one."""
+    found = guard()
+    return found.address if found is not None else 0
+
+
+def _libraries() -> list[ctypes.CDLL]:
+    """The shared libraries that may hold OpenBLAS: a symbol of one is also looked for in those it was linked with."""
+    own = _openblas()
+    if own is not None:
+        return [own]
+    module = Path(str(_extension("cython_blas").__file__))
+    paths = [module]
+    if sys.platform == "win32":  # but not on Windows
+        paths = sorted((module.parents[2] / "scipy.libs").glob("*openblas*.dll"))
+    return [ctypes.CDLL(str(path)) for path in paths]
+
+
+def _address(function: object) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
+    assert address is not None
+    return address
+
+
+_HOLD = """
+define i64 @hold(ptr %guard) {  ; take the lock for a fork if no kernel is inside: 1 if so, else 0
+entry:
+  %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
+  %acquired = extractvalue { i64, i1 } %exchange, 1
+  br i1 %acquired, label %look, label %failed
+look:
+  br i1 (icmp eq i64 (load i64, ptr %guard[1]), 0), label %held, label %release
+release:
+  store atomic i64 0, ptr %guard release, align 8
+  br label %failed
+held:
+  store atomic i64 2, ptr %guard release, align 8
+  ret i64 1
+failed:
+  ret i64 0
+}
+"""
+
+_PASSAGE = Template("""
+define internal void @$name(ptr %guard) noinline {
+entry:
+  %users_at = getelementptr i64, ptr %guard, i64 1
+  %saved_at = getelementptr i64, ptr %guard, i64 2
+  %get_at = getelementptr i64, ptr %guard, i64 3
+  br i1 (icmp eq ptr %guard, null), label %done, label %acquire
+acquire:
+  %exchange = cmpxchg ptr %guard, i64 0, i64 1 acquire monotonic
+  %acquired = extractvalue { i64, i1 } %exchange, 1
+  br i1 %acquired, label %count, label %acquire
+count:
+  %before = load i64, ptr %users_at
+  %after = add i64 %before, $change
+  store i64 %after, ptr %users_at
+  br i1 (icmp eq i64 %$others, 0), label %limit, label %release
+limit:
+$limit
+  call void (load ptr, ptr %guard[4])(i32 %threads)
+  br label %release
+release:
+  store atomic i64 0, ptr %guard release, align 8
+  br label %done
+done:
+  ret void
+}
+""")
+
+_SAVE = """
+  %get = load ptr, ptr %get_at
+  %own = call i32 %get()
+  %saved = zext i32 %own to i64
+  store i64 %saved, ptr %saved_at
+  %threads = add i32 0, 1"""
+
+_RESTORE = """
+  %saved = load i64, ptr %saved_at
+  %threads = trunc i64 %saved to i32"""
+
+# Internal functions for kernels that call the BLAS: `enter` and `leave`, with the address of a guard's words, or null.
+GUARD = _PASSAGE.substitute(name="enter", change=1, others="before", limit=_SAVE) + _PASSAGE.substitute(
+    name="leave", change=-1, others="after", limit=_RESTORE
+)
+
+_GATE = """
+@guard_word = internal global ptr null
+
+define void @connect(ptr %guard) {
+  store ptr %guard, ptr @guard_word
+  ret void
+}
+
+define void @enter_blas() {
+  call void @enter(ptr (load ptr, ptr @guard_word))
+  ret void
+}
+
+define void @leave_blas() {
+  call void @leave(ptr (load ptr, ptr @guard_word))
+  ret void
+}
+"""
+
+
+@functools.cache
+def _gates() -> dict[str, int]:
+    """Functions without arguments; between them the BLAS has one thread."""
+    found = compile_llvm(GUARD + _GATE, ("connect", *_GATES), is_seldom=True)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["connect"])(guard_address())
+    return found
+
+
+@functools.cache
+def provide_routine(name: str) -> None:
+    """Let kernels of the loop IR call a routine."""
+    provide_function(routine_name(name), routine(name))

@@ -1,0 +1,90 @@
+"""What makes two kernels the same: their loop IR, with names replaced by numbers in order of appearance."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from tinyxla.loopir.ir.loop_ir import (
+    Buffer,
+    Call,
+    Compute,
+    Kernel,
+    Literal,
+    Load,
+    Matrix,
+    Multiply,
+    Statement,
+    Store,
+    Value,
+)
+
+
+def canonical(kernel: Kernel) -> str:
+    """Equal texts mean equal kernels. Much cheaper to make than the kernel's code: it is the key of the caches."""
+    return _Canonical().kernel(kernel)
+
+
+class _Canonical:
+    def __init__(self) -> None:
+        self.numbers: dict[str, str] = {}
+        self.lines: list[str] = []
+
+    def kernel(self, kernel: Kernel) -> str:
+        for buffer in (*kernel.arguments, *kernel.scratch):
+            self.lines.append(f"{self._new(buffer)} {buffer.type} {buffer.size} {buffer.written}")
+        for value in (kernel.first, kernel.last, *kernel.numbers):
+            self.lines.append(f"{self._new(value)} {value.type}")
+        self._block(kernel.body)
+        return "\n".join(self.lines)
+
+    def _new(self, defined: Value | Buffer) -> str:
+        return self.numbers.setdefault(defined.name, f"%{len(self.numbers)}")
+
+    def _text(self, operand: Any) -> str:
+        if isinstance(operand, Value):
+            return self.numbers[operand.name]
+        if isinstance(operand, Literal):
+            return f"{operand.type}:{_exact(operand.value)}"
+        return str(operand)
+
+    def _matrix(self, x: Matrix) -> str:
+        return f"({self.numbers[x.buffer.name]} {self._text(x.start)} {x.pitch} {x.transposed})"
+
+    def _block(self, statements: Sequence[Statement]) -> None:
+        lines, text = self.lines, self._text
+        for statement in statements:
+            if isinstance(statement, Compute):
+                operands = " ".join(map(text, statement.operands))
+                result = statement.result
+                lines.append(f"{self._new(result)} {result.type} {statement.op} {operands} {statement.attributes}")
+            elif isinstance(statement, Load):
+                source = self.numbers[statement.buffer.name]
+                lines.append(f"{self._new(statement.result)} load {source} {text(statement.index)}")
+            elif isinstance(statement, Store):
+                target = self.numbers[statement.buffer.name]
+                lines.append(f"store {target} {text(statement.index)} {text(statement.value)}")
+            elif isinstance(statement, Multiply):
+                matrices = " ".join(map(self._matrix, (statement.result, statement.left, statement.right)))
+                lines.append(f"multiply {matrices} {' '.join(map(text, (*statement.sizes, statement.more)))}")
+            elif isinstance(statement, Call):
+                places = " ".join(f"{self.numbers[buffer.name]} {text(index)}" for buffer, index in statement.places)
+                lines.append(f"call {statement.routine} {places}")
+            else:
+                bounds = f"{text(statement.start)} {text(statement.stop)} {statement.sequential}"
+                bounds += f" {statement.in_vectors} {statement.has_rest}"
+                initials = " ".join(text(carried.initial) for carried in statement.carried)
+                inside = " ".join(f"{self._new(c.inside)} {c.inside.type}" for c in statement.carried)
+                lines.append(f"for {self._new(statement.index)} {bounds} ({initials}) ({inside}) {{")
+                self._block(statement.body)
+                lines.append(f"}} {' '.join(text(c.updated) for c in statement.carried)} {text(statement.again)}")
+                for carried in statement.carried:
+                    self._new(carried.result)
+
+
+def _exact(value: Any) -> str:
+    """A literal's text; a NaN by its bits, for its text hides them."""
+    if value == value:
+        return repr(value)
+    return struct.pack("dd", value.real, value.imag).hex()

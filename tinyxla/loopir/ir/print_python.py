@@ -1,0 +1,419 @@
+"""A kernel of the loop IR as a Python function: what a user reads, and what the tests run against the compiled kernel.
+
+The function takes the kernel's arguments as one-dimensional NumPy arrays, and the range of the outermost index. It runs
+under CPython; its scalars are NumPy's, so that every operation has its element type's rounding and wrap-around. As in
+the compiled kernel, 16-bit floats are widened to 32 bits for each operation and rounded after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinyxla.loopir.ir.loop_ir import (
+    INDEX,
+    Call,
+    Compute,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Multiply,
+    Operand,
+    Statement,
+    Store,
+    Value,
+)
+
+_INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (8, 16, 32, 64)}
+_CONSTRUCTORS = {
+    "pred": "np.bool_",
+    **{type: f"np.{'int' if type[0] == 's' else 'uint'}{bits}" for type, bits in _INTEGERS.items()},
+    **{f"f{bits}": f"np.float{bits}" for bits in (16, 32, 64)},
+    **{f"c{bits}": f"np.complex{bits}" for bits in (64, 128)},
+    "bf16": "ml_dtypes.bfloat16",
+}
+_NARROW = ("f16", "bf16")
+
+
+def print_python(kernel: Kernel, name: str | None = None) -> str:
+    """The source of the kernel as the function `name` (by default its own), with the imports and helpers it needs."""
+    return _Printer(kernel).source(name or kernel.name)
+
+
+# A row is an expression over the operands `{0}`, `{1}`, ...; `{bits}` is their width, other names are attributes.
+
+_ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}"}
+
+_FLOAT: Mapping[str, str] = {
+    **_ARITHMETIC,
+    **{name: f"np.{name}({{0}})" for name in "cbrt ceil cosh floor log sinh sqrt tan tanh".split()},
+    "abs": "abs({0})",
+    "atan2": "np.arctan2({0}, {1})",
+    "chain-divide": "chain({0}, {1}, {0} / {1})",
+    "chain-multiply": "chain({0}, {1}, {0} * {1}, {either})",
+    "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
+    "cosine": "np.cos({0})",
+    "divide": "{0} / {1}",
+    "erf": "erf({0})",
+    "erf-inv": "erf_inv({0})",
+    "exponential": "np.exp({0})",
+    "exponential-minus-one": "np.expm1({0})",
+    "imag": "0",
+    "is-finite": "np.isfinite({0})",
+    "log-plus-one": "np.log1p({0})",
+    "logistic": "logistic({0})",
+    "maximum": "np.maximum({0}, {1})",
+    "minimum": "np.minimum({0}, {1})",
+    "negate": "-{0}",
+    "power": "np.power({0}, {1})",
+    "real": "{0}",
+    "reduce-precision": "reduce_precision({0}, {exponent_bits}, {mantissa_bits})",
+    "remainder": "np.fmod({0}, {1})",
+    "round-nearest-afz": "round_away_from_zero({0})",
+    "round-nearest-even": "np.rint({0})",
+    "rsqrt": "1 / np.sqrt({0})",
+    "sign": "np.copysign(np.sign({0}), {0})",
+    "sine": "np.sin({0})",
+}
+
+_COMPLEX: Mapping[str, str] = {
+    **_FLOAT,
+    "atan2": "complex_atan2({0}, {1})",
+    "imag": "{0}.imag",
+    "logistic": "1 / (1 + np.exp(-{0}))",
+    "real": "{0}.real",
+    "sign": "complex_sign({0})",
+}
+
+_BITWISE: Mapping[str, str] = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}
+
+_INTEGER: Mapping[str, str] = {
+    **_ARITHMETIC,
+    **_BITWISE,
+    "abs": "abs({0})",
+    "clamp": "min(max({1}, {0}), {2})",
+    "count-leading-zeros": "{bits} - unsigned({0}, {bits}).bit_length()",
+    "divide": "divide({0}, {1})",
+    "imag": "0",
+    "maximum": "max({0}, {1})",
+    "minimum": "min({0}, {1})",
+    "mulhi": "(int({0}) * int({1})) >> {bits}",
+    "negate": "-{0}",
+    "not": "~{0}",
+    "popcnt": "unsigned({0}, {bits}).bit_count()",
+    "power": "power({0}, {1})",
+    "real": "{0}",
+    "remainder": "remainder({0}, {1})",
+    "shift-left": "shift_left({0}, {1}, {bits})",
+    "shift-right-arithmetic": "shift_right_arithmetic({0}, {1}, {bits})",
+    "shift-right-logical": "shift_right_logical({0}, {1}, {bits})",
+    "sign": "np.sign({0})",
+}
+
+_PRED: Mapping[str, str] = {
+    **_BITWISE,
+    "add": "{0} | {1}",
+    "clamp": "({1} | {0}) & {2}",
+    "maximum": "{0} | {1}",
+    "minimum": "{0} & {1}",
+    "multiply": "{0} & {1}",
+    "not": "not {0}",
+}
+
+_INDEX: Mapping[str, str] = {**_INTEGER, "divide": "{0} // {1}", "remainder": "{0} % {1}"}
+
+_DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+
+# What NumPy lacks, defined where an expression names it.
+_HELPERS: Mapping[str, str] = {
+    "call": """
+def call(name, *arrays):
+    routine = tinyxla.backends.numba.runtime.blas_symbols.routine(name)
+    types = [ctypes.c_void_p] * len(arrays)
+    ctypes.CFUNCTYPE(None, *types)(routine)(*(x.ctypes.data for x in arrays))
+""",
+    "chain": """
+def chain(g, d, product, either=False):
+    return type(g)(0) if g == 0 or (either and d == 0) else product
+""",
+    "complex_atan2": """
+def complex_atan2(y, x):
+    return -1j * np.log((x + 1j * y) / np.sqrt((x + 1j * y) * (x - 1j * y)))
+""",
+    "complex_sign": """
+def complex_sign(x):
+    return x / abs(x) if x != 0 else x
+""",
+    "divide": """
+def divide(x, y):
+    if y == 0:
+        return ~(x - x)
+    if y == -1:
+        return -x
+    quotient = x // y
+    return quotient + 1 if quotient * y != x and (x < 0) != (y < 0) else quotient
+""",
+    "erf": """
+def erf(x):
+    return type(x)(math.erf(x))
+""",
+    "erf_inv": """
+def erf_inv(x):
+    return scipy.special.erfinv(x)
+""",
+    "logistic": """
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+""",
+    "power": """
+def power(x, y):
+    if y >= 0:
+        return x**y
+    if x == 1 or x == -1:
+        return x if y % 2 else x * x
+    return x - x
+""",
+    "reduce_precision": """
+def reduce_precision(x, exponent_bits, mantissa_bits):
+    if x == 0 or not np.isfinite(x):
+        return x
+    fraction, exponent = math.frexp(x)  # 0.5 <= abs(fraction) < 1
+    bias = 2 ** (exponent_bits - 1) - 1
+    kept = math.ldexp(round(math.ldexp(fraction, mantissa_bits + 1)), exponent - mantissa_bits - 1)
+    if abs(kept) >= math.ldexp(1.0, bias) * 2:
+        kept = math.inf
+    if abs(kept) < math.ldexp(1.0, 1 - bias):
+        kept = 0.0
+    return type(x)(math.copysign(kept, x))
+""",
+    "multiply": """
+def multiply(c, c_start, c_steps, a, a_start, a_steps, b, b_start, b_steps, m, n, k, more):
+    for i in range(m):
+        for j in range(n):
+            place = c_start + i * c_steps[0] + j * c_steps[1]
+            if not more:
+                c[place] = 0
+            for p in range(k):
+                left = a[a_start + i * a_steps[0] + p * a_steps[1]]
+                c[place] += left * b[b_start + p * b_steps[0] + j * b_steps[1]]
+""",
+    "remainder": """
+def remainder(x, y):
+    if y == 0:
+        return x
+    if y == -1:
+        return x - x
+    rest = x % y
+    return rest - y if rest != 0 and (x < 0) != (y < 0) else rest
+""",
+    "round_away_from_zero": """
+def round_away_from_zero(x):
+    whole = np.trunc(x)
+    return whole + np.copysign(type(x)(abs(x - whole) >= 0.5), x)
+""",
+    "saturated": """
+def saturated(x, low, high):
+    x = float(x)  # exact
+    if x != x:
+        return 0
+    return low if x <= low else high if x >= high else int(x)
+""",
+    "shift_left": """
+def shift_left(x, y, bits):
+    return x << y if 0 <= y < bits else x - x
+""",
+    "shift_right_arithmetic": """
+def shift_right_arithmetic(x, y, bits):
+    high = unsigned(x, bits) >> (bits - 1)
+    filled = (unsigned(x, bits) - (high << bits)) >> (min(int(y), bits - 1) if y >= 0 else bits - 1)
+    return np.array(filled & ((1 << bits) - 1), f"u{bits // 8}").view(type(x))[()]
+""",
+    "shift_right_logical": """
+def shift_right_logical(x, y, bits):
+    shifted = unsigned(x, bits) >> int(y) if 0 <= y < bits else 0
+    return np.array(shifted, f"u{bits // 8}").view(type(x))[()]
+""",
+    "total_order": """
+def total_order(x):
+    bits = 8 * x.itemsize
+    pattern = int(x.view(f"i{bits // 8}"))
+    return pattern if pattern >= 0 else -(1 << (bits - 1)) - 1 - pattern
+""",
+    "unsigned": """
+def unsigned(x, bits):
+    return int(x) & ((1 << bits) - 1)
+""",
+}
+_MODULES = ("ctypes", "math", "ml_dtypes", "scipy.special", "tinyxla.backends.numba.runtime.blas_symbols")
+
+
+class _Printer:
+    """Prints one kernel. Indices are Python ints there, other values are NumPy scalars; `indices` tells them apart."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.given = [kernel.first, kernel.last, *kernel.numbers]
+        self.indices = {value.name for value in self.given if value.type == INDEX}
+
+    def source(self, name: str) -> str:
+        kernel = self.kernel
+        for buffer in kernel.scratch:
+            self.lines.append(f"    {buffer.name} = np.empty({buffer.size}, {_CONSTRUCTORS[buffer.type]})")
+        self._block(kernel.body, "    ")
+        parameters = [x.name for x in (*kernel.arguments, *self.given)]
+        function = "\n".join([f"def {name}({', '.join(parameters)}):", *(self.lines or ["    pass"])])
+        helpers = _helpers(function)
+        text = "\n\n".join([*(_HELPERS[helper] for helper in helpers), f"\n{function}\n"])
+        modules = ["numpy as np", *(module for module in _MODULES if f"{module}." in text)]
+        return "\n".join(f"import {module}" for module in sorted(modules)) + f"\n\n{text}"
+
+    def _block(self, statements: Sequence[Statement], indent: str) -> None:
+        for statement in statements:
+            if isinstance(statement, Compute):
+                self.lines.append(f"{indent}{statement.result.name} = {self._expression(statement)}")
+            elif isinstance(statement, Load):
+                element = f"{statement.buffer.name}[{self._index(statement.index)}]"
+                self.lines.append(f"{indent}{statement.result.name} = {element}")
+            elif isinstance(statement, Store):
+                element = f"{statement.buffer.name}[{self._index(statement.index)}]"
+                self.lines.append(f"{indent}{element} = {self._operand(statement.value)}")
+            elif isinstance(statement, Multiply):
+                self.lines.append(f"{indent}{self._multiply(statement)}")
+            elif isinstance(statement, Call):
+                places = [f"{buffer.name}[{self._index(index)}:]" for buffer, index in statement.places]
+                self.lines.append(f"{indent}call({', '.join([repr(statement.routine), *places])})")
+            else:
+                self._loop(statement, indent)
+
+    def _multiply(self, x: Multiply) -> str:
+        matrices = [
+            f"{m.buffer.name}, {self._index(m.start)}, {steps[::-1] if m.transposed else steps}"
+            for m in (x.result, x.left, x.right)
+            for steps in [(m.pitch, 1)]
+        ]
+        return f"multiply({', '.join([*matrices, *map(self._index, (*x.sizes, x.more))])})"
+
+    def _loop(self, loop: Loop, indent: str) -> None:
+        self.indices.add(loop.index.name)
+        for carried in loop.carried:
+            self.lines.append(f"{indent}{carried.inside.name} = {self._operand(carried.initial)}")
+        start, stop = self._index(loop.start), self._index(loop.stop)
+        bounds = stop if loop.start == 0 else f"{start}, {stop}"
+        self.lines.append(f"{indent}for {loop.index.name} in range({bounds}):")
+        body = len(self.lines)
+        self._block(loop.body, indent + "    ")
+        if loop.again is not None:
+            self.lines.append(f"{indent}    more = {self._operand(loop.again)}")
+        if loop.carried:
+            names = ", ".join(carried.inside.name for carried in loop.carried)
+            updates = ", ".join(self._operand(carried.updated or carried.inside) for carried in loop.carried)
+            self.lines.append(f"{indent}    {names} = {updates}")
+        if loop.again is not None:
+            self.lines.append(f"{indent}    if not more:")
+            self.lines.append(f"{indent}        break")
+        if len(self.lines) == body:
+            self.lines.append(f"{indent}    pass")
+        for carried in loop.carried:
+            self.lines.append(f"{indent}{carried.result.name} = {carried.inside.name}")
+
+    def _index(self, index: Index | Operand) -> str:
+        if isinstance(index, Value):
+            return index.name
+        return str(index.value if isinstance(index, Literal) else index)
+
+    def _operand(self, operand: Operand) -> str:
+        if isinstance(operand, Literal):
+            return _literal(operand)
+        return f"np.int64({operand.name})" if operand.name in self.indices else operand.name
+
+    def _expression(self, compute: Compute) -> str:
+        op, result, attributes = compute.op, compute.result.type, dict(compute.attributes)
+        if "index" in attributes:
+            self.indices.add(compute.result.name)
+            return _INDEX[op].format(*(self._index(operand) for operand in compute.operands))
+        operands = [self._operand(operand) for operand in compute.operands]
+        type = compute.operands[-1].type
+        if op == "copy":
+            return operands[0]
+        if op == "select":
+            return f"{operands[1]} if {operands[0]} else {operands[2]}"
+        if op == "complex":
+            return f"{_CONSTRUCTORS[result]}(complex({operands[0]}, {operands[1]}))"
+        if op == "bitcast-convert":
+            return f"{operands[0]}.view({_CONSTRUCTORS[result]})"
+        if op == "convert":
+            return _conversion(operands[0], type, result)
+        if type in _NARROW:
+            operands = [f"np.float32({operand})" for operand in operands]
+        if op == "compare":
+            return _comparison(operands, type, **attributes)
+        template = _table(type)[op]
+        expression = template.format(*operands, bits=_INTEGERS.get(type, 0), **attributes)
+        exact = type in ("f32", "f64", "c64", "c128") and op not in ("imag", "real")
+        if exact or (result == "pred" and op != "not"):
+            return expression
+        return f"{_CONSTRUCTORS[result]}({expression})"
+
+
+def _table(type: str) -> Mapping[str, str]:
+    if type in _INTEGERS:
+        return _INTEGER
+    return _PRED if type == "pred" else _COMPLEX if type in ("c64", "c128") else _FLOAT
+
+
+def _comparison(operands: Sequence[str], type: str, direction: str, compare_type: str = "") -> str:
+    left, right = operands
+    if compare_type == "TOTALORDER" and type not in _INTEGERS:
+        left, right = f"total_order({left})", f"total_order({right})"
+    return f"{left} {_DIRECTIONS[direction]} {right}"
+
+
+def _conversion(operand: str, source: str, target: str) -> str:
+    """By value; floats saturate on their way to integers, complex numbers lose their imaginary part to become real."""
+    if source in ("c64", "c128") and target not in ("c64", "c128"):
+        operand, source = f"{operand}.real", "f32" if source == "c64" else "f64"
+    if target == "pred":
+        return f"{operand} != 0"
+    if target in _INTEGERS and source in _INTEGERS:
+        return f"{operand}.astype({_CONSTRUCTORS[target]})"
+    if target in _INTEGERS and source != "pred":
+        bits = _INTEGERS[target]
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
+        return f"{_CONSTRUCTORS[target]}(saturated({operand}, {low}, {high}))"
+    if target == "bf16" and source != "f32":
+        operand = f"np.float32({operand})"
+    return f"{_CONSTRUCTORS[target]}({operand})"
+
+
+def _literal(literal: Literal) -> str:
+    value: Any = literal.value
+    constructor = _CONSTRUCTORS[literal.type]
+    if literal.type in ("c64", "c128"):
+        return f"{constructor}(complex({_float(value.real)}, {_float(value.imag)}))"
+    if literal.type == "pred":
+        return f"{constructor}({bool(value)})"
+    return f"{constructor}({int(value) if literal.type in _INTEGERS else _float(value)})"
+
+
+def _float(value: float) -> str:
+    if value != value:
+        return "np.nan"
+    if abs(value) == float("inf"):
+        return "np.inf" if value > 0 else "-np.inf"
+    return repr(float(value))
+
+
+def _helpers(text: str) -> list[str]:
+    """The helpers that a text calls, and those that they call, in order of name."""
+    found: set[str] = set()
+    texts = [text]
+    while texts:
+        current = texts.pop()
+        new = {name for name in _HELPERS if re.search(rf"(?<![.\w]){name}\(", current)} - found
+        found |= new
+        texts += [_HELPERS[name] for name in sorted(new)]
+    return sorted(found)
