@@ -15,7 +15,6 @@ import xla_oracle
 
 import tinyxla
 from tinyxla import lax
-from tinyxla.backends.numba.jit.engine import has_feature
 from tinyxla.backends.numba.program.build import build_program
 from tinyxla.compiler.passes.canonicalize import convolution as canonical_convolution
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
@@ -23,6 +22,7 @@ from tinyxla.hlo import Module
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.kernels import convolution as nests
 from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.target import has_feature
 from tinyxla.ops import Sample, elementwise
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution, convolution, labels_of
 from tinyxla.shapes import WindowDimension, element_type

@@ -16,7 +16,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.backends.report import Report
+from tinyxla.compiler.report import Report
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]

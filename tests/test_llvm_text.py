@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 
-from tinyxla.backends.numba.emit.macros import loaded_words, written_out
 from tinyxla.backends.numba.jit.engine import compile_llvm
+from tinyxla.loopir.ir.llvm_templates import expand_macros, loaded_words
 
 
 def compiled(text: str, name: str, *types: object) -> ctypes._NamedFuncPointer:  # pyright: ignore[reportPrivateUsage]
@@ -22,11 +22,11 @@ define void @f(ptr %x) {
   call void @g(ptr %x, i64 1)
   %y = phi <4 x i64> [ zeroinitializer, %a ], [ %z, %b ]
 }"""
-    assert written_out(text) == text.replace("  ; a (load of nothing)", "  ")
+    assert expand_macros(text) == text.replace("  ; a (load of nothing)", "  ")
 
 
 def test_instructions_stand_inside_of_others() -> None:
-    lines = written_out("  %s = add i64 (mul i64 %x, (sub i64 %y, 1)), (zext i32 %z to i64)").split("\n")
+    lines = expand_macros("  %s = add i64 (mul i64 %x, (sub i64 %y, 1)), (zext i32 %z to i64)").split("\n")
     assert [line.split(" = ")[1] for line in lines] == [
         "sub i64 %y, 1",
         "mul i64 %x, %inside.0",
@@ -37,7 +37,7 @@ def test_instructions_stand_inside_of_others() -> None:
 
 def test_elements_are_addresses_of_any_type() -> None:
     text = "  store <4 x float> %v, ptr %to[<4 x float> (load i64, ptr %words[3])], align 4"
-    lines = [re.sub(r"%inside\.\d", "%n", line) for line in written_out(text).split("\n")]
+    lines = [re.sub(r"%inside\.\d", "%n", line) for line in expand_macros(text).split("\n")]
     assert lines == [
         "  %n = getelementptr i64, ptr %words, i64 3",
         "  %n = load i64, ptr %n",

@@ -15,7 +15,7 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import errors, lax, profiler
 from tinyxla.backends import compile_module
-from tinyxla.backends.report import Cost, Machine, amount, duration, table
+from tinyxla.compiler.report import Cost, Machine, amount, duration, table
 
 X = np.random.default_rng(0).normal(size=(64, 48)).astype(np.float32)
 W = np.random.default_rng(1).normal(size=(48, 48)).astype(np.float32)

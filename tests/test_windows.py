@@ -21,7 +21,7 @@ from tinyxla.backends.numba import CompiledModule
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Module
 from tinyxla.lax.reductions import fold_operands
-from tinyxla.loopir.passes import nontemporal_stores
+from tinyxla.loopir import target
 from tinyxla.ops import Sample, batch_norm, ops, reduction, windows
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.window import Window, WindowDimension
@@ -202,7 +202,7 @@ def test_cumulative_pieces(
 ) -> None:
     """Of each way through lines, pieces that wait for one another: the same bits from any number of threads."""
     if is_large:
-        monkeypatch.setattr(nontemporal_stores, "last_cache", lambda: 1 << 9)
+        monkeypatch.setattr(target, "last_cache", lambda: 1 << 9)
     x = random.integers(-9, 9, shape).astype(np.int32)
     for reverse in (False, True):
         window = tuple(line(n, reverse) if d == axis else WindowDimension(1) for d, n in enumerate(shape))

@@ -16,8 +16,8 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
 
 if TYPE_CHECKING:
-    from tinyxla.backends.report import Machine, Report
     from tinyxla.compilation import Program
+    from tinyxla.compiler.report import Machine, Report
     from tinyxla.profiler import Profile
 
 

@@ -28,8 +28,8 @@ import numpy as np
 
 from tinyxla.backends import Executable
 from tinyxla.backends.clock import now
-from tinyxla.backends.report import Bound, Cost, Machine, Report, StepInfo, duration, table
 from tinyxla.compilation import observe
+from tinyxla.compiler.report import Bound, Cost, Machine, Report, StepInfo, duration, table
 from tinyxla.errors import ArgumentError
 from tinyxla.threads import get_num_threads
 

@@ -18,7 +18,7 @@ from tinyxla.threads import shielded
 from tinyxla.tracing.options import config
 
 if TYPE_CHECKING:
-    from tinyxla.backends.report import Report
+    from tinyxla.compiler.report import Report
 
 
 class Executable(Protocol):

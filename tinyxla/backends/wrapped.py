@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tinyxla.backends.report import Report
+    from tinyxla.compiler.report import Report
 
 
 class WrappedExecutable:

@@ -2,7 +2,8 @@
 
 A dynamic dimension has a bound, which is what shapes and all rules of ops count with; what is beyond the real size is
 padding, which no op lets through to a result. `dynamic_dimensions` says which dimensions of an op's result are dynamic;
-`tinyxla.compiler.passes.dynamic_padder` has what the sizes are. An op that is not in the table takes no dynamic dimensions.
+`tinyxla.compiler.passes.dynamic_padder` has what the sizes are. An op that is not in the table takes no dynamic
+dimensions.
 
 Sources: sections "GetDimensionSize", "SetDimensionSize" and "DynamicReshape" of the XLA documents.
 """

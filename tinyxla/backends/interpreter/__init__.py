@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.report import BufferInfo, Cost, Report, StepInfo
+from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.hlo import Instruction, Module
 from tinyxla.ops import calls
 from tinyxla.ops.cost import bytes_of, operations_of

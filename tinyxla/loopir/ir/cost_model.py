@@ -1,4 +1,4 @@
-"""What a kernel costs, counted on its loop IR. `tinyxla.backends.report` says by which rules.
+"""What a kernel costs, counted on its loop IR. `tinyxla.compiler.report` says by which rules.
 
 Each value is followed through the loops: the loops in which it changes, and, where it is an index that does not depend
 on data, its value at a sample of points. A point has an index for each loop, evenly spread over the loop's range there,
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.report import NEAR, Cost
+from tinyxla.compiler.report import NEAR, Cost
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer as Memory,

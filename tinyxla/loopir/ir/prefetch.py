@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tinyxla.backends.numba.emit.printer import is_call, routine_name
-from tinyxla.backends.numba.jit.engine import provide_llvm
 from tinyxla.loopir.ir.affine import Indices, follows
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Call, Compute, Index, Load, Loop, Statement, Value
+from tinyxla.loopir.ir.operations import is_function
+from tinyxla.loopir.ir.routines import declare_llvm
 
 REQUEST, CLAIM = "request", "claim"  # routines that change nothing
 PARTS = 8  # of a piece
@@ -49,7 +49,7 @@ def loads_of_arguments(loop: Loop) -> Iterator[Load]:
 
 def computes_long(loop: Loop) -> bool:
     """Whether it computes what takes its time: functions, quotients or roots."""
-    return any(x.op in _LONG or (is_call(x) and x.op not in _SHORT) for x in loop.body if isinstance(x, Compute))
+    return any(x.op in _LONG or (is_function(x) and x.op not in _SHORT) for x in loop.body if isinstance(x, Compute))
 
 
 def provide_request() -> str:
@@ -63,7 +63,7 @@ def provide_claim() -> str:
 
 
 def _provide(name: str, hints: str) -> str:
-    provide_llvm(routine_name(name), _TEXT.replace("$HINTS", hints), "request", is_final=True)
+    declare_llvm(name, _TEXT.replace("$HINTS", hints), "request", final=True)
     return name
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyxla.backends.numba.emit.operations import widest_of
 from tinyxla.loopir.ir.fingerprint import canonical
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -33,6 +32,7 @@ from tinyxla.loopir.ir.loop_ir import (
     leaves_rest,
     may_leave_rest,
 )
+from tinyxla.loopir.ir.operations import widest_of
 from tinyxla.loopir.lower.emit import UNBOUNDED
 
 LEAST = 16  # smaller numbers are more often a dimension of vectors than a number of them

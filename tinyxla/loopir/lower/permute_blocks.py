@@ -15,13 +15,13 @@ from hashlib import sha256
 from itertools import product
 from typing import NamedTuple
 
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.jit.engine import provide_llvm, vector_bytes
 from tinyxla.compiler.analysis.access_maps import CONSTANT
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, walk
 from tinyxla.hlo import Instruction
+from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.axes import Axis, cost, finished
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering
+from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import movement
 
 LARGEST = 256  # bytes of a block: more come from too many vectors
@@ -140,7 +140,7 @@ def _provide(order: Order, before: int, bytes_each: int, together: int, width: i
     and that of the end. Where the last blocks are fewer than are moved at once, some before them are moved again."""
     name = f"shuffle_{sha256(repr((order, before, bytes_each, together, width)).encode()).hexdigest()[:16]}"
     text = _text(order, before, bytes_each, together, width // bytes_each)
-    provide_llvm(routine_name(name), text, "shuffle", is_final=True)
+    declare_llvm(name, text, "shuffle", final=True)
     return name
 
 

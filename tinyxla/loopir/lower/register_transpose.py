@@ -11,9 +11,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.jit.engine import provide_llvm
 from tinyxla.loopir.ir.loop_ir import Buffer, Index
+from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import Lowering
 from tinyxla.shapes import element_type
 
@@ -61,7 +60,7 @@ def _provide(n: int, bytes_each: int) -> str:
     row and that of the second, which tells how far apart rows are, the same of the result, and the address of a square
     that will be read soon."""
     name = f"transpose_{n}_{bytes_each}"
-    provide_llvm(routine_name(name), _text(n, bytes_each), "transpose", is_final=True)
+    declare_llvm(name, _text(n, bytes_each), "transpose", final=True)
     return name
 
 

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from tinyxla.backends.numba.emit.operations import widest_of
 from tinyxla.compiler.analysis.access_maps import CONSTANT, normal
 from tinyxla.compiler.fusion.plan import Fusion, base, domain, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
+from tinyxla.loopir.ir.operations import widest_of
 from tinyxla.loopir.lower import reductions, register_transpose
 from tinyxla.loopir.lower.axes import COSTLY_WORK, Axis, cost, finished, spread
 from tinyxla.loopir.lower.emit import LANES, Coordinates, LoweredKernel, Lowering, Users

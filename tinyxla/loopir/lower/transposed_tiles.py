@@ -27,7 +27,7 @@ from tinyxla.loopir.ir.prefetch import provide_claim, provide_request
 from tinyxla.loopir.lower import register_transpose
 from tinyxla.loopir.lower.axes import Axis, finished, read_at, spread
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering
-from tinyxla.loopir.passes.nontemporal_stores import last_cache
+from tinyxla.loopir.target import last_cache
 
 ACROSS = 1 << 13  # elements that had better not be read across
 _LINE = 64  # bytes of the cache

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tinyxla.backends.numba.emit.printer import has_rare_cases
 from tinyxla.loopir.ir.loop_ir import (
     Buffer,
     Call,
@@ -21,6 +20,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
+from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.lower.emit import LoweredKernel
 
 _Place = tuple[tuple[int, ...], tuple[Loop, ...]]  # the positions of a statement and of the loops around it; these
@@ -112,17 +112,17 @@ class Dependences:
         if old.type != new.type:
             return False
         ((at, loops), index) = self._stores[id(new)][0]
-        repeats = bool(loops) and self._has_rare_cases(loops[-1])
+        repeats = bool(loops) and self._has_slow_path(loops[-1])
         written = self._form(index)
         return all(
             before <= at and self._reads_what_is_written(around, place, loops, written, repeats)
             for (before, around), place in self._loads.get(id(old), ())
         )
 
-    def _has_rare_cases(self, loop: Loop) -> bool:
+    def _has_slow_path(self, loop: Loop) -> bool:
         """Whether a loop reads its operands a second time, for rare cases of an operation."""
         if id(loop) not in self._repeats:
-            self._repeats[id(loop)] = any(isinstance(x, Compute) and has_rare_cases(x) for x in loop.body)
+            self._repeats[id(loop)] = any(isinstance(x, Compute) and has_slow_path(x) for x in loop.body)
         return self._repeats[id(loop)]
 
     def _reads_what_is_written(

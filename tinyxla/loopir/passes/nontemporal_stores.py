@@ -9,13 +9,9 @@ the first cache, and from there to the result. What is in such a buffer anyway g
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.jit.engine import has_feature, processor_name, provide_llvm
 from tinyxla.loopir.ir.affine import WIDE, Indices, follows, step_along
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -41,8 +37,9 @@ from tinyxla.loopir.ir.prefetch import (
     lines_of,
     loads_of_arguments,
 )
+from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.threads import available_processors
+from tinyxla.loopir.target import has_feature, last_cache, processor_name
 
 BLOCK = 1024  # iterations
 _PART = BLOCK // PARTS
@@ -50,18 +47,6 @@ SHORTEST = 64  # of a loop whose result is more than the ends of lines, if what 
 ROUTINE = "stream"
 _FENCE = "fence"
 _KINDS = ("loop", "part", "row", "scan")  # of nests
-_SHARE = 16 << 20  # bytes of the last cache that a core has at most: it is shared with cores of other programs
-
-
-@functools.cache
-def last_cache() -> int:
-    """The bytes of the largest cache, as far as it is this process's."""
-    share = _SHARE * available_processors()
-    try:
-        size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()
-        return min(share, int(size.removesuffix("K")) << 10)
-    except (OSError, ValueError):
-        return share
 
 
 def streamed(lowered: LoweredKernel, sizes: Sequence[int]) -> LoweredKernel:
@@ -125,7 +110,7 @@ def _provide() -> str:
     """Let kernels call the routine that copies bytes, up to an address, past the caches; return its name. And the fence
     that a kernel needs at its end, since other threads see such stores in any order."""
     for name in (ROUTINE, _FENCE):
-        provide_llvm(routine_name(name), _TEXT, name, is_final=True)
+        declare_llvm(name, _TEXT, name, final=True)
     return ROUTINE
 
 

@@ -41,7 +41,7 @@ from tinyxla.loopir.ir.loop_ir import (
 )
 from tinyxla.loopir.ir.prefetch import PARTS, Lines, asking_for_parts, computes_long, lines_of, loads_of_arguments
 from tinyxla.loopir.lower.emit import LoweredKernel
-from tinyxla.loopir.passes.nontemporal_stores import last_cache
+from tinyxla.loopir.target import last_cache
 from tinyxla.shapes import element_type
 
 _BLOCK = 256  # iterations

@@ -21,16 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.backends.numba.emit.scalar import REGISTERS, Emitter, LlvmScalar, constant
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir.loop_ir import Load, Loop, Store
+from tinyxla.loopir.ir.llvm_templates import MEMORY, REGISTERS, constant
 from tinyxla_kernels import complex_numbers, elementary
 from tinyxla_kernels.complex_numbers import Complex
 
 NARROW = ("f16", "bf16")
 PARTS = {"c64": "f32", "c128": "f64"}
-_MEMORY = {**REGISTERS, "pred": "i8", "f16": "half", "bf16": "i16", "c64": "float", "c128": "double"}
-BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}
 
 Number = LlvmScalar | Complex
 
@@ -283,13 +281,6 @@ NATURAL_INDEX: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 INDICES = {"wide": INDEX, "narrow": NARROW_INDEX, "natural": NATURAL_INDEX}
 
-# What is one to three instructions is written where it is used, all else is a function.
-INLINE = frozenset(
-    "abs add and ceil chain-divide chain-multiply clamp compare complex divide floor imag is-finite maximum"
-    " maximum-of-numbers minimum minimum-of-numbers multiply negate not or real round-nearest-even select sqrt"
-    " subtract xor copy".split()
-)
-
 # The results of these are operands or small integers, which a 16-bit float holds as they are.
 _EXACT = frozenset(
     "abs ceil clamp floor imag maximum maximum-of-numbers minimum minimum-of-numbers negate real round-nearest-afz"
@@ -421,10 +412,4 @@ def named(emitter: Emitter, type: str, name: str) -> Number:
 def memory_type(type: str) -> str:
     """The LLVM type of an element, or of each of its parts, in memory."""
     register_type(type)
-    return _MEMORY[type]
-
-
-def widest_of(loop: Loop) -> int:
-    """The bytes of the widest element that a loop moves or carries, by which LLVM makes its vectors."""
-    moved = [x.buffer.type for x in loop.body if isinstance(x, (Load, Store))]
-    return max((BYTES[memory_type(x)] for x in (*moved, *(c.inside.type for c in loop.carried))), default=4)
+    return MEMORY[type]

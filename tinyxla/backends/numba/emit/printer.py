@@ -19,12 +19,10 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from tinyxla.backends.numba.emit.operations import (
-    BYTES,
     INDICES,
-    INLINE,
     PARTS,
     Number,
     UnsupportedKernel,
@@ -36,12 +34,12 @@ from tinyxla.backends.numba.emit.operations import (
     register_type,
     scalars,
     widen,
-    widest_of,
 )
-from tinyxla.backends.numba.emit.scalar import REGISTERS, Emitter, LlvmScalar, Rarely, constant
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, Rarely
 from tinyxla.backends.numba.emit.vector_variants import callable_function, kept, vector_lengths
 from tinyxla.backends.numba.emit.vectorize_integer import Kind, VectorLoop, kinds_of
 from tinyxla.loopir.ir.affine import step_along
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
 from tinyxla.loopir.ir.loop_ir import (
     LONG,
     TOGETHER,
@@ -62,6 +60,8 @@ from tinyxla.loopir.ir.loop_ir import (
     Value,
     leaves_rest,
 )
+from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, widest_of
+from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import with_nan_apart
 from tinyxla_kernels.integers import is_integer, width_of
 
@@ -273,7 +273,7 @@ class _Printer:
                 self._multiply(statement)
             elif isinstance(statement, Call):
                 addresses = [self._addresses(buffer, index)[0] for buffer, index in statement.places]
-                self._call(routine_name(statement.routine), [f"ptr {address}" for address in addresses])
+                self._call(routine_symbol(statement.routine), [f"ptr {address}" for address in addresses])
             else:
                 before, loop, after = with_nan_apart(statement, self.kernel.first)
                 self._block(before)
@@ -296,7 +296,7 @@ class _Printer:
         mask = self._mask(compute)
         if mask:
             return operands[0] & (-self._operand(self.kernel.first)).maximum(mask)  # `first` is not negative
-        if _is_index(compute):
+        if is_index_arithmetic(compute):
             return INDICES[dict(attributes)["index"]][op](*operands).bitcast("s64")
         types = tuple(x.type for x in compute.operands)
         for type in (*types, result):
@@ -328,7 +328,7 @@ class _Printer:
     def _mask(self, x: Compute) -> int:
         """That of the index of a loop of vectors modulo a power of two, or else 0. LLVM takes it for a counter of few
         bits, and makes vectors only if that does not wrap: what the mask is must be hidden."""
-        if x.op != "remainder" or not _is_index(x) or not self.parallel or x.operands[0] is not self.counter:
+        if x.op != "remainder" or not is_index_arithmetic(x) or not self.parallel or x.operands[0] is not self.counter:
             return 0
         size = x.operands[1].value if isinstance(x.operands[1], Literal) else 0
         return size - 1 if size.bit_count() == 1 and size < self.iterations else 0
@@ -390,7 +390,7 @@ class _Printer:
         matrices = (x.result, x.left, x.right)
         integers: list[Index] = [*x.sizes, *(m.pitch for m in matrices), *(int(m.transposed) for m in matrices[1:])]
         arguments = [f"ptr {place(m)}" for m in matrices] + [f"i64 {self._index(i)}" for i in (*integers, x.more)]
-        self._call(multiplier_name(x.result.buffer.type), arguments)
+        self._call(multiply_symbol(x.result.buffer.type), arguments)
 
     def _call(self, name: str, arguments: Sequence[str]) -> None:
         self.emitter.line(f"call void @{name}({', '.join(arguments)})")
@@ -594,7 +594,7 @@ class _Printer:
         """What LLVM should know of an innermost loop's vectors."""
         if self.in_rest:
             return [*([] if _leaves_one(loop, count) else _MASKED), 'interleave.count", i32 1']
-        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_call(x))
+        lines = sum(self._function_of(x).text.count("\n") for x in loop.body if is_function(x))
         is_long = count >= LONG if count is not None else not isinstance(loop.start, int)  # a piece of all elements is
         in_any_order, pairs = not loop.sequential and not self.repeats, _has_pairs(loop)
         # Pairs would be gathered singly.
@@ -642,14 +642,9 @@ def _has_pairs(loop: Loop) -> bool:
     return any(x.buffer.type in ("c64", "c128") for x in loop.body if isinstance(x, (Load, Store)))
 
 
-def has_rare_cases(x: Compute) -> bool:
-    """Whether an operation needs part of its code for few operands only."""
-    return _usual_lines(x) > 0
-
-
 def _usual_lines(x: Compute) -> int:
     """Those of an operation's code without what few operands need; 0 if there is nothing of the kind."""
-    if not is_call(x):
+    if not is_function(x):
         return 0
     function = _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "leave out")
     return function.text.count("\n") if function.leaves_out else 0
@@ -660,26 +655,6 @@ def _divides_integers(x: Compute) -> bool:
     if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
         return False
     return is_integer(x.result.type) and width_of(x.result.type) <= 32
-
-
-def is_call(x: Statement) -> TypeGuard[Compute]:
-    """Whether it is an operation that is a function of its own."""
-    return isinstance(x, Compute) and x.op not in INLINE and not _is_index(x)
-
-
-def _is_index(x: Compute) -> bool:
-    """Whether it is arithmetic on an index."""
-    return bool(x.attributes) and x.attributes[0][0] == "index"
-
-
-def multiplier_name(type: str) -> str:
-    """The function that multiplies matrices of this element type."""
-    return f"tinyxla_multiply_{type}"
-
-
-def routine_name(routine: str) -> str:
-    """The function that a `Call` calls."""
-    return f"tinyxla_{routine}"
 
 
 def _iterations(loop: Loop) -> float:

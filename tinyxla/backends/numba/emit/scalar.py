@@ -13,15 +13,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from tinyxla.loopir.ir.llvm_templates import REGISTERS, constant
 from tinyxla_kernels.float_formats import FORMATS, power_of_two
 from tinyxla_kernels.scalar import Operand, Scalar
 
-REGISTERS = {
-    "pred": "i1",
-    **{f"{sign}{bits}": f"i{bits}" for sign in "su" for bits in (8, 16, 32, 64)},
-    "f32": "float",
-    "f64": "double",
-}
 _FLOATS = ("f32", "f64")
 Rarely = Literal["choose", "jump", "leave out"]
 _UNSIGNED_OF_WIDTH = {"s8": "u8", "s16": "u16", "s32": "u32", "s64": "u64", "f32": "u32", "f64": "u64"}
@@ -62,26 +57,6 @@ class Emitter:
         """Append a call of the intrinsic `llvm.<name>`; `parameters` are its types alone, for the declaration."""
         self.declarations.add(f"declare {result} @llvm.{name}({parameters})")
         return self.value(f"call {flags}{result} @llvm.{name}({arguments})")
-
-
-def constant(type: str, value: float) -> str:
-    """A number as LLVM text: floats exactly, in hexadecimal; integers wrapped to the width."""
-    if type == "f64":
-        return f"0x{struct.pack('>d', value).hex()}"
-    if type == "f32":  # LLVM writes a float as the double of the same value
-        return f"0x{struct.pack('>d', rounded_to_f32(value)).hex()}"
-    if type == "pred":
-        return "true" if value else "false"
-    bits = int(type[1:])
-    wrapped = int(value) & ((1 << bits) - 1)
-    return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
-
-
-def rounded_to_f32(value: float) -> float:
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
 
 
 class LlvmScalar:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tinyxla.backends.numba.emit.operations import BYTES
+from tinyxla.loopir.ir.llvm_templates import BYTES
 
 
 def vector_lengths(register: str, widest: int, vector_bytes: int) -> list[int]:

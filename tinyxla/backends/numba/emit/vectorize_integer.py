@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal as Choice
 
-from tinyxla.backends.numba.emit.operations import BYTES, emit, memory_type, widest_of
-from tinyxla.backends.numba.emit.scalar import REGISTERS, Emitter, LlvmScalar, constant
+from tinyxla.backends.numba.emit.operations import emit, memory_type
+from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     LONG,
@@ -26,6 +27,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
 )
+from tinyxla.loopir.ir.operations import widest_of
 
 _OPERATIONS = frozenset(
     "add and bitcast-convert compare convert maximum minimum or select shift-left shift-right-arithmetic"

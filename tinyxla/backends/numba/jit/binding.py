@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from itertools import repeat, starmap
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 _SPEED_LEVEL = 2
@@ -142,11 +141,6 @@ class Compilation:
 
 
 # What lives until the process ends.
-
-
-def processor() -> tuple[str, str]:
-    """LLVM's name for it, and its features."""
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def target_machine(level: int, cpu: str, features: str) -> int:

@@ -14,7 +14,6 @@ any step of that, as Ctrl-C does: what was begun then stays begun, and the next 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import hashlib
 import os
@@ -33,14 +32,12 @@ import llvmlite.binding as llvm
 from tinyxla import cache
 from tinyxla.backends.numba.emit import (
     half_builtins,
-    macros,
     operations,
     printer,
     scalar,
     vector_variants,
     vectorize_integer,
 )
-from tinyxla.backends.numba.emit.macros import written_out
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.emit.vectorize_integer import kinds_of
@@ -48,10 +45,12 @@ from tinyxla.backends.numba.jit import binding
 from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.ir import fingerprint, loop_ir
+from tinyxla.loopir.ir import fingerprint, llvm_templates, loop_ir
 from tinyxla.loopir.ir.fingerprint import canonical
+from tinyxla.loopir.ir.llvm_templates import expand_macros
 from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.loopir.passes import split_nan_check
+from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.threads import Task, get_num_threads
 from tinyxla_kernels import elementary
 
@@ -62,7 +61,6 @@ _SWITCHES = {  # values of LLVM's own, for a compilation here, and for long stra
     "pre-RA-sched": ("default", "default", "fast"),
 }
 _SWITCH_VERSIONS = range(14, 23)  # of LLVM, which knows them
-_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _MANY = 16  # values that a loop carries
 _STRAIGHT = 96  # values that a loop carries, of which registers hold few: it moves them from and to memory
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a module; others may come from outside, as that of a signal's handler
@@ -71,8 +69,8 @@ _MODES: tuple[_Mode, ...] = ("own", "quick", "straight")
 _Passes = Literal["driver", "routine", "in order", "straight", "loops", "all"]  # what is compiled, or how much is tried
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     fingerprint,
+    llvm_templates,
     loop_ir,
-    macros,
     operations,
     printer,
     scalar,
@@ -203,7 +201,7 @@ def _unique(name: str, key: str) -> str:
 def kernel_text(kernel: Kernel, name: str | None = None, lasts: bool = False, is_routine: bool = False) -> str:
     """A kernel as LLVM text for this processor."""
     in_vectors = _passes(kernel.body, lasts) == "in order"
-    return print_llvm(kernel, name, _has_masks(), vector_bytes(), in_vectors, is_routine)
+    return print_llvm(kernel, name, has_masks(), vector_bytes(), in_vectors, is_routine)
 
 
 def _carries_arrays(statements: Sequence[Statement]) -> bool:
@@ -285,7 +283,7 @@ def _module(text: str, names: Sequence[str], is_final: bool, is_seldom: bool, sy
     key = _key(_emission_version(), text, *names, passes)
 
     def full() -> str:
-        return re.sub(rf"@({'|'.join(names)})\b", lambda found: _unique(found[0], key), written_out(text))
+        return re.sub(rf"@({'|'.join(names)})\b", lambda found: _unique(found[0], key), expand_macros(text))
 
     return _Work(key, names, full, passes, symbol)
 
@@ -433,44 +431,8 @@ def _count(**increments: int) -> None:
 # Compiling and loading.
 
 
-@functools.cache
-def _processor() -> tuple[str, str]:
-    return binding.processor()
-
-
-def processor_name() -> str:
-    """LLVM's name for it."""
-    return _processor()[0]
-
-
-def _has_masks() -> bool:
-    return "+avx512vl" in _processor()[1]
-
-
-def vector_bytes() -> int:
-    features = _processor()[1]
-    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
-
-
-def has_feature(name: str) -> bool:
-    """Whether the processor has instructions, by LLVM's name for them."""
-    return f"+{name}," in f"{_processor()[1]},"
-
-
-@functools.cache
-def has_tiles() -> bool:
-    """Whether the processor has a matrix unit that this process may use. Linux asks for a request, which is for all
-    threads, those to come and the children of a fork too (see its "Using XSTATE features in user space applications");
-    without it, the first instruction ends the process."""
-    if not has_feature("amx-tile") or sys.platform != "linux" or not sys.maxsize > 1 << 32:
-        return False
-    request = ctypes.CDLL(None).syscall
-    request.argtypes, request.restype = [ctypes.c_long] * 3, ctypes.c_long
-    return request(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
-
-
 def _target_machine(level: int) -> int:
-    return binding.target_machine(level, *_processor())
+    return binding.target_machine(level, *processor())
 
 
 @functools.cache
@@ -613,7 +575,7 @@ def _key(*parts: str) -> str:
 @functools.cache
 def _environment() -> str:
     version = ".".join(str(part) for part in llvm.llvm_version_info)
-    return "\0".join([cache.FORMAT.decode(), *_processor(), llvmlite.__version__, version, sys.platform])
+    return "\0".join([cache.FORMAT.decode(), *processor(), llvmlite.__version__, version, sys.platform])
 
 
 @functools.cache

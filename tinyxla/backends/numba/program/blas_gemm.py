@@ -22,11 +22,13 @@ from dataclasses import dataclass, replace
 from string import Template
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tinyxla.backends.numba.emit.macros import loaded_words
-from tinyxla.backends.numba.emit.printer import multiplier_name
 from tinyxla.backends.numba.jit.engine import compile_llvm, provide_function
+from tinyxla.backends.numba.program.small_gemm import row_kernel, small_kernel, vectors_of_rows
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
-from tinyxla.loopir.kernels.gemm.small_batched import row_kernel, small_kernel, vectors_of_rows
+from tinyxla.hlo import Instruction
+from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.routines import multiply_symbol
+from tinyxla.loopir.kernels.gemm.problem import product_of
 
 if TYPE_CHECKING:
     from tinyxla.backends.numba.runtime.bytecode import Schedule
@@ -379,6 +381,29 @@ def _scalars(type: ElementType) -> str:
     )
 
 
+def product_step(x: Instruction, repeats: int) -> MatmulStep:
+    """The step for a product whose operands are batches of matrices as they stand; it runs about so often."""
+    p = product_of(x)
+    if p is None:
+        raise AssertionError("operands that are no matrices are transposed before")
+    return matmul_step(
+        x.array_shape.element_type.name,  # pyright: ignore[reportArgumentType]
+        p.m,
+        p.n,
+        p.k,
+        batch=p.batch,
+        transpose_a=not p.left.by_rows,
+        transpose_b=not p.right.by_rows,
+        steps=(p.left.batch, p.right.batch, p.m * p.n),
+        leading=(
+            p.left.row if p.left.by_rows else p.left.column,
+            p.right.row if p.right.by_rows else p.right.column,
+            p.n,
+        ),
+        repeats=repeats,
+    )
+
+
 def _compiled(
     text: Template, type: ElementType, routine: str, pointers: str, numbers: str, forms: str, integers: str
 ) -> int:
@@ -437,4 +462,4 @@ def provide_multiplier(type: ElementType) -> None:
     found = compile_llvm(GUARD + _MULTIPLIER.substitute(given=given), ("connect", "multiply"), is_seldom=True)
     connect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(found["connect"])
     connect(_routine(type, "gemm"), guard_address())
-    provide_function(multiplier_name(type), found["multiply"])
+    provide_function(multiply_symbol(type), found["multiply"])

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyxla.backends.numba.program.routines import begin_routines
 from tinyxla.compiler import Fusion, HostCall, Plan, Product, optimize, plan
 from tinyxla.compiler.fusion.epilogue import with_epilogues
 from tinyxla.compiler.fusion.plan import buffer_of, results_of
@@ -278,6 +279,7 @@ def _steps(step: Product | HostCall, plan: Plan, users: Users, homes: Homes) -> 
 
 
 def _kernel_step(kernel: LoweredKernel) -> Step:
+    begin_routines()
     pairs = list(zip(kernel.arguments, kernel.kernel.arguments, strict=True))
     return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written])
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tinyxla.allocation import after_shortage
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
+from tinyxla.backends.numba.program.blas_gemm import product_step
 from tinyxla.backends.numba.program.build import (
     Block,
     Branches,
@@ -33,13 +34,12 @@ from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.ir.specialization import general
-from tinyxla.loopir.kernels.gemm.problem import product_step
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN
 
 if TYPE_CHECKING:
-    from tinyxla.backends.report import Report
+    from tinyxla.compiler.report import Report
 
 Array = np.ndarray[Any, Any]
 _View = Callable[[int], Array]

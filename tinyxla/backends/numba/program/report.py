@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tinyxla.backends.numba.program.build import Block, Loop, Pointer, Step, all_steps, shape_of
-from tinyxla.backends.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.compiler import HostCall, Product
 from tinyxla.compiler.fusion.plan import base, is_reduction, walk
+from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.ir.cost_model import kernel_cost
 from tinyxla.loopir.kernels.registry import own_nest

@@ -9,10 +9,11 @@ from string import Template
 
 import numpy as np
 
-from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm, vector_bytes
+from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
-from tinyxla.backends.report import NEAR, Machine
+from tinyxla.compiler.report import NEAR, Machine
 from tinyxla.loopir.ir.loop_ir import Builder, Literal, Operand
+from tinyxla.loopir.target import vector_bytes
 from tinyxla.threads import get_num_threads
 
 _SIZES = (NEAR // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread

@@ -11,16 +11,12 @@ import functools
 import os
 import sys
 import time
-from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from string import Template
-from types import ModuleType
 
-from tinyxla.backends.numba.emit.printer import routine_name
 from tinyxla.backends.numba.jit.engine import compile_llvm, function_address, provide_function
-from tinyxla.errors import requiring
+from tinyxla.loopir.blas_library import address_of, extension, library_routine, openblas
+from tinyxla.loopir.ir.routines import routine_symbol
 
 _FORK_PATIENCE = 10.0  # seconds that a fork waits for products to end; then its child may hang in the BLAS
 _HELD = 2  # the lock's word while a process forks
@@ -32,47 +28,10 @@ def routine(name: str) -> int:
     """The address of a routine of the BLAS, of LAPACK or of this library, which was provided before."""
     if name in _GATES:
         return _gates()[name]
-    provided = function_address(routine_name(name))
+    provided = function_address(routine_symbol(name))
     if provided:
         return provided
-    own = getattr(_openblas(), f"scipy_{name}_", None)
-    if own is not None:
-        return _address(own)
-    capsules = _extension("cython_blas").__pyx_capi__
-    capsule = capsules[name] if name in capsules else _extension("cython_lapack").__pyx_capi__[name]
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    address = pointer_of(capsule, name_of(capsule))
-    assert address is not None
-    return address
-
-
-@functools.cache
-def _openblas() -> ctypes.CDLL | None:
-    """The OpenBLAS of a wheel of SciPy; None if SciPy was built otherwise."""
-    spec = find_spec("scipy")
-    for package in (spec and spec.submodule_search_locations) or ():
-        for path in Path(package).parent.glob("scipy.libs/libscipy_openblas*.so"):
-            return ctypes.CDLL(str(path))
-    return None
-
-
-@functools.cache
-def _extension(name: str) -> ModuleType:
-    """An extension module of `scipy.linalg` alone: importing the package around it takes half a second and 20 MB."""
-    with requiring("SciPy", "A compiled matrix product or factorization"):
-        import scipy  # here, since a wheel's OpenBLAS does without it
-
-    full = "scipy.linalg." + name
-    spec = PathFinder.find_spec(full, [str(Path(path) / "linalg") for path in scipy.__path__])
-    if full in sys.modules or spec is None or spec.loader is None:
-        return import_module(full)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules.pop(full, None)  # it puts itself there; an import of the package must find it in its own way
-    return module
+    return library_routine(name)
 
 
 class Guard:
@@ -122,7 +81,7 @@ def guard() -> Guard | None:
             get = getattr(library, prefix + "get_num_threads", None)
             put = getattr(library, prefix + "set_num_threads", None)
             if get is not None and put is not None:
-                return Guard(_address(get), _address(put))
+                return Guard(address_of(get), address_of(put))
     return None
 
 
@@ -134,20 +93,14 @@ def guard_address() -> int:
 
 def _libraries() -> list[ctypes.CDLL]:
     """The shared libraries that may hold OpenBLAS: a symbol of one is also looked for in those it was linked with."""
-    own = _openblas()
+    own = openblas()
     if own is not None:
         return [own]
-    module = Path(str(_extension("cython_blas").__file__))
+    module = Path(str(extension("cython_blas").__file__))
     paths = [module]
     if sys.platform == "win32":  # but not on Windows
         paths = sorted((module.parents[2] / "scipy.libs").glob("*openblas*.dll"))
     return [ctypes.CDLL(str(path)) for path in paths]
-
-
-def _address(function: object) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
-    assert address is not None
-    return address
 
 
 _HOLD = """
@@ -244,4 +197,4 @@ def _gates() -> dict[str, int]:
 @functools.cache
 def provide_routine(name: str) -> None:
     """Let kernels of the loop IR call a routine."""
-    provide_function(routine_name(name), routine(name))
+    provide_function(routine_symbol(name), routine(name))

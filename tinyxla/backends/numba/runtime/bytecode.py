@@ -26,9 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyxla.backends import clock
-from tinyxla.backends.numba.emit.printer import POLL, routine_name
+from tinyxla.backends.numba.emit.printer import POLL
 from tinyxla.backends.numba.jit.engine import compile_llvm, provide_function
 from tinyxla.backends.numba.runtime import denormals, thread_pool
+from tinyxla.loopir.ir.routines import routine_symbol
 from tinyxla.threads import get_num_threads, watch
 
 
@@ -424,7 +425,7 @@ provide_function("tinyxla_clock", thread_pool.address_of(clock.ROUTINE))
 _functions = compile_llvm(_source(), ("launch", "call", POLL, "main", *thread_pool.NAMES), is_final=True)
 provide_function(POLL, _functions[POLL])
 for _name in ("wait", "announce"):
-    provide_function(routine_name(_name), _functions[_name])
+    provide_function(routine_symbol(_name), _functions[_name])
 _pool = thread_pool.ThreadPool(_functions, get_num_threads())
 watch(_pool.set_threads)
 _pool_address = _pool.address

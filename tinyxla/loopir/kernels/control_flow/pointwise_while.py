@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tinyxla.backends.numba.emit.printer import has_rare_cases
 from tinyxla.compiler.analysis.access_maps import CONSTANT, Place, normal
 from tinyxla.compiler.fusion.plan import Plan, is_inlined, results_of, supported, walk
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
+from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.kernels.scatter import copied
 from tinyxla.loopir.lower.axes import Axis, cost, finished, merged, spread
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
@@ -286,7 +286,7 @@ class _Blocks(Lowering):
         values = [self.value(element, place) for _, _, element in written]
         for (storage, update, _), value in zip(written, values, strict=True):
             self.store(storage, self._written(update, place), value)
-        if any(isinstance(x, Compute) and has_rare_cases(x) for x in loop.body):
+        if any(isinstance(x, Compute) and has_slow_path(x) for x in loop.body):
             rows = [b.scratch(row.type, row.size or 0) for row in rows]
         for row, value in zip(rows, new, strict=True):
             b.store(row, j, value)

@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tinyxla.backends.numba.emit.macros import loaded_words
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.jit.engine import provide_llvm, vector_bytes
+from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.target import vector_bytes
 
 PLAN = ("radix", "part", "stride", "roots", "re", "im", "to_re", "to_im")  # what a pass is told
 SUMMED = ("times", "rows", "groups", "width")  # what `combine` is told
@@ -118,7 +118,7 @@ def _provided(name: str, part: str, text: str) -> str:
     text += _DECLARATIONS
     for word, meaning in _words(part).items():
         text = text.replace(word, meaning)
-    provide_llvm(routine_name(name), text, "routine", is_final=True)
+    declare_llvm(name, text, "routine", final=True)
     return name
 
 

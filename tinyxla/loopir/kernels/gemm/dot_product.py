@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from string import Template
 
-from tinyxla.backends.numba.jit.engine import vector_bytes
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
@@ -18,6 +17,7 @@ from tinyxla.loopir.kernels.gemm.packed import Numbers, give, step_of
 from tinyxla.loopir.kernels.gemm.packing import bits_of, numbers_of, provided
 from tinyxla.loopir.kernels.gemm.problem import MatrixProduct, product_of
 from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
+from tinyxla.loopir.target import vector_bytes
 from tinyxla.shapes import Shape
 
 _FEW, _MANY = 32, 32  # rows: of one operand at most, and of the other at least

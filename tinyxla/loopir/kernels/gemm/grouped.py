@@ -8,6 +8,7 @@ import math
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Matrix, Operand, Value
+from tinyxla.loopir.ir.routines import MultiplyRoutine, declare
 from tinyxla.loopir.lower.axes import finished
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Users, zero
 from tinyxla.ops.ragged import RaggedDot
@@ -22,9 +23,7 @@ def supports(x: Instruction) -> bool:
 
 
 def lower(x: Instruction, plan: Plan, users: Users) -> list[LoweredKernel]:
-    from tinyxla.backends.numba.program.blas_gemm import provide_multiplier  # here, since SciPy takes long to load
-
-    provide_multiplier(x.array_shape.element_type.name)  # pyright: ignore[reportArgumentType]
+    declare(MultiplyRoutine(x.array_shape.element_type.name))
     dims: RaggedDot = x.attributes
     return [_each_term_group(x, plan)] if dims.mode == "contracting" else [_each_row_group(x, plan), _no_group(x, plan)]
 

@@ -39,9 +39,9 @@ from dataclasses import dataclass
 from itertools import product
 from string import Template
 
-from tinyxla.backends.numba.jit.engine import has_feature
 from tinyxla.loopir.kernels.gemm.amx import product_text
 from tinyxla.loopir.kernels.gemm.packing import PAIRS, Arithmetic, numbers_of, provided
+from tinyxla.loopir.target import has_feature
 
 LISTED = 8  # places that are written at once: a list has room for as many more
 NUMBERS = ("m", "n", "k", "more", "between", "beside")

@@ -10,10 +10,10 @@ import functools
 from dataclasses import dataclass, replace
 from string import Template
 
-from tinyxla.backends.numba.emit.macros import loaded_words
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.jit.engine import has_feature, has_tiles, provide_llvm, vector_bytes
+from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.kernels.gemm.amx import BLOCK, FEATURES, SIDE
+from tinyxla.loopir.target import has_feature, has_tiles, vector_bytes
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
 COPY = ("steps", "row", "rows", "pitch", "terms")
@@ -165,7 +165,7 @@ def tile_rows() -> int:
 
 def provided(name: str, text: str, is_seldom: bool = False) -> str:
     """The name, by which kernels of the loop IR can call the routine that a text defines as `routine`."""
-    provide_llvm(routine_name(name), text, "routine", is_final=True, is_seldom=is_seldom)
+    declare_llvm(name, text, "routine", final=True, seldom=is_seldom)
     return name
 
 

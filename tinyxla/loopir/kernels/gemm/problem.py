@@ -7,13 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tinyxla.hlo import Instruction
 from tinyxla.ops import contraction
-
-if TYPE_CHECKING:
-    from tinyxla.backends.numba.program.blas_gemm import MatmulStep
 
 
 @dataclass(frozen=True)
@@ -96,30 +92,3 @@ def product_of(x: Instruction) -> MatrixProduct | None:
         return None
     sizes = contraction.matrix_sizes(x.attributes, *(o.array_shape.dimensions for o in x.operands))
     return MatrixProduct(*sizes, left, right)
-
-
-def product_step(x: Instruction, repeats: int) -> MatmulStep:
-    """The step for a product whose operands are batches of matrices as they stand; it runs about so often."""
-    from tinyxla.backends.numba.program.blas_gemm import (
-        matmul_step,  # here, since SciPy takes long to load and few programs need it
-    )
-
-    p = product_of(x)
-    if p is None:
-        raise AssertionError("operands that are no matrices are transposed before")
-    return matmul_step(
-        x.array_shape.element_type.name,  # pyright: ignore[reportArgumentType]
-        p.m,
-        p.n,
-        p.k,
-        batch=p.batch,
-        transpose_a=not p.left.by_rows,
-        transpose_b=not p.right.by_rows,
-        steps=(p.left.batch, p.right.batch, p.m * p.n),
-        leading=(
-            p.left.row if p.left.by_rows else p.left.column,
-            p.right.row if p.right.by_rows else p.right.column,
-            p.n,
-        ),
-        repeats=repeats,
-    )

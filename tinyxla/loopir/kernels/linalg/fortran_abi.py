@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyxla.loopir.ir.loop_ir import Buffer, Builder, Index, Literal, Operand, Value
+from tinyxla.loopir.ir.routines import FortranRoutine, declare
 
 PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 REAL = {"c64": "f32", "c128": "f64"}
@@ -25,9 +26,7 @@ class Calls:
         self._words: dict[tuple[str, float | Value], Buffer] = {}
 
     def call(self, routine: str, *arguments: Argument) -> None:
-        from tinyxla.backends.numba.runtime.blas_symbols import provide_routine  # here, since SciPy takes long to load
-
-        provide_routine(routine)
+        declare(FortranRoutine(routine))
         places: list[Place] = []
         for argument in arguments:
             if isinstance(argument, tuple):

@@ -20,6 +20,7 @@ from typing import Any
 
 from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction
+from tinyxla.loopir.blas_library import library_routine
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, Value
 from tinyxla.loopir.kernels.gemm.packed import give
 from tinyxla.loopir.kernels.gemm.packing import COPY, bits_of, tile_rows, turn
@@ -152,8 +153,6 @@ class _Matrices(Calls):
 
 def _asked(routine: str, arguments: Sequence[Argument | _Workspace]) -> list[int]:
     """How large a routine wants its workspaces: that is what it says if it is told that they have -1 elements."""
-    from tinyxla.backends.numba.runtime import blas_symbols
-
     given: list[Any] = []
     asked: list[tuple[Any, str]] = []
     for argument in arguments:
@@ -169,7 +168,7 @@ def _asked(routine: str, arguments: Sequence[Argument | _Workspace]) -> list[int
             given.append(ctypes.c_int32(argument))
         else:
             given.append((ctypes.c_double * 4)())
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(blas_symbols.routine(routine))
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(library_routine(routine))
     function(*(ctypes.addressof(x) for x in given))
     return [max(1, math.ceil(memory[0])) for memory, _ in asked]
 

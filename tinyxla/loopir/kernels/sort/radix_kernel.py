@@ -13,9 +13,8 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.jit.engine import provide_kernel
 from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Literal, Operand, Value, operand_of
+from tinyxla.loopir.ir.routines import KernelRoutine, declare, routine_symbol
 from tinyxla.shapes import element_type
 
 _DIGIT = 10  # bits
@@ -40,7 +39,7 @@ def provide(numbers: Numbers) -> str:
     """(from, ..., to, ..., places): sorts numbers of the first arrays; the others have room for them. The places are
     the first number's, how many there are, and where the room begins. The routine's name."""
     name = "_".join(["radix", numbers.key, *numbers.types])
-    provide_kernel(routine_name(name), _Radix(numbers).builder.kernel)
+    declare(KernelRoutine(routine_symbol(name), _Radix(numbers).builder.kernel))
     return name
 
 

@@ -1,8 +1,8 @@
 """Sort by digits: plain orders of one key, which may take another array along, and the first elements of an order.
 
-Elements become unsigned integers in the same order, the keys, which a routine sorts (`radix_kernel.py`). A long line first
-falls into parts, about equally many of every sample, and parts in which nothing is wanted stay unsorted. What the order
-holds for equal, zeros and NaNs, has one key; where the elements themselves are wanted these are put back in the end.
+Elements become unsigned integers in the same order, the keys, which a routine sorts (`radix_kernel.py`). A long line
+first falls into parts, about equally many of every sample, and parts in which nothing is wanted stay unsorted. What the
+order holds for equal, zeros and NaNs, has one key; where the elements themselves are wanted they are put back last.
 
 All types of as many bits have the same kernels: what differs are the numbers by which keys are made.
 """

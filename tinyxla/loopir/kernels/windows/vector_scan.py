@@ -10,10 +10,9 @@ from __future__ import annotations
 import functools
 from string import Template
 
-from tinyxla.backends.numba.emit.operations import BYTES
-from tinyxla.backends.numba.emit.printer import routine_name
-from tinyxla.backends.numba.emit.scalar import REGISTERS, constant
-from tinyxla.backends.numba.jit.engine import provide_llvm, vector_bytes
+from tinyxla.loopir.ir.llvm_templates import BYTES, REGISTERS, constant
+from tinyxla.loopir.ir.routines import declare_llvm
+from tinyxla.loopir.target import vector_bytes
 from tinyxla.ops import reduction
 from tinyxla.shapes import element_type
 
@@ -82,7 +81,7 @@ def provide(op: str, type: str, backward: bool) -> str:
     """Let kernels call the routine; its name. It takes the addresses of the line, of its results, of the end of these,
     and of what comes before the line, in whose place it puts what comes after it."""
     name = "_".join(["scan", op, type, *["backward"] * backward])
-    provide_llvm(routine_name(name), _text(op, type, backward), "scan", is_final=True)
+    declare_llvm(name, _text(op, type, backward), "scan", final=True)
     return name
 
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Computation, Instruction
+from tinyxla.loopir import target
 from tinyxla.loopir.ir.loop_ir import Index, Operand
 from tinyxla.loopir.lower.emit import Lowering, Partial, Storage, Users
 from tinyxla.loopir.lower.reductions import is_commutative
-from tinyxla.loopir.passes import nontemporal_stores
 from tinyxla.ops import reduction
 from tinyxla.shapes import Shape
 from tinyxla.shapes.window import WindowDimension
@@ -76,10 +76,7 @@ class Fold(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether what it reads and writes is more than the caches can hold."""
-        return (
-            sum(o.array_shape.size * o.array_shape.dtype.itemsize for o in self.x.operands)
-            >= nontemporal_stores.last_cache()
-        )
+        return sum(o.array_shape.size * o.array_shape.dtype.itemsize for o in self.x.operands) >= target.last_cache()
 
     def lowering(self, name: str, more: Sequence[Instruction] = ()) -> Lowering:
         return Lowering(name, self.plan, [*results_of(self.x, self.users), *more])

@@ -1,22 +1,35 @@
-"""A shorthand for LLVM text that is written by hand: instructions in one another, elements of memory, counted loops.
+"""Templates of LLVM text: a shorthand for routines that the loop IR, which has no vectors, cannot express.
 
-An instruction may stand in parentheses where its value is wanted. In one, `%words[3]` is the address of a 64-bit word,
-and `%lanes[float %k]` that of an element of another type:
+Types and constants as LLVM writes them, and macros: instructions in one another, elements of memory, counted loops. An
+instruction may stand in parentheses where its value is wanted. In one, `%words[3]` is the address of a 64-bit word, and
+`%lanes[float %k]` that of an element of another type:
 
     %sum = add i64 (mul i64 %x, %y), (load i64, ptr %words[3])
 
 What stands between these two lines runs at least once, with %k = 0, 4, 8, ...; the blocks around it are `k.begin` and
-`k.end`, as those that carry values from one iteration to the next want to know:
+`k.end`, which phi nodes name:
 
     for %k from 0 below %count by 4
     end %k
+
+Source: the LLVM Language Reference Manual.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import struct
 from collections.abc import Iterator, Sequence
+
+REGISTERS = {
+    "pred": "i1",
+    **{f"{sign}{bits}": f"i{bits}" for sign in "su" for bits in (8, 16, 32, 64)},
+    "f32": "float",
+    "f64": "double",
+}
+MEMORY = {**REGISTERS, "pred": "i8", "f16": "half", "bf16": "i16", "c64": "float", "c128": "double"}  # of each part
+BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}
 
 _OPCODES = "load icmp select getelementptr zext sext trunc add sub mul udiv urem and or xor shl lshr fmul insertelement"
 _INSIDE = re.compile(
@@ -27,8 +40,8 @@ _LOOP = re.compile(r" *for %([\w.]+) from (\S+) below (\S+) by (\S+) *")
 _END = re.compile(r" *end %([\w.]+)")
 
 
-def written_out(text: str) -> str:
-    """The same as LLVM reads it."""
+def expand_macros(text: str) -> str:
+    """LLVM text without the shorthand."""
     lines: list[str] = []
     ends: dict[str, str] = {}  # of the loops that are open, by their index
     numbers = itertools.count()
@@ -64,3 +77,23 @@ def loaded_words(address: str, names: Sequence[str], pointers: str = "", prefix:
     kinds = ["ptr" if name in pointers.split() else "i64" for name in names]
     loads = [f"load {kind}, ptr %{address}[{k}]" for k, kind in enumerate(kinds)]
     return "\n".join(f"  %{prefix}{name} = {load}" for name, load in zip(names, loads, strict=True))
+
+
+def constant(type: str, value: float) -> str:
+    """A number as LLVM text: floats exactly, in hexadecimal; integers wrapped to the width."""
+    if type == "f64":
+        return f"0x{struct.pack('>d', value).hex()}"
+    if type == "f32":  # LLVM writes a float as the double of the same value
+        return f"0x{struct.pack('>d', rounded_to_f32(value)).hex()}"
+    if type == "pred":
+        return "true" if value else "false"
+    bits = int(type[1:])
+    wrapped = int(value) & ((1 << bits) - 1)
+    return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+
+
+def rounded_to_f32(value: float) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")

@@ -10,8 +10,9 @@ import functools
 from collections.abc import Sequence
 from string import Template
 
-from tinyxla.backends.numba.emit.macros import loaded_words
-from tinyxla.backends.numba.jit.engine import compile_llvm, vector_bytes
+from tinyxla.backends.numba.jit.engine import compile_llvm
+from tinyxla.loopir.ir.llvm_templates import loaded_words
+from tinyxla.loopir.target import vector_bytes
 
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}  # of elements: in LLVM, and their bytes
 
