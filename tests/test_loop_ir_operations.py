@@ -20,11 +20,11 @@ CASES = [(type, op) for types, table in TYPES.items() for type in types.split() 
 
 
 def emitted(x: Compute) -> Any:
-    """The function of an operation with its slow path left out; None if operands of these types have no such function."""
+    """The function of an operation with its slow path left out; None for operands that it does not take."""
     types = tuple(o.type for o in x.operands)
     try:
         return printer._function(x.op, types, x.result.type, x.attributes, "leave out")  # pyright: ignore[reportPrivateUsage]
-    except (TypeError, AttributeError, IndexError):  # another number of operands, or attributes that it needs
+    except (TypeError, AttributeError, IndexError, KeyError):  # another number of operands, or attributes that it needs
         return None
 
 
