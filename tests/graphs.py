@@ -19,7 +19,19 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, ops, reduction, slices, sorting
+from tinyxla.ops import (
+    Op,
+    bits,
+    calls,
+    contraction,
+    dynamic_slices,
+    elementwise,
+    indexing,
+    movement,
+    ops,
+    reduction,
+    sorting,
+)
 from tinyxla.shapes import AnyShape, ElementType, Shape, element_type
 from tinyxla.transforms.calls import call
 
@@ -601,8 +613,8 @@ def _dynamic(b: _Builder, x: Node) -> Made:
     fixed = b.emit(movement.constant, literal=Literal(np.asarray(b.below(5) - 1, np.int32)))
     starts = [b.choose([*scalars, fixed]) for _ in shape.dimensions]
     sizes = tuple(b.below(n + 1) for n in shape.dimensions)
-    part = b.emit(slices.dynamic_slice, x, *starts, dynamic_slice_sizes=sizes)
-    return part if b.below(2) else b.emit(slices.dynamic_update_slice, x, part, *starts)
+    part = b.emit(dynamic_slices.dynamic_slice, x, *starts, dynamic_slice_sizes=sizes)
+    return part if b.below(2) else b.emit(dynamic_slices.dynamic_update_slice, x, part, *starts)
 
 
 def _rows(b: _Builder, x: Node) -> Made:

@@ -257,7 +257,7 @@ def check(tx: Any, found: Any, expected: Any) -> None:
 
 def check_state() -> None:
     """Nothing of a trace or of an option's block is left over."""
-    state, config = sys.modules["tinyxla.tracing.core"].state, sys.modules["tinyxla.tracing.options"].config
+    state, config = sys.modules["tinyxla.tracing.core"].state, sys.modules["tinyxla.tracing.config"].config
     assert (state.depth, state.staging, state.source, state.scope, dict(state.axes)) == (0, None, None, "", {})
     assert not vars(config), vars(config)
 
@@ -458,7 +458,7 @@ def _forbid_threads() -> None:
     def refused(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    sys.modules["tinyxla.threads"].start_new_thread = refused  # pyright: ignore[reportAttributeAccessIssue]
+    sys.modules["tinyxla.runtime.threads"].start_new_thread = refused  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _cold_call(tx: Any, bytecodes: int, seed: int, asynchronous: bool) -> int:

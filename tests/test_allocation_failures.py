@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import allocation, lax
+from tinyxla import lax
 from tinyxla.backends.numba.runtime import buffer_pool
 from tinyxla.errors import AttributeValueError, SizeError, TinyxlaError
+from tinyxla.runtime import allocation
 from tinyxla.tracing import core
 
 tnp = tx.numpy
@@ -31,7 +32,7 @@ import numpy as np
 import tinyxla as tx
 from tinyxla.backends.numba.runtime.buffer_pool import pool
 from tinyxla.errors import SizeError
-from tinyxla.threads import set_num_threads
+from tinyxla.runtime.threads import set_num_threads
 
 set_num_threads(1)
 MiB = 1 << 20

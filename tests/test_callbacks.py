@@ -378,7 +378,7 @@ def test_pure_calls_run_only_if_needed() -> None:
 
 
 def test_traced_again_it_is_not_compiled_again() -> None:
-    from tinyxla.compilation import compiled
+    from tinyxla.api.jit import compiled
 
     def step(c: Any, x: Any) -> Any:
         tx.debug.print("{c}", c=c)
@@ -392,7 +392,7 @@ def test_traced_again_it_is_not_compiled_again() -> None:
 
 
 def compiled_programs(compiled: Any) -> int:
-    import tinyxla.compilation as compilation
+    import tinyxla.api.jit as compilation
 
     return getattr(compilation, "_compiled", compiled).cache_info().misses
 

@@ -13,9 +13,9 @@ from device_programs import DEVICES, GOLDEN, programs
 
 import tinyxla as tx
 from tinyxla import xla
+from tinyxla.api.module_call import Module as RunnableModule
 from tinyxla.errors import HloSyntaxError
 from tinyxla.hlo import Module
-from tinyxla.modules import Module as RunnableModule
 from tinyxla.text import parse_hlo, print_module
 
 BACKENDS = ("interpreter", "numba")

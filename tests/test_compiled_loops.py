@@ -15,7 +15,7 @@ from tinyxla import lax
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.backends.numba.program import build
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops import Op, calls, ops, reduction, slices
+from tinyxla.ops import Op, calls, dynamic_slices, ops, reduction
 from tinyxla.ops.op import NotDifferentiable
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
@@ -67,9 +67,11 @@ class Programs:
             lambda: v,
             lambda: v * 0.5 + w,
             lambda: v - s,
-            lambda: slices.dynamic_update_slice(v, jnp.reshape(s, (1,)), i),
-            lambda: slices.dynamic_update_slice(v, w[:2] * 0.5, i),
-            lambda: slices.dynamic_update_slice(slices.dynamic_update_slice(v, w[1:3], i), v[:1] * 0.5, i),
+            lambda: dynamic_slices.dynamic_update_slice(v, jnp.reshape(s, (1,)), i),
+            lambda: dynamic_slices.dynamic_update_slice(v, w[:2] * 0.5, i),
+            lambda: dynamic_slices.dynamic_update_slice(
+                dynamic_slices.dynamic_update_slice(v, w[1:3], i), v[:1] * 0.5, i
+            ),
             lambda: jnp.asarray(v).at[jnp.array([0, 3, 0])].add(w[:3] * 0.1),
             lambda: jnp.sort(-v),
             lambda: jnp.arange(float(SIZE)),
@@ -169,7 +171,9 @@ def _copies(compiled: CompiledModule) -> list[str]:
 
 def test_an_update_in_a_loop_is_in_place() -> None:
     condition = computation(lambda i, y: [i < SIZE], S32, VECTOR, as_tuple=False)
-    body = computation(lambda i, y: [i + 1, slices.dynamic_update_slice(y, jnp.reshape(i * 0.5, (1,)), i)], S32, VECTOR)
+    body = computation(
+        lambda i, y: [i + 1, dynamic_slices.dynamic_update_slice(y, jnp.reshape(i * 0.5, (1,)), i)], S32, VECTOR
+    )
 
     def nested(i: Any, y: Any) -> Sequence[Any]:
         _, z = while_(jnp.int32(0), y, condition=condition, body=body)
@@ -194,7 +198,7 @@ def test_what_a_loop_only_hands_on_is_not_copied() -> None:
 def test_an_update_outside_loops_is_in_place_where_nothing_else_reads() -> None:
     def program(x: Any, again: bool) -> Sequence[Any]:
         doubled = jnp.sort(x * 2)
-        updated = slices.dynamic_update_slice(doubled, x[:1], jnp.int32(2))
+        updated = dynamic_slices.dynamic_update_slice(doubled, x[:1], jnp.int32(2))
         return [jnp.sin(updated), *([doubled] if again else [])]
 
     x = np.arange(SIZE, dtype=np.float32)

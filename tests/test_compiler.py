@@ -29,8 +29,8 @@ from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.lower import emit, pointwise
 from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage
 from tinyxla.ops import calls, contraction, elementwise, movement, reduction
+from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import Shape, element_type
-from tinyxla.threads import num_threads
 from tinyxla.tracing.core import trace
 
 Array = np.ndarray[Any, Any]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import compilation
+from tinyxla.api import jit
 from tinyxla.backends import Executable, compile_module
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops import contraction, elementwise, slices
+from tinyxla.ops import contraction, dynamic_slices, elementwise
 from tinyxla.ops.op import Linear, Partials
 from tinyxla.transforms.computations import clear_transformed
 
@@ -75,7 +75,7 @@ def test_as_in_jax(function: str, first: str) -> None:
 @pytest.mark.sample(every=3)
 @by_first(INTERPRETED)
 def test_interpreted_as_in_jax(function: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_compiled", _interpreted)
+    monkeypatch.setattr(jit, "_compiled", _interpreted)
     assert not wrong_ones(INTERPRETED, function, first)
 
 
@@ -115,10 +115,10 @@ def _wrong_product(monkeypatch: Any) -> None:
 
 
 def _wrong_update(monkeypatch: Any) -> None:
-    rule = slices.dynamic_update_slice.derivative
+    rule = dynamic_slices.dynamic_update_slice.derivative
     assert isinstance(rule, Linear)
     swapped = lambda *a, **k: (rule.transpose(*a, **k)[0] * 0, *rule.transpose(*a, **k)[1:])  # noqa: E731
-    monkeypatch.setattr(slices.dynamic_update_slice, "derivative", rule._replace(transpose=swapped))
+    monkeypatch.setattr(dynamic_slices.dynamic_update_slice, "derivative", rule._replace(transpose=swapped))
 
 
 PLANTED = {

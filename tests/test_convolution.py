@@ -25,9 +25,9 @@ from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.target import has_feature
 from tinyxla.ops import Sample, elementwise
 from tinyxla.ops.convolution import ConvDimensionNumbers, Convolution, convolution, labels_of
+from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import WindowDimension, element_type
 from tinyxla.text import print_module
-from tinyxla.threads import num_threads
 
 NumPyArray = np.ndarray[Any, Any]
 

@@ -16,7 +16,7 @@ import pytest
 from jax import ad_checkpoint, custom_batching, custom_derivatives  # noqa: F401 - attributes of jax once imported
 
 import tinyxla as tx
-from tinyxla import compilation
+from tinyxla.api import jit
 
 V = np.float32([0.5, -1.25, 2.0])
 A = np.float32([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]])
@@ -386,8 +386,8 @@ def test_methods() -> None:
 
 def test_equal_programs_are_compiled_once(monkeypatch: Any) -> None:
     compiled: list[str] = []
-    compile_module = compilation.compile_module
-    monkeypatch.setattr(compilation, "compile_module", lambda m, **o: compiled.append(m.name) or compile_module(m, **o))
+    compile_module = jit.compile_module
+    monkeypatch.setattr(jit, "compile_module", lambda m, **o: compiled.append(m.name) or compile_module(m, **o))
     f = by_vjp(tx)
 
     def run() -> None:

@@ -22,9 +22,9 @@ from tinyxla.ops import Sample, elementwise
 from tinyxla.ops.contraction import Dot, dot
 from tinyxla.ops.ragged import RaggedDot, ragged_dot
 from tinyxla.ops.scaled import scaled_dot
+from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes import element_type
 from tinyxla.text import print_module
-from tinyxla.threads import num_threads
 
 NumPyArray = np.ndarray[Any, Any]
 MATRICES = Dot((1,), (0,))

@@ -14,7 +14,7 @@ import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.hlo import Module
-from tinyxla.ops import calls, elementwise, movement, slices
+from tinyxla.ops import calls, dynamic_slices, elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms import while_
@@ -87,11 +87,11 @@ class Bodies:
         zeros = (zero,) * len(space)
 
         def row(x: Any, t: Any) -> Any:
-            part = slices.dynamic_slice(x, t, *zeros, dynamic_slice_sizes=(1, *space))
+            part = dynamic_slices.dynamic_slice(x, t, *zeros, dynamic_slice_sizes=(1, *space))
             return movement.reshape_to(part, space)
 
         def put(x: Any, y: Any, t: Any) -> Any:
-            return slices.dynamic_update_slice(x, movement.reshape_to(y, (1, *space)), t, *zeros)
+            return dynamic_slices.dynamic_update_slice(x, movement.reshape_to(y, (1, *space)), t, *zeros)
 
         def body(t: Any, x: Any, y: Any, number: Any, bias: Any, sequence: Any, added: Any, made: Any) -> list[Any]:
             place = elementwise.sub(jnp.int32(STEPS - 1), t) if reverse else t

@@ -14,8 +14,8 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import lax, xla
 from tinyxla.errors import ArgumentError, ShapeError, TransferError
-from tinyxla.host_queues import Client, client
-from tinyxla.ops import channels, collectives, hlo_level, reduction
+from tinyxla.ops import channels, collectives, hlo_only, reduction
+from tinyxla.runtime.host_queues import Client, client
 from tinyxla.shapes import Shape, TupleShape
 
 PAIR = Shape(F32, (2,))
@@ -43,7 +43,7 @@ def test_infeeds_of_two_loops_are_read_in_order(backend: str | None) -> None:
     """The documents' example: the second loop begins with the result of the first."""
 
     def step(x: Any) -> Any:
-        return x * 10 + channels.infeed(hlo_level.after_all(), shape=SCALAR)[0]
+        return x * 10 + channels.infeed(hlo_only.after_all(), shape=SCALAR)[0]
 
     def two_loops(x: Any) -> Any:
         for count in (3, 2):
@@ -89,7 +89,7 @@ def test_infeed_is_read_as_often_as_the_program_says_although_nothing_needs_it()
 
 def test_each_replica_has_its_own_infeed_and_outfeed() -> None:
     def function(x: Any) -> Any:
-        data, token = channels.infeed(hlo_level.after_all(), shape=PAIR)
+        data, token = channels.infeed(hlo_only.after_all(), shape=PAIR)
         total = collectives.all_reduce(data * x, to_apply=reduction.scalar_computation("add", np.dtype(np.float32)))
         channels.outfeed(data - total, token)
         return total
@@ -113,7 +113,7 @@ def test_nested_tuples_are_refused() -> None:
     with pytest.raises(ShapeError, match="nested tuple"):
         xla.transfer_to_infeed((np.float32(1), (np.float32(1),)))
     with pytest.raises(ShapeError, match="nested tuple shapes are not supported"):
-        channels.infeed(hlo_level.after_all(), shape=TupleShape((SCALAR, TupleShape((SCALAR,)))))
+        channels.infeed(hlo_only.after_all(), shape=TupleShape((SCALAR, TupleShape((SCALAR,)))))
 
 
 def test_what_was_transferred_is_a_copy() -> None:

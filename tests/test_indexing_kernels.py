@@ -16,7 +16,7 @@ import tinyxla as tx
 from tinyxla.backends.numba import CompiledModule
 from tinyxla.errors import DifferentiationError, DTypeError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import elementwise, indexing, movement, reduction, slices, sorting
+from tinyxla.ops import dynamic_slices, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import ElementType, Shape, element_type
 from tinyxla.shapes.element_types import element_types
 from tinyxla.tracing import wrap
@@ -178,9 +178,9 @@ def test_dynamic_slices_with_any_start(kind: str) -> None:
         for sizes in ((2, 7), (1, 3), (4, 7), (0, 2)):
 
             def take(x: Any, *starts: Any, sizes: tuple[int, int] = sizes) -> Any:
-                return slices.dynamic_slice(x * 2, *starts, dynamic_slice_sizes=sizes)
+                return dynamic_slices.dynamic_slice(x * 2, *starts, dynamic_slice_sizes=sizes)
 
-            expected = slices.dynamic_slice.evaluate(x * 2, *starts, dynamic_slice_sizes=sizes)
+            expected = dynamic_slices.dynamic_slice.evaluate(x * 2, *starts, dynamic_slice_sizes=sizes)
             assert_same(compiled(take, x, *starts), expected, (start, sizes))
             assert not host_calls(take, x, *starts)
 
@@ -221,10 +221,10 @@ def test_dynamic_updates_with_any_start(kind: str) -> None:
         starts = (np.asarray(start, kind), np.asarray(2, kind), np.asarray(0, kind))
         for sizes in ((2, 3, 5), (1, 2, 5), (4, 3, 5), (0, 2, 1), (1, 2, 3)):
             update = some_values(random, "float32", sizes) / 2
-            expected = slices.dynamic_update_slice.evaluate(x * 2, update, *starts)
+            expected = dynamic_slices.dynamic_update_slice.evaluate(x * 2, update, *starts)
 
             def put(x: Any, update: Any, *starts: Any) -> Any:
-                return slices.dynamic_update_slice(x * 2, update, *starts)
+                return dynamic_slices.dynamic_update_slice(x * 2, update, *starts)
 
             assert_same(compiled(put, x, update, *starts), expected, (start, sizes))
             assert not host_calls(put, x, update, *starts)
@@ -302,7 +302,7 @@ def test_updates_in_place_of_what_nobody_needs() -> None:
     def twice(x: Any, rows: Any) -> Any:
         start = wrap(np.zeros((), np.int32))
         first = indexing.scatter(x * 2, rows, x[:3], **given)
-        second = slices.dynamic_update_slice(first, x[:2], start, start)
+        second = dynamic_slices.dynamic_update_slice(first, x[:2], start, start)
         return second * 3
 
     def kept(x: Any, rows: Any) -> Any:
@@ -470,24 +470,32 @@ ZERO = wrap(np.zeros((), np.int32))
     ("make", "error", "text"),
     [
         (
-            lambda: slices.dynamic_slice(X, ZERO, dynamic_slice_sizes=(1, 1)),
+            lambda: dynamic_slices.dynamic_slice(X, ZERO, dynamic_slice_sizes=(1, 1)),
             ShapeError,
             "there must be 2 start indices",
         ),
-        (lambda: slices.dynamic_slice(X, X, X, dynamic_slice_sizes=(1, 1)), DTypeError, "must be integers"),
-        (lambda: slices.dynamic_slice(X, ROWS, ROWS, dynamic_slice_sizes=(1, 1)), ShapeError, "must be a scalar"),
+        (lambda: dynamic_slices.dynamic_slice(X, X, X, dynamic_slice_sizes=(1, 1)), DTypeError, "must be integers"),
         (
-            lambda: slices.dynamic_slice(X, ZERO, wrap(np.zeros((), np.int8)), dynamic_slice_sizes=(1, 1)),
+            lambda: dynamic_slices.dynamic_slice(X, ROWS, ROWS, dynamic_slice_sizes=(1, 1)),
+            ShapeError,
+            "must be a scalar",
+        ),
+        (
+            lambda: dynamic_slices.dynamic_slice(X, ZERO, wrap(np.zeros((), np.int8)), dynamic_slice_sizes=(1, 1)),
             DTypeError,
             "must have one type",
         ),
-        (lambda: slices.dynamic_slice(X, ZERO, ZERO, dynamic_slice_sizes=(5, 1)), ShapeError, "must fit inside"),
         (
-            lambda: slices.dynamic_update_slice(X, wrap(np.zeros((5, 1), np.float32)), ZERO, ZERO),
+            lambda: dynamic_slices.dynamic_slice(X, ZERO, ZERO, dynamic_slice_sizes=(5, 1)),
+            ShapeError,
+            "must fit inside",
+        ),
+        (
+            lambda: dynamic_slices.dynamic_update_slice(X, wrap(np.zeros((5, 1), np.float32)), ZERO, ZERO),
             ShapeError,
             "fit inside",
         ),
-        (lambda: slices.dynamic_update_slice(X, ROWS, ZERO, ZERO), DTypeError, "convert one of them"),
+        (lambda: dynamic_slices.dynamic_update_slice(X, ROWS, ZERO, ZERO), DTypeError, "convert one of them"),
         (lambda: indexing.gather(X, X, **G._asdict()), DTypeError, "must be integers"),
         (
             lambda: indexing.gather(X, ROWS, **G._replace(index_vector_dim=3)._asdict()),
@@ -580,7 +588,7 @@ def test_narrow_types_are_moved_in_loops(kind: ElementType) -> None:
         padded = movement.pad(taken, movement.full(0, x.dtype), padding_config=((1, 0, 0), (0, 2, 0)))
         joined = movement.concatenate(movement.reverse(padded, dimensions=(1,)), padded, dimension=0)
         written = indexing.scatter(x, rows, taken, **put._asdict())
-        updated = slices.dynamic_update_slice(written, taken, *[wrap(np.zeros((), np.int32))] * 2)
+        updated = dynamic_slices.dynamic_update_slice(written, taken, *[wrap(np.zeros((), np.int32))] * 2)
         chosen = elementwise.select(wrap(np.arange(24).reshape(4, 6) % 3 == 0), updated, x)
         _, sorted_too = sorting.sort(rows, movement.slice_axis(taken, 1, 2, 3), **order._asdict())
         return joined, chosen, movement.transpose(x, permutation=(1, 0)), sorted_too

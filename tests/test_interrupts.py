@@ -21,8 +21,9 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as tnp
-from tinyxla import cache, profiler, threads
-from tinyxla.threads import Task, shielded
+from tinyxla import cache, profiler
+from tinyxla.runtime import threads
+from tinyxla.runtime.threads import Task, shielded
 
 pytest.importorskip("llvmlite")
 
@@ -359,11 +360,11 @@ def test_trace_whose_start_is_interrupted_can_be_started_again(monkeypatch: pyte
 
 
 def test_functions_that_are_gone_are_forgotten() -> None:
-    from tinyxla import compilation
+    from tinyxla.api import jit
 
-    before = len(compilation._functions)
+    before = len(jit._functions)
     kept = [tx.jit(lambda x: x) for _ in range(5)]
     for _ in range(40):
         _ = [tx.jit(lambda x: x) for _ in range(50)]
-    assert {id(x) for x in kept} <= {id(x) for x in compilation._all_functions()}
-    assert len(compilation._functions) <= 2 * (before + 60) + 64
+    assert {id(x) for x in kept} <= {id(x) for x in jit._all_functions()}
+    assert len(jit._functions) <= 2 * (before + 60) + 64

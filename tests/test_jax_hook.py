@@ -37,14 +37,14 @@ def test_script_gets_its_arguments_and_folder(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys, helper, jax\nprint(sys.argv[1:], helper.value, jax.jit.__module__, __name__)")
     found = run("-m", "tinyxla.jax", str(script), "a", "-b").stdout
-    assert found == "['a', '-b'] 0.10.2 tinyxla.compilation __main__\n"
+    assert found == "['a', '-b'] 0.10.2 tinyxla.api.jit __main__\n"
 
 
 def test_module_and_first_line(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import jax, sys\nprint(jax.jit.__module__, sys.argv[1:])")
     paths = os.pathsep.join([str(ROOT), str(tmp_path)])
-    assert run("-m", "tinyxla.jax", "-m", "program", "x", PYTHONPATH=paths).stdout == "tinyxla.compilation ['x']\n"
-    assert run("-c", "import tinyxla.jax, jax; print(jax.jit.__module__)").stdout == "tinyxla.compilation\n"
+    assert run("-m", "tinyxla.jax", "-m", "program", "x", PYTHONPATH=paths).stdout == "tinyxla.api.jit ['x']\n"
+    assert run("-c", "import tinyxla.jax, jax; print(jax.jit.__module__)").stdout == "tinyxla.api.jit\n"
 
 
 def test_pytest_plugin(tmp_path: Path) -> None:

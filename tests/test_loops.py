@@ -22,8 +22,8 @@ from tinyxla.backends.numba.jit import engine
 from tinyxla.loopir.ir.fingerprint import canonical
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal, Operand
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.runtime.threads import num_threads
 from tinyxla.shapes.element_types import element_types
-from tinyxla.threads import num_threads
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 SIGNED = ["s8", "s16", "s32", "s64"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla import compilation
+from tinyxla.api import jit
 from tinyxla.errors import ArgumentError, AttributeValueError, NoEffectWarning
-from tinyxla.tracing import options
+from tinyxla.tracing import config
 
 tnp = tx.numpy
 CPU = tx.devices()[0]
@@ -21,8 +21,8 @@ STRUCT = tx.ShapeDtypeStruct((2,), np.float32)
 
 @pytest.fixture(autouse=True)
 def nothing_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "_warned", set())
-    monkeypatch.setattr(compilation, "_warned_of", [])
+    monkeypatch.setattr(config, "_warned", set())
+    monkeypatch.setattr(jit, "_warned_of", [])
 
 
 def messages(function: Callable[[], Any]) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import random
+from tinyxla.api.eager_replay import MANY, OFTEN
 from tinyxla.errors import ShapeError
-from tinyxla.replays import MANY, OFTEN
 
 N = 5000
 

@@ -10,7 +10,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla import replays
+from tinyxla.api import eager_replay
 from tinyxla.errors import TinyxlaError
 
 _TYPES = ("float32", "int32", "bfloat16", "complex64", "bool")
@@ -96,7 +96,7 @@ def _bits(result: Any) -> list[Any]:
 @pytest.mark.parametrize("name", _CALLS)
 @pytest.mark.parametrize("dtype", _TYPES)
 def test_replays_equal_the_first_call(name: str, dtype: str, generator: np.random.Generator) -> None:
-    replays.forget_recordings()
+    eager_replay.forget_recordings()
     call = _CALLS[name]
     for _ in range(2):  # other elements, the same recordings
         x = jnp.asarray(generator.integers(-3, 4, (4, 5))).astype(dtype)
@@ -129,12 +129,12 @@ _SETTLED: dict[str, Callable[[Any], Any]] = {
 def test_functions_compiled_in_the_end_give_the_same_bits(
     name: str, monkeypatch: pytest.MonkeyPatch, generator: np.random.Generator
 ) -> None:
-    replays.forget_recordings()
+    eager_replay.forget_recordings()
     call, compiled = _SETTLED[name], list[Any]()
-    monkeypatch.setattr(replays, "WORTH", 100)
-    monkeypatch.setattr(replays, "_FEW", 2)
-    compile_program = replays.jit
-    monkeypatch.setattr(replays, "jit", lambda f: _Watched(compile_program(f), compiled))
+    monkeypatch.setattr(eager_replay, "WORTH", 100)
+    monkeypatch.setattr(eager_replay, "_FEW", 2)
+    compile_program = eager_replay.jit
+    monkeypatch.setattr(eager_replay, "jit", lambda f: _Watched(compile_program(f), compiled))
     for shape in ((4, 5), (3, 7)):
         special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-37, 3.4e38]
         x = generator.normal(size=shape).astype(np.float32)

@@ -20,10 +20,10 @@ from tinyxla.errors import (
     ShapeError,
     TracerError,
 )
-from tinyxla.ops import channels, collectives, elementwise, exchanges, hlo_level, movement, reduction
+from tinyxla.ops import channels, collectives, elementwise, exchanges, hlo_only, movement, reduction
 from tinyxla.ops.replica_groups import GroupMode, Mesh, device_groups, group_mode
-from tinyxla.rendezvous import Rendezvous
 from tinyxla.replicas import execution
+from tinyxla.runtime.rendezvous import Rendezvous
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms import conditional, while_
@@ -221,11 +221,11 @@ def test_results_of_one_execution_are_arguments_of_the_next_without_a_copy() -> 
 
 
 def sends(x: Any, channel: int, **options: Any) -> Any:
-    return channels.send(x, hlo_level.after_all(), channel_id=channel, **options)[2]
+    return channels.send(x, hlo_only.after_all(), channel_id=channel, **options)[2]
 
 
 def receives(channel: int, shape: Shape = SCALAR, **options: Any) -> Any:
-    context = channels.recv(hlo_level.after_all(), shape=shape, channel_id=channel, **options)
+    context = channels.recv(hlo_only.after_all(), shape=shape, channel_id=channel, **options)
     return channels.recv_done(*context, channel_id=channel, **options)[0]
 
 
@@ -234,7 +234,7 @@ def test_ring_of_sends_and_recvs(backend: str | None) -> None:
     pairs = ((0, 1), (1, 2), (2, 0))
 
     def ring(x: Any) -> Any:
-        context = channels.recv(hlo_level.after_all(), shape=Shape(F32, (2,)), channel_id=1, source_target_pairs=pairs)
+        context = channels.recv(hlo_only.after_all(), shape=Shape(F32, (2,)), channel_id=1, source_target_pairs=pairs)
         sends(x, 1, source_target_pairs=pairs)
         return channels.recv_done(*context, channel_id=1, source_target_pairs=pairs)[0]
 

@@ -16,7 +16,18 @@ from tinyxla.compiler import pipeline
 from tinyxla.compiler.passes import algebraic_simplifier
 from tinyxla.compiler.rewriter import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal, Module, verify
-from tinyxla.ops import Op, bits, calls, contraction, elementwise, indexing, movement, reduction, slices, windows
+from tinyxla.ops import (
+    Op,
+    bits,
+    calls,
+    contraction,
+    dynamic_slices,
+    elementwise,
+    indexing,
+    movement,
+    reduction,
+    windows,
+)
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
 
 Array = np.ndarray[Any, Any]
@@ -152,7 +163,7 @@ def _update(starts: tuple[int, int], is_computed: bool = True) -> Make:
 
     def make(g: Graph, x: Instruction, y: Instruction) -> Instruction:
         part = g(elementwise.sin, y) if is_computed else y
-        return g(slices.dynamic_update_slice, x, part, *(g.constant(s, np.int32) for s in starts))
+        return g(dynamic_slices.dynamic_update_slice, x, part, *(g.constant(s, np.int32) for s in starts))
 
     return make
 
@@ -162,7 +173,7 @@ def _chosen(swapped: bool = False, kept: bool = True) -> Make:
 
     def make(g: Graph, p: Instruction, x: Instruction, y: Instruction, i: Instruction) -> Instruction:
         added = indexing.Scatter((), (0,), (0,), 1, reduction.scalar_computation("add", x.array_shape.dtype))
-        found = g(slices.dynamic_update_slice, x, y, g.constant(2, np.int32))
+        found = g(dynamic_slices.dynamic_update_slice, x, y, g.constant(2, np.int32))
         found = g(indexing.scatter, found, i, y, **added._asdict())
         other = x if kept else g(elementwise.neg, x)
         if not p.array_shape.rank:

@@ -13,7 +13,7 @@ import tinyxla as tx
 import tinyxla.numpy as tnp
 from tinyxla import lax
 from tinyxla.ops import factorizations, linear_algebra
-from tinyxla.threads import num_threads
+from tinyxla.runtime.threads import num_threads
 
 SIZES = (0, 1, 2, 3, 5, 8, 17, 33, 70)
 TYPES = (np.float32, np.float64, np.complex64, np.complex128)

@@ -17,7 +17,7 @@ from tinyxla.backends.numba import CompiledModule
 from tinyxla.compiler.analysis import scalarization
 from tinyxla.compiler.pipeline import optimize
 from tinyxla.hlo import Computation, Module
-from tinyxla.ops import calls, elementwise, movement, reduction, slices
+from tinyxla.ops import calls, dynamic_slices, elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
 from tinyxla.transforms import conditional, while_
@@ -91,9 +91,9 @@ class Bodies:
                 limit_indices=(6,),
                 strides=(2,),
             ),
-            lambda: slices.dynamic_update_slice(x, movement.reshape_to(s, (1,)), self.index(i)),
+            lambda: dynamic_slices.dynamic_update_slice(x, movement.reshape_to(s, (1,)), self.index(i)),
             lambda: movement.pad(
-                slices.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(2,)), s, padding_config=((1, 0, 0),)
+                dynamic_slices.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(2,)), s, padding_config=((1, 0, 0),)
             ),
             lambda: movement.reshape_to(
                 movement.slice_(rows, start_indices=(4, 0), limit_indices=(5, 3), strides=(1, 1)), (3,)
@@ -108,7 +108,7 @@ class Bodies:
             lambda: movement.transpose_to(y, (1, 0)),
             lambda: tx.numpy.dot(y, y),
             lambda: elementwise.select(elementwise.eq(y, movement.transpose_to(y, (1, 0))), y, elementwise.add(y, y)),
-            lambda: slices.dynamic_update_slice(
+            lambda: dynamic_slices.dynamic_update_slice(
                 y, movement.reshape_to(tx.numpy.asarray(x)[:2], (1, 2)), self.index(i), self.index(i)
             ),
         )()
@@ -116,7 +116,7 @@ class Bodies:
     def scalar(self, i: Any, x: Any, y: Any, s: Any, rows: Any) -> Any:
         return self.pick(
             lambda: reduction.reduce_sum(x, (0,)),
-            lambda: movement.reshape_to(slices.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(1,)), ()),
+            lambda: movement.reshape_to(dynamic_slices.dynamic_slice(x, self.index(i), dynamic_slice_sizes=(1,)), ()),
             lambda: elementwise.convert(i, new_element_type=element_type(self.type)),
             lambda: reduction.reduce_sum(self.row(rows, self.index(i)), (0,)),
             lambda: movement.full(1, np.dtype(element_type(self.type).dtype)),
@@ -124,12 +124,12 @@ class Bodies:
 
     @staticmethod
     def row(rows: Any, number: Any) -> Any:
-        found = slices.dynamic_slice(rows, number, movement.full(0, np.int32), dynamic_slice_sizes=(1, 3))
+        found = dynamic_slices.dynamic_slice(rows, number, movement.full(0, np.int32), dynamic_slice_sizes=(1, 3))
         return movement.reshape_to(found, (3,))
 
     def rows(self, i: Any, x: Any, y: Any, s: Any, rows: Any) -> Any:
         zero = movement.full(0, np.int32)
-        update = slices.dynamic_update_slice
+        update = dynamic_slices.dynamic_update_slice
         return self.pick(
             lambda: update(rows, movement.reshape_to(x, (1, 3)), self.index(i), zero),
             lambda: update(update(rows, y, self.index(i), self.index(i)), movement.reshape_to(s, (1, 1)), zero, zero),
@@ -242,8 +242,8 @@ def test_the_parts_of_a_small_computation() -> None:
     rows = Shape(element_type("f32"), (100,))
 
     def step(i: Any, x: Any) -> Sequence[Any]:
-        new = slices.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
-        old = slices.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
+        new = dynamic_slices.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
+        old = dynamic_slices.dynamic_slice(x, i, dynamic_slice_sizes=(1,))
         return [new, old]
 
     found = scalarization.smallest(optimize(computation(step, S32, rows)))
@@ -321,9 +321,9 @@ def test_one_array_cannot_become_two() -> None:
     rows = Shape(element_type("f32"), (100,))
 
     def step(i: Any, x: Any) -> Sequence[Any]:
-        first = slices.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
-        second = slices.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
-        return [first, slices.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
+        first = dynamic_slices.dynamic_update_slice(x, movement.full(0, np.float32, (1,)), i)
+        second = dynamic_slices.dynamic_update_slice(x, movement.full(1, np.float32, (1,)), i)
+        return [first, dynamic_slices.dynamic_slice(second, i, dynamic_slice_sizes=(1,))]
 
     assert scalarization.smallest(optimize(computation(step, S32, rows))) is None
 

@@ -23,11 +23,12 @@ import op_checks
 import pytest
 
 import tinyxla as tx
-from tinyxla import lax, threads as thread_counts
+from tinyxla import lax
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
 from tinyxla.errors import AttributeValueError
 from tinyxla.loopir.lower import axes
 from tinyxla.ops.op import ops
+from tinyxla.runtime import threads as thread_counts
 from tinyxla.tracing import wrap
 
 tnp = tx.numpy

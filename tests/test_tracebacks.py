@@ -18,7 +18,7 @@ import pytest
 import tinyxla as tx
 from tinyxla import lax
 from tinyxla.errors import AttributeValueError, ShapeError
-from tinyxla.tracing.options import setting
+from tinyxla.tracing.config import setting
 
 tnp = tx.numpy
 ROOT = Path(__file__).parents[1]

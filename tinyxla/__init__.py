@@ -16,7 +16,6 @@ from tinyxla import (
     lax as lax,
     numpy as numpy,
     ops as ops,
-    segments,
     sharding as sharding,
     stages as stages,
     tree as tree,
@@ -39,13 +38,12 @@ from tinyxla.api import (
     vjp as vjp,
     vmap as vmap,
 )
-from tinyxla.callbacks import (
+from tinyxla.api.callbacks import (
     effects_barrier as effects_barrier,
     io_callback as io_callback,
     pure_callback as pure_callback,
 )
-from tinyxla.compilation import clear_caches as clear_caches, jit as jit
-from tinyxla.contexts import (
+from tinyxla.api.context_managers import (
     check_tracer_leaks as check_tracer_leaks,
     debug_infs as debug_infs,
     debug_nans as debug_nans,
@@ -67,13 +65,7 @@ from tinyxla.contexts import (
     transfer_guard_device_to_host as transfer_guard_device_to_host,
     transfer_guard_host_to_device as transfer_guard_host_to_device,
 )
-from tinyxla.custom_derivatives import (
-    closure_convert as closure_convert,
-    custom_gradient as custom_gradient,
-    custom_jvp as custom_jvp,
-    custom_vjp as custom_vjp,
-)
-from tinyxla.devices import (
+from tinyxla.api.devices import (
     block_until_ready as block_until_ready,
     copy_to_host_async as copy_to_host_async,
     default_backend as default_backend,
@@ -90,26 +82,34 @@ from tinyxla.devices import (
     process_index as process_index,
     process_indices as process_indices,
 )
-from tinyxla.forward_backward import fwd_and_bwd as fwd_and_bwd
+from tinyxla.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
+from tinyxla.api.jit import clear_caches as clear_caches, jit as jit
+from tinyxla.api.linearize import linear_transpose as linear_transpose, linearize as linearize
+from tinyxla.api.pmap import pmap as pmap
+from tinyxla.custom_derivatives import (
+    closure_convert as closure_convert,
+    custom_gradient as custom_gradient,
+    custom_jvp as custom_jvp,
+    custom_vjp as custom_vjp,
+)
 from tinyxla.hlo import Module as _Module
-from tinyxla.linearization import linear_transpose as linear_transpose, linearize as linearize
+from tinyxla.numpy import segment_reductions
 from tinyxla.numpy.dynamic_slices import ds as ds
-from tinyxla.replication import pmap as pmap
+from tinyxla.runtime.threads import (
+    get_num_threads as get_num_threads,
+    num_threads as num_threads,
+    set_num_threads as set_num_threads,
+)
 from tinyxla.sharding import (
     NamedSharding as NamedSharding,
     PartitionSpec as PartitionSpec,
     make_mesh as make_mesh,
     set_mesh as set_mesh,
 )
-from tinyxla.suggestions import missing as _missing
-from tinyxla.threads import (
-    get_num_threads as get_num_threads,
-    num_threads as num_threads,
-    set_num_threads as set_num_threads,
-)
 from tinyxla.tracing import Array as Array, config as config
 from tinyxla.tracing.device import Device as Device
 from tinyxla.tracing.promotion import float0 as float0
+from tinyxla.util.did_you_mean import missing as _missing
 
 jacobian, make_jaxpr = jacrev, make_graph
 P = PartitionSpec
@@ -125,7 +125,6 @@ if TYPE_CHECKING:
         experimental as experimental,
         ffi as ffi,
         image as image,
-        modules as modules,
         nn as nn,
         profiler as profiler,
         random as random,
@@ -133,7 +132,7 @@ if TYPE_CHECKING:
         xla as xla,
     )
 
-_LATER = frozenset("debug example_libraries experimental ffi image modules nn profiler random scipy xla".split())
+_LATER = frozenset("debug example_libraries experimental ffi image nn profiler random scipy xla".split())
 
 
 def __getattr__(name: str) -> _Any:
@@ -148,13 +147,13 @@ def __dir__() -> list[str]:
 
 
 def _run_module(module: _Module, arguments: _Any, backend: str | None) -> _Any:
-    from tinyxla.modules import run_module
+    from tinyxla.api.module_call import run_module
 
     return run_module(module, arguments, backend)
 
 
 def _run_replicated(module: _Module, *arguments: _Any) -> list[_Any]:
-    from tinyxla.modules import run_replicated
+    from tinyxla.api.module_call import run_replicated
 
     return run_replicated(module, *arguments)
 
@@ -170,5 +169,5 @@ _Module.run_replicated = staticmethod(_run_replicated)
 
 
 # `ops` is the package of operations; JAX has this name for reductions over segments, so users find them there too.
-for _name in segments.__all__:
-    setattr(ops, _name, getattr(segments, _name))
+for _name in segment_reductions.__all__:
+    setattr(ops, _name, getattr(segment_reductions, _name))

@@ -11,15 +11,15 @@ from typing import Any
 
 from tinyxla.api.functions import argument_names, arrays_of, as_integers, check_callable, trace_tree
 from tinyxla.errors import ArgumentError
-from tinyxla.ops.named import checkpoint_name as named
-from tinyxla.tracebacks import boundary
+from tinyxla.ops.checkpoint_name import checkpoint_name as named
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
 from tinyxla.tracing.references import Carried, Reference, discovered, threaded
 from tinyxla.transforms.calls import Checkpoint, call
 from tinyxla.transforms.computations import inexact, partition, reverse
 from tinyxla.transforms.reverse import is_inexact
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 Policy = Callable[..., bool]
 

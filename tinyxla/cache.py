@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tinyxla.errors import AttributeValueError
-from tinyxla.tracing.options import config
+from tinyxla.tracing.config import config
 
 __all__ = ["Entry", "Info", "clear", "directory", "entries", "info", "verify"]
 

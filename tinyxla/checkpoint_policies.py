@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyxla.ops.named import checkpoint_name
+from tinyxla.ops.checkpoint_name import checkpoint_name
 
 Policy = Callable[..., bool]
 

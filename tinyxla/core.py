@@ -1,7 +1,7 @@
 """The few names of `jax.core` that programs use: to ask whether a value is traced, and what its type is."""
 
 from tinyxla.api import ShapeDtypeStruct as ShapedArray
-from tinyxla.contexts import ensure_compile_time_eval
+from tinyxla.api.context_managers import ensure_compile_time_eval
 from tinyxla.tracing.core import Trace, Tracer
 
 __all__ = ["ShapedArray", "Trace", "Tracer", "ensure_compile_time_eval"]

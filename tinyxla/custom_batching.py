@@ -11,7 +11,7 @@ from tinyxla.lax.control_flow import map_
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.transforms.custom import CustomVmap, Values
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
 

@@ -19,15 +19,15 @@ from tinyxla.api.functions import Function, ShapeDtypeStruct, arrays_of, as_inte
 from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.keys import hashable
+from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 
 class SymbolicZero:

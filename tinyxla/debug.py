@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.callbacks import look
+from tinyxla.api.callbacks import look
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.array import Array

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.tracebacks import PACKAGE as _PACKAGE, FilteredTraceback, install, is_own
+from tinyxla.util.tracebacks import PACKAGE as _PACKAGE, FilteredTraceback, install, is_own
 
 
 class SourceLine(NamedTuple):

@@ -23,9 +23,9 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
+from tinyxla.util.did_you_mean import missing as _missing
 
 
 class ResizeMethod(enum.Enum):

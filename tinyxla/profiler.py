@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.jit import observe
 from tinyxla.backends import Executable
 from tinyxla.backends.clock import now
-from tinyxla.compilation import observe
 from tinyxla.compiler.report import Bound, Cost, Machine, Report, StepInfo, duration, table
 from tinyxla.errors import ArgumentError
-from tinyxla.threads import get_num_threads
+from tinyxla.runtime.threads import get_num_threads
 
 __all__ = [
     "LineTime",

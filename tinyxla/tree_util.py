@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import optree
 
 from tinyxla.errors import ArgumentError, PytreeError
-from tinyxla.suggestions import missing as _missing
-from tinyxla.tracebacks import boundary, filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.pytrees import NAMESPACE
+from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.tracebacks import boundary, filter_error
 
 PyTreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool] | None

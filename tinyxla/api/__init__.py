@@ -1,7 +1,7 @@
 """The transformations users call: derivatives, batching, and looking at graphs.
 
 All take functions of pytrees of arrays and give such functions, and nest in any order. Compilation is in
-`tinyxla.compilation`.
+`tinyxla.api.jit`.
 """
 
 from tinyxla.api.batching import vmap as vmap

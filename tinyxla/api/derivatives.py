@@ -23,7 +23,6 @@ from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, Shap
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import trace
@@ -31,7 +30,8 @@ from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms import jvp as jvp_flat, vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, run, spread
 from tinyxla.transforms.reverse import is_inexact, zeros_like
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 _Leaves = tuple[Sequence[Any], pytrees.TreeDef]
 

@@ -15,7 +15,6 @@ from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement
 from tinyxla.shapes import KeyType, Shape, element_type
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
@@ -25,7 +24,8 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import Reference, discovered, threaded, values_of
 from tinyxla.transforms import key_arrays
 from tinyxla.transforms.key_arrays import KeyArray
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
 

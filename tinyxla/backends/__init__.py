@@ -14,8 +14,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, warn
 from tinyxla.hlo import Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
-from tinyxla.threads import shielded
-from tinyxla.tracing.options import config
+from tinyxla.runtime.threads import shielded
+from tinyxla.tracing.config import config
 
 if TYPE_CHECKING:
     from tinyxla.compiler.report import Report

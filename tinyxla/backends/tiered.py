@@ -10,9 +10,9 @@ import numpy as np
 
 from tinyxla.compiler.pipeline import inline_calls
 from tinyxla.hlo import Computation, Instruction
+from tinyxla.runtime.threads import Task
 from tinyxla.shapes import TupleShape
-from tinyxla.threads import Task
-from tinyxla.tracing.options import config
+from tinyxla.tracing.config import config
 
 if TYPE_CHECKING:
     from tinyxla.backends import Executable

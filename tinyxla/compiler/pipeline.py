@@ -34,8 +34,8 @@ from tinyxla.ops import Op, calls, contraction, elementwise, movement, ops
 from tinyxla.ops.arithmetic import evaluator
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.hlo_text import OPCODES
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import trace
-from tinyxla.tracing.options import config
 from tinyxla.transforms.computations import with_computations
 
 REGIONS = ("while", "conditional")  # ops whose computations are programs of their own

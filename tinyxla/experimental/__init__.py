@@ -1,5 +1,5 @@
 """What JAX has under this name."""
 
-from tinyxla.callbacks import io_callback
+from tinyxla.api.callbacks import io_callback
 
 __all__ = ["io_callback"]

@@ -8,11 +8,11 @@ from typing import Any
 
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.reverse import is_inexact, zeros_like
 from tinyxla.transforms.taylor import scaled, taylor
+from tinyxla.util.tracebacks import boundary
 
 __all__ = ["jet"]
 

@@ -12,7 +12,7 @@ from tinyxla.api import vmap
 from tinyxla.errors import ShapeError
 from tinyxla.flatten_util import ravel_pytree
 from tinyxla.numpy.arguments import inexact_array
-from tinyxla.tracebacks import boundary
+from tinyxla.util.tracebacks import boundary
 
 Slope = Callable[[Any, Any], Any]
 

@@ -254,7 +254,7 @@ class Computation:
 
 
 def _cannot_run(module: Module, *arguments: Any) -> Any:
-    raise RuntimeError("modules are run by tinyxla.modules, which has not been imported")
+    raise RuntimeError("modules are run by tinyxla.api.module_call, which has not been imported")
 
 
 @dataclass(eq=False, slots=True, repr=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyxla.compilation import Jitted, PlacingJitted
+from tinyxla.api.jit import Jitted, PlacingJitted
 from tinyxla.custom_derivatives import SymbolicZero
 from tinyxla.jax import flags
 from tinyxla.jax.avals import ShapedArray
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import Config
 from tinyxla.tracing.core import Trace, Tracer
-from tinyxla.tracing.options import Config
 from tinyxla.transforms.key_arrays import KeyArray
 
 

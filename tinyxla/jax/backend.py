@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tinyxla.devices import devices
+from tinyxla.api.devices import devices
 
 
 def get_backend(platform: str | None = None) -> SimpleNamespace:

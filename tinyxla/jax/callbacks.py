@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinyxla import debug
-from tinyxla.callbacks import io_callback as _io_callback, pure_callback as _pure_callback
+from tinyxla.api.callbacks import io_callback as _io_callback, pure_callback as _pure_callback
 from tinyxla.errors import TinyxlaError
 
 

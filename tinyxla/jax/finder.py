@@ -20,7 +20,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.attributes import set_attributes
-from tinyxla.tracing.options import config
+from tinyxla.tracing.config import config
 
 JAX_VERSION = "0.10.2"
 """The version of JAX whose interface is followed."""

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from tinyxla.errors import requiring
-from tinyxla.tracing.options import Config, option_names
+from tinyxla.tracing.config import Config, option_names
 
 
 def values(config: Config) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.compilation import jit
+from tinyxla.api.jit import jit
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation
 from tinyxla.jax.primitives import Primitive

@@ -20,8 +20,8 @@ from tinyxla.jax.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
 from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.core import innermost
-from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.transforms.computations import Mask, chosen, spread
 from tinyxla.transforms.custom import Lanes, Pullback, Rule, Values, apply, transposed

@@ -13,7 +13,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.device import Placement
 from tinyxla.tracing.placement import placed
 from tinyxla.tracing.shardings import AbstractMesh, NamedSharding, PartitionSpec, current_mesh
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
 

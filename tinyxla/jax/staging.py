@@ -11,7 +11,7 @@ from tinyxla.jax import recording
 from tinyxla.jax.jaxprs import ClosedJaxpr
 from tinyxla.jax.translation import of_computation
 from tinyxla.tracing import pytrees
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 
 def make_jaxpr(

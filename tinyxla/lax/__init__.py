@@ -135,6 +135,7 @@ from tinyxla.lax.host import (
     infeed as infeed,
     outfeed as outfeed,
 )
+from tinyxla.lax.implicit_solve import custom_linear_solve as custom_linear_solve, custom_root as custom_root
 from tinyxla.lax.indexing import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,
@@ -177,14 +178,6 @@ from tinyxla.lax.movement import (
     transpose as transpose,
     zeros_like_array as zeros_like_array,
 )
-from tinyxla.lax.ordering import (
-    approx_max_k as approx_max_k,
-    approx_min_k as approx_min_k,
-    associative_scan as associative_scan,
-    sort as sort,
-    sort_key_val as sort_key_val,
-    top_k as top_k,
-)
 from tinyxla.lax.padding import padtype_to_pads as padtype_to_pads
 from tinyxla.lax.random_bits import (
     RandomAlgorithm as RandomAlgorithm,
@@ -203,7 +196,14 @@ from tinyxla.lax.reductions import (
     reduce_sum as reduce_sum,
     reduce_xor as reduce_xor,
 )
-from tinyxla.lax.solves import custom_linear_solve as custom_linear_solve, custom_root as custom_root
+from tinyxla.lax.sorting import (
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
+    associative_scan as associative_scan,
+    sort as sort,
+    sort_key_val as sort_key_val,
+    top_k as top_k,
+)
 from tinyxla.lax.special import (
     bessel_i0e as bessel_i0e,
     bessel_i1e as bessel_i1e,
@@ -244,7 +244,7 @@ from tinyxla.lax.windows import (
     reduce_window as reduce_window,
     reduce_window_shape_tuple as reduce_window_shape_tuple,
 )
-from tinyxla.suggestions import missing as _missing
+from tinyxla.util.did_you_mean import missing as _missing
 
 abs = _elementwise.abs_
 complex = _elementwise.complex_

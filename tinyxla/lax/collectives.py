@@ -17,7 +17,7 @@ import numpy as np
 from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError, AttributeValueError, AxisNameError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import cast
-from tinyxla.numpy.selection import take
+from tinyxla.numpy.take_where import take
 from tinyxla.ops import collectives, exchanges, movement, reduction
 from tinyxla.ops.op import OWN
 from tinyxla.ops.replica_groups import REPLICAS

@@ -14,12 +14,11 @@ from tinyxla.api import vmap
 from tinyxla.api.functions import Function, argument_names, arrays_of, trace_tree
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.lax.repeated import repeated
+from tinyxla.lax.eager_control_flow import repeated
 from tinyxla.lax.threading_references import branching, counting, looping, mapping, scanning
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
 from tinyxla.shapes import AnyShape, Shape
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state, trace
@@ -28,7 +27,8 @@ from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
 from tinyxla.transforms.computations import effects, of_one, run, subgraph, unpacked, with_parameters
 from tinyxla.transforms.while_reverse import allocated, at, put
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 # --- functions as computations ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tinyxla.api.functions import arrays_of
 from tinyxla.errors import ArgumentError
-from tinyxla.ops import channels, hlo_level
+from tinyxla.ops import channels, hlo_only
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
@@ -20,12 +20,12 @@ from tinyxla.tracing.array import Array
 
 def create_token(_: object = None) -> Array:
     """A token: what orders effects."""
-    return hlo_level.after_all()
+    return hlo_only.after_all()
 
 
 def after_all(*tokens: Array) -> Array:
     """A token that comes after all these."""
-    return hlo_level.after_all(*tokens)
+    return hlo_only.after_all(*tokens)
 
 
 def infeed(token: Array, shape: Any = None, partitions: Any = None) -> tuple[Any, Array]:

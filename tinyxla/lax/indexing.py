@@ -32,7 +32,7 @@ from tinyxla.numpy.arguments import (
     shown,
     with_flags,
 )
-from tinyxla.ops import elementwise, indexing as ops, movement, reduction, slices
+from tinyxla.ops import dynamic_slices, elementwise, indexing as ops, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
@@ -93,7 +93,7 @@ def dynamic_slice(
     what = "lax.dynamic_slice"
     x = array_of(operand, what)
     starts = _starts(what, x, start_indices, allow_negative_indices)
-    taken = slices.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
+    taken = dynamic_slices.dynamic_slice(x, *starts, dynamic_slice_sizes=shape_of(what, slice_sizes))
     return taken.with_weak_type(x.weak_type)
 
 
@@ -111,7 +111,7 @@ def dynamic_update_slice(
     """
     what = "lax.dynamic_update_slice"
     x, new = of_one_type(what, operand, update)
-    return slices.dynamic_update_slice(x, new, *_starts(what, x, start_indices, allow_negative_indices))
+    return dynamic_slices.dynamic_update_slice(x, new, *_starts(what, x, start_indices, allow_negative_indices))
 
 
 def _in_dim(what: str, x: Array, start: ArrayLike, axis: int) -> tuple[int, list[Any]]:

@@ -14,12 +14,12 @@ from tinyxla.numpy.arguments import array_of, cast, constant, function_of, named
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import GraphTrace
 from tinyxla.tracing.device import check_placement
 from tinyxla.tracing.promotion import as_array
+from tinyxla.util.tracebacks import boundary
 
 Axes = Sequence[int]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp, vmap
-from tinyxla.callbacks import pure_callback
+from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError, requiring
 from tinyxla.lax.control_flow import while_loop

@@ -19,7 +19,7 @@ from tinyxla.tracing.references import (
     slotted,
     threaded,
 )
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
 

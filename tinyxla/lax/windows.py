@@ -17,9 +17,9 @@ from tinyxla.ops import movement, windows
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.window import Window, WindowDimension, dilated
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.util.tracebacks import boundary
 
 Ints = Sequence[int]
 

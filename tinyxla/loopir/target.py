@@ -13,7 +13,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tinyxla.threads import available_processors
+from tinyxla.runtime.threads import available_processors
 
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # Linux's, for x86-64
 _LAST_CACHE_SHARE_BYTES = 16 << 20  # of the last-level cache at most, for each processor: other programs use it too

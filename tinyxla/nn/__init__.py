@@ -47,6 +47,6 @@ from tinyxla.nn.scaled import (
     scaled_dot_general as scaled_dot_general,
     scaled_matmul as scaled_matmul,
 )
-from tinyxla.suggestions import missing as _missing
+from tinyxla.util.did_you_mean import missing as _missing
 
 __getattr__ = _missing(__name__)

@@ -9,12 +9,12 @@ import math
 from typing import Any
 
 from tinyxla import numpy as tnp
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ShapeError
 from tinyxla.lax.elementwise import clamp
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, inexact, inexact_array, operand, type_of
 from tinyxla.numpy.elementwise import constant_beyond, with_slope
 from tinyxla.ops import elementwise
-from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array

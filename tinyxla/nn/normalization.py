@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tinyxla import numpy as tnp
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import AttributeValueError
 from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand, promoted, with_flags
-from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
 

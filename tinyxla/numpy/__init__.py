@@ -128,7 +128,37 @@ from tinyxla.numpy.creation import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
+from tinyxla.numpy.float_bits import frexp as frexp, nextafter as nextafter, spacing as spacing, view as view
 from tinyxla.numpy.grids import c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_
+from tinyxla.numpy.index_tricks import (
+    argwhere as argwhere,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    flatnonzero as flatnonzero,
+    ix_ as ix_,
+    mask_indices as mask_indices,
+    nonzero as nonzero,
+    ravel_multi_index as ravel_multi_index,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
+)
+from tinyxla.numpy.integer_functions import gcd as gcd, lcm as lcm, packbits as packbits, unpackbits as unpackbits
+from tinyxla.numpy.io import (
+    array_repr as array_repr,
+    array_str as array_str,
+    fromfile as fromfile,
+    fromiter as fromiter,
+    fromstring as fromstring,
+    get_printoptions as get_printoptions,
+    load as load,
+    printoptions as printoptions,
+    save as save,
+    savez as savez,
+    set_printoptions as set_printoptions,
+)
 from tinyxla.numpy.manipulation import (
     append as append,
     array_split as array_split,
@@ -180,21 +210,6 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.namespace_info import NamespaceInfo as _NamespaceInfo
 from tinyxla.numpy.padding import pad as pad
-from tinyxla.numpy.places import (
-    argwhere as argwhere,
-    diag_indices as diag_indices,
-    diag_indices_from as diag_indices_from,
-    flatnonzero as flatnonzero,
-    ix_ as ix_,
-    mask_indices as mask_indices,
-    nonzero as nonzero,
-    ravel_multi_index as ravel_multi_index,
-    tril_indices as tril_indices,
-    tril_indices_from as tril_indices_from,
-    triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from,
-    unravel_index as unravel_index,
-)
 from tinyxla.numpy.polynomials import poly as poly, polydiv as polydiv, polyfit as polyfit, roots as roots
 from tinyxla.numpy.reductions import (
     all as all,
@@ -232,23 +247,6 @@ from tinyxla.numpy.reductions import (
     sum as sum,
     var as var,
 )
-from tinyxla.numpy.representation import frexp as frexp, nextafter as nextafter, spacing as spacing, view as view
-from tinyxla.numpy.selection import (
-    choose as choose,
-    compress as compress,
-    delete as delete,
-    extract as extract,
-    fill_diagonal as fill_diagonal,
-    insert as insert,
-    piecewise as piecewise,
-    place as place,
-    put as put,
-    put_along_axis as put_along_axis,
-    select as select,
-    take as take,
-    take_along_axis as take_along_axis,
-    where as where,
-)
 from tinyxla.numpy.sets import (
     intersect1d as intersect1d,
     isin as isin,
@@ -284,18 +282,21 @@ from tinyxla.numpy.sorting import (
     sort as sort,
     sort_complex as sort_complex,
 )
-from tinyxla.numpy.storage import (
-    array_repr as array_repr,
-    array_str as array_str,
-    fromfile as fromfile,
-    fromiter as fromiter,
-    fromstring as fromstring,
-    get_printoptions as get_printoptions,
-    load as load,
-    printoptions as printoptions,
-    save as save,
-    savez as savez,
-    set_printoptions as set_printoptions,
+from tinyxla.numpy.take_where import (
+    choose as choose,
+    compress as compress,
+    delete as delete,
+    extract as extract,
+    fill_diagonal as fill_diagonal,
+    insert as insert,
+    piecewise as piecewise,
+    place as place,
+    put as put,
+    put_along_axis as put_along_axis,
+    select as select,
+    take as take,
+    take_along_axis as take_along_axis,
+    where as where,
 )
 from tinyxla.numpy.transcendental import (
     acos as acos,
@@ -425,7 +426,6 @@ from tinyxla.numpy.ufuncs import (
     ufunc as ufunc,
 )
 from tinyxla.numpy.vectorization import vectorize as vectorize
-from tinyxla.numpy.whole_numbers import gcd as gcd, lcm as lcm, packbits as packbits, unpackbits as unpackbits
 from tinyxla.numpy.windows import (
     bartlett as bartlett,
     blackman as blackman,
@@ -434,8 +434,8 @@ from tinyxla.numpy.windows import (
     i0 as i0,
     kaiser as kaiser,
 )
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array as _Array, set_namespace as _set_namespace
+from tinyxla.util.did_you_mean import missing as _missing
 
 bool = bool_
 __array_api_version__ = "2024.12"

@@ -13,11 +13,11 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 import ml_dtypes
 import numpy as np
 
-from tinyxla.allocation import after_shortage, allocated
 from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError, TinyxlaError, warn
 from tinyxla.hlo import Literal
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.ops import integers
+from tinyxla.runtime.allocation import after_shortage, allocated
 from tinyxla.shapes import ElementType, KeyType, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.shapes.shape import canonical_axis

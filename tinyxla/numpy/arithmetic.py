@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import DTypeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -29,7 +30,6 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, as_unary, binary, unary, with_slope
 from tinyxla.numpy.operations import ops
-from tinyxla.replays import replayed
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import promote_types

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api import vmap
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -55,14 +56,13 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import convolution, movement
 from tinyxla.numpy.reductions import cumsum, mean, sum
-from tinyxla.numpy.selection import where
+from tinyxla.numpy.take_where import where
 from tinyxla.numpy.transcendental import sqrt
-from tinyxla.replays import replayed
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.window import WindowDimension
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
+from tinyxla.util.tracebacks import boundary
 
 
 @replayed

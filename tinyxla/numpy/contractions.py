@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -30,7 +31,6 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
-from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

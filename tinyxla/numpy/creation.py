@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -37,10 +38,8 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.numpy.transcendental import exp, log
-from tinyxla.replays import replayed
 from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer, checked_size, state
 from tinyxla.tracing.promotion import (
@@ -54,6 +53,7 @@ from tinyxla.tracing.promotion import (
 )
 from tinyxla.tracing.views import read_only_view
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, filled, of_key_type
+from tinyxla.util.tracebacks import boundary
 
 # --- from data --------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tinyxla.compilation import jit
+from tinyxla.api.jit import jit
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -30,11 +30,11 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.operations import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
-from tinyxla.tracebacks import filter_error
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import LARGE, state, trace
 from tinyxla.tracing.promotion import checked_scalar, config, promote_types
 from tinyxla.transforms import custom
+from tinyxla.util.tracebacks import filter_error
 
 Function = Callable[..., Any]  # of arrays of one type and shape, made of element-wise ops
 _Step = tuple[int, Function, tuple[int, ...]]  # the place of a value, what computes it, and the places of the operands

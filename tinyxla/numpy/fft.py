@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -26,11 +27,10 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.creation import arange
 from tinyxla.numpy.manipulation import moveaxis, roll
 from tinyxla.numpy.operations import fourier, movement
-from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 Lengths = Sequence[int] | None
 _MOST_AXES = 3  # of one operation

@@ -19,14 +19,14 @@ from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, broadcast_to_shape, cast, constant, eager, like, operand, promoted
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.dynamic_slices import Window, has_slices
-from tinyxla.numpy.index_entries import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
+from tinyxla.numpy.index_parsing import Entry, Layout, New, Picked, Span, entries_of, in_range, layout_of, spans_of
 from tinyxla.numpy.operations import indexing_ops, movement, ops, reduction, slices
 from tinyxla.numpy.repetition import applied_repeatedly
 from tinyxla.shapes import element_type
-from tinyxla.suggestions import did_you_mean
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state
 from tinyxla.transforms.key_arrays import KeyArray, check_same_keys, map_over_words, refuse
+from tinyxla.util.did_you_mean import did_you_mean
 
 Ints = tuple[int, ...]
 MODES = (None, "fill", "drop", "clip", "wrap", "promise_in_bounds")

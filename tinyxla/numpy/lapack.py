@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api import ShapeDtypeStruct
-from tinyxla.callbacks import pure_callback
+from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.numpy.arguments import cast
 from tinyxla.ops.factorizations import lapack_functions

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, ShapeError, SquareMatrixError
 from tinyxla.numpy import arithmetic as arith, contractions, lapack
@@ -48,12 +49,11 @@ from tinyxla.numpy.manipulation import (
 )
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import max, min, prod, root_at_edges, sum
-from tinyxla.numpy.selection import take_along_axis, where
+from tinyxla.numpy.take_where import take_along_axis, where
 from tinyxla.numpy.transcendental import log
-from tinyxla.replays import replayed
 from tinyxla.shapes import Shape
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 
 class EigResult(NamedTuple):

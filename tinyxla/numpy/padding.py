@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -25,7 +26,6 @@ from tinyxla.numpy.manipulation import concatenate, expand_dims, flip, rows_at
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import mean
 from tinyxla.numpy.sorting import median
-from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

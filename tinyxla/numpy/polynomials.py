@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ShapeError
 from tinyxla.numpy import arithmetic as arith, linalg
 from tinyxla.numpy.arguments import ArrayLike, count_of, inexact_array, listed, promoted, value_of, vector_of
@@ -14,9 +15,8 @@ from tinyxla.numpy.calculus import convolve, vander
 from tinyxla.numpy.creation import ones, zeros
 from tinyxla.numpy.manipulation import concatenate, diag
 from tinyxla.numpy.reductions import sum
-from tinyxla.numpy.selection import where
+from tinyxla.numpy.take_where import where
 from tinyxla.numpy.transcendental import sqrt
-from tinyxla.replays import replayed
 from tinyxla.tracing.array import Array
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -37,7 +38,6 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.operations import movement, ops, reduction, windows
 from tinyxla.numpy.transcendental import sqrt
-from tinyxla.replays import replayed
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

@@ -20,12 +20,12 @@ from tinyxla.numpy.arguments import (
     promoted,
 )
 from tinyxla.numpy.creation import ones, zeros
+from tinyxla.numpy.index_tricks import nonzero
 from tinyxla.numpy.manipulation import concatenate, ravel, reshape
 from tinyxla.numpy.operations import movement
-from tinyxla.numpy.places import nonzero
 from tinyxla.numpy.reductions import any, cumsum, sum
-from tinyxla.numpy.selection import take, where
 from tinyxla.numpy.sorting import argsort, searchsorted, sort
+from tinyxla.numpy.take_where import take, where
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

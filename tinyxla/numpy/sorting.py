@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import (
@@ -38,8 +39,7 @@ from tinyxla.numpy.indexing import Update
 from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel, squeeze, stack
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_along
-from tinyxla.numpy.selection import take, take_along_axis, where
-from tinyxla.replays import replayed
+from tinyxla.numpy.take_where import take, take_along_axis, where
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

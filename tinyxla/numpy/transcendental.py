@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tinyxla.errors import DTypeError
-from tinyxla.numpy import complex_inverses
+from tinyxla.numpy import complex_arc
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, default_inexact_array, inexact_array, like
 from tinyxla.numpy.arithmetic import clip, floor_divide, multiply, subtract
 from tinyxla.numpy.elementwise import Binary, Unary, as_binary, binary, unary, with_slope
@@ -171,17 +171,17 @@ def _inverse(name: str, of_real: Any, of_complex: Any, text: str) -> Unary:
     return unary(name, function, text, to_inexact=True, of_complex=getattr(np, name))
 
 
-arcsin = _inverse("arcsin", _real_arcsin, complex_inverses.arcsin, "The angle between -pi/2 and pi/2 whose sine is x.")
-arccos = _inverse("arccos", _real_arccos, complex_inverses.arccos, "The angle between 0 and pi whose cosine is x.")
+arcsin = _inverse("arcsin", _real_arcsin, complex_arc.arcsin, "The angle between -pi/2 and pi/2 whose sine is x.")
+arccos = _inverse("arccos", _real_arccos, complex_arc.arccos, "The angle between 0 and pi whose cosine is x.")
 arctan = _inverse(
     "arctan",
     _real_arctan,
-    complex_inverses.arctan,
+    complex_arc.arctan,
     "The angle between -pi/2 and pi/2 whose tangent is x.",
 )
-arcsinh = _inverse("arcsinh", _real_arcsinh, complex_inverses.arcsinh, "The inverse of the hyperbolic sine.")
-arccosh = _inverse("arccosh", _real_arccosh, complex_inverses.arccosh, "The inverse of the hyperbolic cosine.")
-arctanh = _inverse("arctanh", _real_arctanh, complex_inverses.arctanh, "The inverse of the hyperbolic tangent.")
+arcsinh = _inverse("arcsinh", _real_arcsinh, complex_arc.arcsinh, "The inverse of the hyperbolic sine.")
+arccosh = _inverse("arccosh", _real_arccosh, complex_arc.arccosh, "The inverse of the hyperbolic cosine.")
+arctanh = _inverse("arctanh", _real_arctanh, complex_arc.arctanh, "The inverse of the hyperbolic tangent.")
 asin, acos, atan, asinh, acosh, atanh = arcsin, arccos, arctan, arcsinh, arccosh, arctanh
 
 # --- of two arrays ----------------------------------------------------------------------------------------------------

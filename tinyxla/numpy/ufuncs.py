@@ -38,7 +38,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.indexing import At
 from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, stack
 from tinyxla.numpy.operations import movement, ops, reduction, windows
-from tinyxla.numpy.selection import where as choose
+from tinyxla.numpy.take_where import where as choose
 from tinyxla.numpy.vectorization import vectorize
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array

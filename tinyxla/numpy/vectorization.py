@@ -11,8 +11,8 @@ from tinyxla.api import vmap
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, broadcast_shapes
 from tinyxla.numpy.manipulation import squeeze
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing.array import Array
+from tinyxla.util.tracebacks import boundary
 
 _TERM = r"\((?:\w+(?:,\w+)*)?\)"
 _SIGNATURE = re.compile(f"^{_TERM}(?:,{_TERM})*->{_TERM}(?:,{_TERM})*$")

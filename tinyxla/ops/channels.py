@@ -2,8 +2,8 @@
 
 A transfer has two halves, as in HLO: `recv` says that its replica will take something, `send` waits for that and hands
 over, `recv-done` waits for what was handed over. So a Recv comes before its Send, and that before its RecvDone; other
-orders deadlock, which is found and reported (`tinyxla.rendezvous`). With `is_host_transfer` the other end is the host
-(`tinyxla.host_queues`), as for `infeed` and `outfeed`.
+orders deadlock, which is found and reported (`tinyxla.runtime.rendezvous`). With `is_host_transfer` the other end is
+the host (`tinyxla.runtime.host_queues`), as for `infeed` and `outfeed`.
 
 Sources: sections "Infeed", "Outfeed", "Send", "SendDone", "Recv", "RecvDone" and "Scheduling of channel instructions"
 of the XLA documents.
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla import host_queues, rendezvous
 from tinyxla.errors import ArgumentError, AttributeValueError, ChannelError, ShapeError, SourceLine
 from tinyxla.ops import movement
-from tinyxla.ops.hlo_level import regrouping
+from tinyxla.ops.hlo_only import regrouping
 from tinyxla.ops.op import OWN, Array, Axes, NotDifferentiable, Op, Sample, Value
 from tinyxla.ops.replica_groups import REPLICAS, Pairs, check_pairs
-from tinyxla.rendezvous import Wait
+from tinyxla.runtime import host_queues, rendezvous
+from tinyxla.runtime.rendezvous import Wait
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape, element_type
 
 _TOKEN = Shape(TOKEN)

@@ -1,6 +1,6 @@
 """Collective operations as a compiler leaves them in HLO text: begun by one instruction, waited for by another.
 
-As with the other operations of this kind (`tinyxla.ops.hlo_level`), beginning one does it, and waiting takes the
+As with the other operations of this kind (`tinyxla.ops.hlo_only`), beginning one does it, and waiting takes the
 result. What lies between is the context: the result of AllReduce, and of the others the operands with the results.
 
 Sources: sections "AllGather", "AllReduce" and "CollectivePermute" of the XLA documents.
@@ -17,7 +17,7 @@ from tinyxla.hlo import Operation
 from tinyxla.ops import movement
 from tinyxla.ops.collectives import AllGather, AllReduce, all_gather, all_reduce
 from tinyxla.ops.exchanges import collective_permute
-from tinyxla.ops.hlo_level import regrouping
+from tinyxla.ops.hlo_only import regrouping
 from tinyxla.ops.op import Decomposition, Op, Sample
 from tinyxla.ops.replica_groups import REPLICAS, Pairs
 from tinyxla.shapes import AnyShape, Shape, TupleShape

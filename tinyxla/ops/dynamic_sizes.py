@@ -18,7 +18,7 @@ import numpy as np
 
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import elementwise, movement, slices
+from tinyxla.ops import dynamic_slices, elementwise, movement
 from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
@@ -92,7 +92,7 @@ def _set_evaluate(x: Array, size: Array, *, dimensions: Ints) -> Array:
 def _set_transpose(g: Value, x: Value, size: Value, *, dimensions: Ints) -> tuple[Value]:
     """Zero for what was cut off."""
     starts = [movement.full(0, np.int32)] * x.ndim
-    return (slices.dynamic_update_slice(movement.full(0, g.dtype, x.shape), g, *starts),)
+    return (dynamic_slices.dynamic_update_slice(movement.full(0, g.dtype, x.shape), g, *starts),)
 
 
 def _set_batch(size: int, operands: Any, axes: Any, *, dimensions: Ints) -> tuple[Value, int]:

@@ -19,9 +19,9 @@ from tinyxla.ops.factorizations import (
     samples_of,
 )
 from tinyxla.ops.linear_algebra import in_lapack_type, matrix_product, square_operand, transposed
+from tinyxla.ops.linear_solve import solve
 from tinyxla.ops.op import Array, Op, Rules, Value
 from tinyxla.ops.reduction import reduce_sum
-from tinyxla.ops.systems import solve
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 

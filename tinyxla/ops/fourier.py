@@ -14,8 +14,8 @@ import numpy as np
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError, requiring
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Array, Ints, Linear, Op, Sample, Value
+from tinyxla.runtime.threads import get_num_threads
 from tinyxla.shapes import AnyShape, Shape, element_type
-from tinyxla.threads import get_num_threads
 
 _LARGE = 1 << 15  # elements from which on threads share the signals
 

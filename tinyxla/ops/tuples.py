@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, channels, collective_stages, hlo_level, movement
+from tinyxla.ops import calls, channels, collective_stages, hlo_only, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 Tree = Instruction | tuple[Any, ...]  # a tuple whose elements are known is a tuple of trees
 _CALLS = ("call", "fusion")
 _DONE = (
-    hlo_level.async_update,
-    hlo_level.async_done,
-    hlo_level.copy_done,
+    hlo_only.async_update,
+    hlo_only.async_done,
+    hlo_only.copy_done,
     collective_stages.all_gather_done,
     collective_stages.all_reduce_done,
     collective_stages.collective_permute_done,
     channels.send_done,
 )
-_STRUCTURAL = {hlo_level.async_start, *collective_stages.starts, *_DONE}
+_STRUCTURAL = {hlo_only.async_start, *collective_stages.starts, *_DONE}
 
 
 def leaf_shapes(shape: AnyShape) -> list[Shape]:
@@ -111,7 +111,7 @@ class _Flattened:
             return tuple(operands)
         if x.op is calls.get_tuple_element:
             return self.element(operands[0], x.attributes.index, x)
-        if x.op is hlo_level.async_start:
+        if x.op is hlo_only.async_start:
             begun = self.visit(_as_fusion(x), operands)
             return (tuple(operands), begun, *self._zeros(x.attributes.state))
         start = collective_stages.starts.get(x.op)
@@ -135,8 +135,8 @@ class _Flattened:
 
 def _as_fusion(x: Instruction) -> Instruction:
     """What an instruction begins, as one that does it."""
-    attributes = hlo_level.Fusion("kCustom", x.attributes.calls)
-    return Instruction(hlo_level.fusion, x.operands, attributes, x.attributes.calls.root.shape, x.source)
+    attributes = hlo_only.Fusion("kCustom", x.attributes.calls)
+    return Instruction(hlo_only.fusion, x.operands, attributes, x.attributes.calls.root.shape, x.source)
 
 
 def _elements(shape: AnyShape) -> tuple[AnyShape, ...]:

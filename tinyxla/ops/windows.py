@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, elementwise, folding, indexing, integers, movement, reduction
+from tinyxla.ops import bits, calls, elementwise, indexing, integers, movement, reduction, window_doubling
 from tinyxla.ops.op import (
     Array,
     Axes,
@@ -73,7 +73,7 @@ def is_narrow(dtype: Any) -> bool:
 def _reduce_window_shape(*operands: AnyShape, window: Window, to_apply: Computation) -> AnyShape:
     arrays = reduction.check_folded("reduce-window", operands, to_apply)
     _check_window("reduce-window", window, arrays[0])
-    results = tuple(x.with_dimensions(folding.positions(window, x.dimensions)) for x in arrays)
+    results = tuple(x.with_dimensions(window_doubling.positions(window, x.dimensions)) for x in arrays)
     return TupleShape(results) if isinstance(to_apply.root.shape, TupleShape) else results[0]
 
 
@@ -85,7 +85,7 @@ def _select_and_scatter_shape(
     _check_window(name, window, operand)
     if any((w.window_dilation, w.base_dilation) != (1, 1) for w in window):
         raise AttributeValueError(f"{name}: window must not be dilated, but got {window_text(window)}.")
-    wanted = operand.with_dimensions(folding.positions(window, operand.dimensions))
+    wanted = operand.with_dimensions(window_doubling.positions(window, operand.dimensions))
     if given.element_type is not operand.element_type:
         raise DTypeError(f"{name}: source must have the element type of {operand}, but got {given}; convert it.")
     if given.dimensions != wanted.dimensions:
@@ -107,7 +107,7 @@ def cumulative(x: Value, axis: int, to_apply: Computation, start: Value, reverse
     if edge < 1:
         return x
     w = WindowDimension(edge + 1, padding_low=0 if reverse else edge, padding_high=edge if reverse else 0)
-    window = tuple(w if d == axis else folding.STILL for d in range(x.ndim))
+    window = tuple(w if d == axis else window_doubling.STILL for d in range(x.ndim))
     return reduce_window(x, start, window=window, to_apply=to_apply)
 
 
@@ -164,7 +164,7 @@ class _Line(NamedTuple):
         if a.shape[self.d] < 2:
             return u
         w = WindowDimension(a.shape[self.d], padding_low=a.shape[self.d] - 1)
-        window = tuple(w if k == self.d else folding.STILL for k in range(a.ndim))
+        window = tuple(w if k == self.d else window_doubling.STILL for k in range(a.ndim))
         starts = movement.full(1, a.dtype), movement.full(0, a.dtype)
         return reduce_window(a, u, *starts, window=window, to_apply=affine_composition(a.dtype))[1]
 
@@ -187,10 +187,10 @@ class _Line(NamedTuple):
 
 
 def _cumulative_line(x: Value, window: Window) -> _Line | None:
-    moving = [d for d, w in enumerate(window) if w != folding.STILL]
+    moving = [d for d, w in enumerate(window) if w != window_doubling.STILL]
     if len(moving) != 1 or not x.size:
         return None
-    direction = folding.cumulative_direction(window[moving[0]], x.shape[moving[0]])
+    direction = window_doubling.cumulative_direction(window[moving[0]], x.shape[moving[0]])
     return _Line(moving[0], direction == "backward") if direction else None
 
 
@@ -287,19 +287,19 @@ def _reduce_window_evaluate(*operands: Array, window: Window, to_apply: Computat
         single = reduction.scalar_computation(op, np.float32)
         with np.errstate(all="ignore"):
             return integers.convert(_reduce_window_evaluate(*wide, window=window, to_apply=single), dtype)
-    moving = [d for d, w in enumerate(window) if w != folding.STILL]
+    moving = [d for d, w in enumerate(window) if w != window_doubling.STILL]
     x = operands[0]
     ufunc = reduction.ufunc_of(to_apply, x.dtype)
     if len(moving) == 1 and ufunc:
         (d,) = moving
-        direction = folding.cumulative_direction(window[d], x.shape[d])
+        direction = window_doubling.cumulative_direction(window[d], x.shape[d])
         if direction:
             with np.errstate(all="ignore"):
                 ordered = x if direction == "forward" else np.flip(x, d)
                 found = ufunc(operands[1], ufunc.accumulate(ordered, d, x.dtype))
                 return found if direction == "forward" else np.flip(found, d)
     with np.errstate(all="ignore"):
-        return folding.fold(folding.ON_ARRAYS, *operands, window=window, to_apply=to_apply)
+        return window_doubling.fold(window_doubling.ON_ARRAYS, *operands, window=window, to_apply=to_apply)
 
 
 def transposed(w: WindowDimension, size: int, count: int) -> WindowDimension:
@@ -331,7 +331,7 @@ def _extremum_jvp(
     zero = movement.full(0, ans.dtype, ans.shape)
     moved, start = zero, zero
     if tangents[0] is not None and x.size:
-        moved = _read(tangents[0], _selected(folding.ON_VALUES, x, window, _first_extremum(to_apply)))
+        moved = _read(tangents[0], _selected(window_doubling.ON_VALUES, x, window, _first_extremum(to_apply)))
     if tangents[1] is not None:
         start = movement.broadcast(tangents[1], sizes=ans.shape, dimensions=())
     return elementwise.select(from_initial, start, moved)
@@ -370,7 +370,7 @@ def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Deri
             return Rules(_cumulative_jvp, _cumulative_vjp)
         if len(operands) == 4 and to_apply == affine_composition(dtypes[1].dtype):
             return Rules(_recurrence_jvp, _recurrence_vjp)
-    return Decomposition(folding.in_steps)
+    return Decomposition(window_doubling.in_steps)
 
 
 def _reduce_window_batch(
@@ -379,12 +379,12 @@ def _reduce_window_batch(
     arrays, initial = reduction.halves(operands)
     array_axes, initial_axes = reduction.halves(axes)
     arrays = movement.in_front(arrays, array_axes, size)
-    wider = (folding.STILL, *window)
+    wider = (window_doubling.STILL, *window)
     if all(a is None for a in initial_axes):
         result = reduce_window(*arrays, *initial, window=wider, to_apply=to_apply)
     else:
         initial = movement.in_front(initial, initial_axes, size)
-        result = folding.in_steps(*arrays, *initial, window=wider, to_apply=to_apply)
+        result = window_doubling.in_steps(*arrays, *initial, window=wider, to_apply=to_apply)
     return result, (0,) * len(arrays) if isinstance(result, tuple) else 0
 
 
@@ -516,7 +516,7 @@ def _selection(select: Computation, index: Any) -> Computation:
     return _computation("selection", [value, number, value, number], body)
 
 
-def _selected(how: folding.Calls, x: Any, window: Window, select: Computation) -> Any:
+def _selected(how: window_doubling.Calls, x: Any, window: Window, select: Computation) -> Any:
     """For each window, which element of x is selected, as an index into all of x; negative if the window has none."""
     dtype = np.dtype(np.int32 if x.size < 1 << 31 else np.int64)
     kind = element_type(x.dtype)
@@ -539,7 +539,14 @@ def _read(x: Value, index: Value) -> Value:
 
 
 def _select_and_scatter(
-    how: folding.Calls, x: Any, source: Any, initial: Any, *, window: Window, select: Computation, scatter: Computation
+    how: window_doubling.Calls,
+    x: Any,
+    source: Any,
+    initial: Any,
+    *,
+    window: Window,
+    select: Computation,
+    scatter: Computation,
 ) -> Any:
     """The initial value may have a leading dimension."""
     result = how.op(movement.broadcast, initial, sizes=x.shape, dimensions=tuple(range(initial.ndim)))
@@ -552,7 +559,9 @@ def _select_and_scatter(
     return how.op(movement.reshape, result, sizes=x.shape)
 
 
-by_index = partial(_select_and_scatter, folding.ON_VALUES)  # as a reduce-window that gives indices, and a scatter
+by_index = partial(
+    _select_and_scatter, window_doubling.ON_VALUES
+)  # as a reduce-window that gives indices, and a scatter
 
 
 def _select_and_scatter_batch(
@@ -560,7 +569,7 @@ def _select_and_scatter_batch(
 ) -> tuple[Value, int]:
     x, source = movement.in_front(operands[:2], axes[:2], size)
     apply = select_and_scatter if axes[2] is None else by_index
-    return apply(x, source, operands[2], window=(folding.STILL, *window), select=select, scatter=scatter), 0
+    return apply(x, source, operands[2], window=(window_doubling.STILL, *window), select=select, scatter=scatter), 0
 
 
 def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]:
@@ -575,7 +584,7 @@ def _select_and_scatter_samples(random: np.random.Generator) -> Iterator[Sample]
         for shape, window in _WINDOWS:
             if any((w.window_dilation, w.base_dilation) != (1, 1) for w in window):
                 continue
-            sizes = folding.positions(window, shape)
+            sizes = window_doubling.positions(window, shape)
             yield Sample(
                 (
                     movement.sample_values(shape, dtype),
@@ -594,7 +603,7 @@ select_and_scatter = Op(
     "select-and-scatter",
     attributes=SelectAndScatter,
     shape=_select_and_scatter_shape,
-    evaluate=partial(_select_and_scatter, folding.ON_ARRAYS),
+    evaluate=partial(_select_and_scatter, window_doubling.ON_ARRAYS),
     derivative=Decomposition(by_index),
     batch=_select_and_scatter_batch,
     samples=_select_and_scatter_samples,

@@ -6,21 +6,7 @@
 (2,)
 """
 
-from tinyxla.random.distributions import (
-    bernoulli as bernoulli,
-    cauchy as cauchy,
-    exponential as exponential,
-    gumbel as gumbel,
-    laplace as laplace,
-    logistic as logistic,
-    lognormal as lognormal,
-    normal as normal,
-    rademacher as rademacher,
-    randint as randint,
-    truncated_normal as truncated_normal,
-    uniform as uniform,
-)
-from tinyxla.random.families import (
+from tinyxla.random.derived import (
     ball as ball,
     beta as beta,
     binomial as binomial,
@@ -44,6 +30,20 @@ from tinyxla.random.families import (
     wald as wald,
     weibull_min as weibull_min,
 )
+from tinyxla.random.distributions import (
+    bernoulli as bernoulli,
+    cauchy as cauchy,
+    exponential as exponential,
+    gumbel as gumbel,
+    laplace as laplace,
+    logistic as logistic,
+    lognormal as lognormal,
+    normal as normal,
+    rademacher as rademacher,
+    randint as randint,
+    truncated_normal as truncated_normal,
+    uniform as uniform,
+)
 from tinyxla.random.keys import (
     KeyArray as KeyArray,
     PRNGKey as PRNGKey,
@@ -58,11 +58,11 @@ from tinyxla.random.keys import (
     split as split,
     wrap_key_data as wrap_key_data,
 )
-from tinyxla.random.selections import (
+from tinyxla.random.permutation import (
     categorical as categorical,
     choice as choice,
     permutation as permutation,
 )
-from tinyxla.suggestions import missing as _missing
+from tinyxla.util.did_you_mean import missing as _missing
 
 __getattr__ = _missing(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla import numpy as tnp
+from tinyxla.api.eager_replay import drawn
 from tinyxla.errors import AttributeValueError, DTypeError
 from tinyxla.lax.elementwise import nextafter
 from tinyxla.numpy.arguments import (
@@ -22,7 +23,6 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.ops import bits as bit_ops, elementwise, movement
 from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
-from tinyxla.replays import drawn
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float, default_int

@@ -18,8 +18,8 @@ from tinyxla.numpy.arguments import array_of, cast
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.random_bits import Run, philox2x32, philox4x32, threefry, threefry4x32
 from tinyxla.shapes import Shape, element_type
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import checked_size
-from tinyxla.tracing.options import config
 
 Sizes = tuple[int, ...]
 _WORD = element_type("u32")

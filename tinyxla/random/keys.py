@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import drawn
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy.arguments import array_of, constant, python_dtype, shape_of
 from tinyxla.ops import elementwise
 from tinyxla.ops.random_bits import threefry2x32
 from tinyxla.random.generators import GENERATORS
-from tinyxla.replays import drawn
 from tinyxla.shapes import KEY_TYPES, KeyType, Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.promotion import config, default_int

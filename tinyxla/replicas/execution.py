@@ -19,12 +19,12 @@ from tinyxla.errors import ArgumentError, DeadlockError, TracerError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement
 from tinyxla.ops.replica_groups import REPLICAS, Mesh
-from tinyxla.rendezvous import Rendezvous, running
 from tinyxla.replicas.divergence import analyse
 from tinyxla.replicas.meetings import in_thread
 from tinyxla.replicas.resolution import CHANNELS, resolved
+from tinyxla.runtime.rendezvous import Rendezvous, running
+from tinyxla.runtime.threads import Task
 from tinyxla.shapes import AnyShape, Shape
-from tinyxla.threads import Task
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.core import state, trace
 from tinyxla.transforms.batch import batch

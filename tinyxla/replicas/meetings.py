@@ -15,8 +15,8 @@ from tinyxla.ops import calls, movement
 from tinyxla.ops.callback import Callback, callback
 from tinyxla.ops.replica_groups import REPLICAS
 from tinyxla.ops.tuples import leaf_shapes
-from tinyxla.rendezvous import Wait, current
 from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING
+from tinyxla.runtime.rendezvous import Wait, current
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
 from tinyxla.transforms.batch import batch, map_computations

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct
-from tinyxla.callbacks import pure_callback
+from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, requiring
 from tinyxla.lax import special as lax_special

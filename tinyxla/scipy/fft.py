@@ -27,8 +27,8 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 
 def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> Array:

@@ -59,8 +59,8 @@ from tinyxla.scipy.special_matrices import (
     toeplitz as toeplitz,
 )
 from tinyxla.shapes import Shape
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 _WAYS = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 _TRANSPOSES = dict(zip("012NTC", 2 * _WAYS, strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla import lax, numpy as tnp
 from tinyxla.api import ShapeDtypeStruct, jvp
-from tinyxla.callbacks import pure_callback
+from tinyxla.api.callbacks import pure_callback
 from tinyxla.errors import ShapeError, requiring
 from tinyxla.lax import linalg as factors
 from tinyxla.numpy.arguments import (

@@ -12,7 +12,7 @@ from tinyxla.numpy.arguments import inexact_array
 from tinyxla.scipy.limited_memory import LIMITED_MEMORY, minimize_with_limited_memory
 from tinyxla.scipy.line_search import OptimizeResults as OptimizeResults, line_search
 from tinyxla.shapes import Shape
-from tinyxla.tracebacks import boundary
+from tinyxla.util.tracebacks import boundary
 
 
 @boundary

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tinyxla import numpy as tnp
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
 from tinyxla.nn import normalization
@@ -25,7 +26,6 @@ from tinyxla.numpy.arguments import (
 )
 from tinyxla.numpy.elementwise import with_slope
 from tinyxla.ops import elementwise
-from tinyxla.replays import replayed
 from tinyxla.scipy.complex_special import (
     complex_erfcx,
     complex_loggamma,
@@ -33,7 +33,7 @@ from tinyxla.scipy.complex_special import (
     sph_harm_y as sph_harm_y,
     wofz as wofz,
 )
-from tinyxla.scipy.integrals import (
+from tinyxla.scipy.host_special import (
     bernoulli as bernoulli,
     bessel_jn as bessel_jn,
     dawsn as dawsn,
@@ -48,8 +48,8 @@ from tinyxla.scipy.integrals import (
     sici as sici,
     spence as spence,
 )
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 expit = sigmoid
 

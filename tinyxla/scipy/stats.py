@@ -60,8 +60,8 @@ from tinyxla.scipy.special import (
     xlogy,
 )
 from tinyxla.shapes import Shape
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 Rule = Callable[..., Any]
 _LOG_2PI = math.log(2 * math.pi)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal, Module
-from tinyxla.ops import calls, hlo_level, movement
+from tinyxla.ops import calls, hlo_only, movement
 from tinyxla.shapes import Layout, TupleShape
 from tinyxla.text.transfers import with_contexts
 
@@ -53,7 +53,7 @@ class _Writer:
             operands = [_tupled(operands, before)]
         elif getattr(attributes, "custom_call_target", "") == "AllocateBuffer":
             return _zeros(x, before)
-        elif x.op is hlo_level.bitcast:
+        elif x.op is hlo_only.bitcast:
             operands = [_laid_out(operands[0], attributes.operand_layout, before)]
         elif x.op.name == "conditional":
             index, *rest = operands
@@ -117,8 +117,8 @@ def _laid_out(x: Instruction, minor_to_major: tuple[int, ...], before: list[Inst
     shape = x.array_shape
     if shape.major_to_minor == minor_to_major[::-1]:
         return x
-    attributes = hlo_level.copy.attributes()
-    before.append(Instruction(hlo_level.copy, (x,), attributes, shape.in_layout(Layout(minor_to_major)), x.source))
+    attributes = hlo_only.copy.attributes()
+    before.append(Instruction(hlo_only.copy, (x,), attributes, shape.in_layout(Layout(minor_to_major)), x.source))
     return before[-1]
 
 

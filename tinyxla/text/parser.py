@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyxla.errors import HloSyntaxError, SourceLine, TinyxlaError
 from tinyxla.hlo import Computation, Instruction, Literal, Module
-from tinyxla.ops import Op, calls, channels, hlo_level, movement, ops, tuples
+from tinyxla.ops import Op, calls, channels, hlo_only, movement, ops, tuples
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.text.attributes import Context, UnreadableError, read_attributes, read_fields, unquoted
 from tinyxla.text.hlo_text import OPCODES, TABLES
@@ -384,8 +384,8 @@ def _async_start(parser: _Parser, frame: _Frame, line: _Line, opcode: str) -> In
         inner.values.update({name: inner.parameters[k] for name, y in frame.values.items() if y is x})
     root = parser.build(inner, line._replace(opcode=opcode, shape=line.shape.elements[1], name=""))
     called = Computation(f"{line.name}_begun", list(inner.parameters.values()), inner.instructions, root)
-    attributes = hlo_level.AsyncStart(called, line.shape.elements[2:])  # pyright: ignore[reportArgumentType]
-    start = hlo_level.async_start
+    attributes = hlo_only.AsyncStart(called, line.shape.elements[2:])  # pyright: ignore[reportArgumentType]
+    start = hlo_only.async_start
     shape = start.shape(*(x.shape for x in operands), **attributes._asdict())
     if shape != line.shape:
         raise ValueError(f"the operands give {shape}, but the shape here is {line.shape}")
@@ -394,7 +394,7 @@ def _async_start(parser: _Parser, frame: _Frame, line: _Line, opcode: str) -> In
 
 def _async_next(parser: _Parser, frame: _Frame, line: _Line) -> Instruction:
     """What was begun goes on, or is waited for. Attributes repeat what they were at the start."""
-    op = hlo_level.async_update if line.opcode.endswith("-update") else hlo_level.async_done
+    op = hlo_only.async_update if line.opcode.endswith("-update") else hlo_only.async_done
     rest = {name: text for name, text in line.texts().items() if name in _ANNOTATIONS}
     return frame.add(parser.made(line, op, parser.operands(frame, line), rest))
 

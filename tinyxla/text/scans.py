@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import Op, calls, elementwise, movement, ops, slices
+from tinyxla.ops import Op, calls, dynamic_slices, elementwise, movement, ops
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
 _INDEX = Shape(element_type("s32"))
@@ -119,7 +119,9 @@ def _elements(graph: _Graph, x: Instruction) -> list[Instruction]:
 def _slice(graph: _Graph, x: Instruction, dimension: int, index: Instruction) -> Instruction:
     sizes = list(x.array_shape.dimensions)
     sizes[dimension] = 1
-    part = graph.add(slices.dynamic_slice, x, *graph.starts(x, dimension, index), dynamic_slice_sizes=tuple(sizes))
+    part = graph.add(
+        dynamic_slices.dynamic_slice, x, *graph.starts(x, dimension, index), dynamic_slice_sizes=tuple(sizes)
+    )
     return graph.add(movement.reshape, part, sizes=(*sizes[:dimension], *sizes[dimension + 1 :]))
 
 
@@ -127,4 +129,4 @@ def _updated(graph: _Graph, x: Instruction, part: Instruction, dimension: int, i
     sizes = list(x.array_shape.dimensions)
     sizes[dimension] = 1
     whole = graph.add(movement.reshape, part, sizes=tuple(sizes))
-    return graph.add(slices.dynamic_update_slice, x, whole, *graph.starts(x, dimension, index))
+    return graph.add(dynamic_slices.dynamic_update_slice, x, whole, *graph.starts(x, dimension, index))

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.allocation import allocated
 from tinyxla.errors import (
     ArgumentError,
     AttributeValueError,
@@ -26,10 +25,11 @@ from tinyxla.errors import (
     TracerError,
     TracerIntegerConversionError,
 )
-from tinyxla.tracebacks import filter_error
+from tinyxla.runtime.allocation import allocated
 from tinyxla.tracing.device import CPU, Device, check_device
 from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
+from tinyxla.util.tracebacks import filter_error
 
 _namespace: Any = None
 _operators: dict[str, Callable[..., Any]] = {}

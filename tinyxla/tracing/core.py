@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tinyxla.allocation import after_shortage
 from tinyxla.errors import (
     ArgumentError,
     ConcretizationError,
@@ -36,10 +35,11 @@ from tinyxla.errors import (
 )
 from tinyxla.hlo import Computation, Instruction, Literal, Operation, axis_names
 from tinyxla.ops import Op, calls, elementwise, movement
+from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.advice import advice_for
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
-from tinyxla.tracing.options import config
+from tinyxla.tracing.config import config
 
 _Result = TypeVar("_Result")
 

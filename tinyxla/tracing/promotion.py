@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.allocation import allocated
 from tinyxla.errors import DTypeError, NumberRangeError, PromotionError
 from tinyxla.ops import integers
+from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.key_types import numbers_only
 from tinyxla.tracing.array import Array, dense_array, namespace, signature_of, wrap_dense
-from tinyxla.tracing.options import config
+from tinyxla.tracing.config import config
 
 float0 = np.dtype([("float0", np.void, 0)])
 """The element type of derivatives by integers: there is none, and its elements have no bytes."""

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from tinyxla.errors import NestingError, PytreeError
-from tinyxla.exit_functions import without_exit_functions
+from tinyxla.util.exit_functions import without_exit_functions
 
 with without_exit_functions():
     import optree

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, indexing, movement, reduction, slices
+from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import OWN, Axes
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import state, trace
@@ -337,10 +337,10 @@ def updating_in_place(computation: Computation) -> Computation:
             if update.op is indexing.scatter and reduction.monoid(update.attributes.to_apply) == "add":
                 rest = [new[o] for o in update.operands[1:]]
                 return emit(update.op, [new[whole], *rest], update.attributes, x, x.shape)
-            if update.op is slices.dynamic_update_slice:
+            if update.op is dynamic_slices.dynamic_update_slice:
                 _, part, *starts = (new[o] for o in update.operands)
-                sizes = slices.DynamicSlice(part.array_shape.dimensions)
-                old = emit(slices.dynamic_slice, [new[whole], *starts], sizes, x, part.shape)
+                sizes = dynamic_slices.DynamicSlice(part.array_shape.dimensions)
+                old = emit(dynamic_slices.dynamic_slice, [new[whole], *starts], sizes, x, part.shape)
                 total = emit(elementwise.add, [old, part], elementwise.add.attributes(), x, part.shape)
                 return emit(update.op, [new[whole], total, *starts], update.attributes, x, x.shape)
         return None

@@ -18,12 +18,13 @@ import numpy as np
 
 from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, elementwise, indexing, movement, reduction, slices
+from tinyxla.ops import Op, Sample, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, trace
 from tinyxla.transforms.batch import BatchTracer
+from tinyxla.transforms.batched_region import apart, lanes, may_part
 from tinyxla.transforms.computations import (
     Mask,
     batched,
@@ -40,7 +41,6 @@ from tinyxla.transforms.computations import (
     with_parameters,
 )
 from tinyxla.transforms.invariants import carrying, counting, hoisted, literal_of, step_of, unchanged
-from tinyxla.transforms.lanes import apart, lanes, may_part
 from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
 from tinyxla.transforms.while_reverse import (
     allocated,
@@ -183,7 +183,7 @@ def _is_light(body: Computation, mapped: Mask) -> bool:
     they share stays as it is, or counts."""
     own = chosen([p.array_shape.size for p in body.parameters], mapped)
     nested = any(any(x.computations()) and x.op is not reduction.reduce for x in body.instructions)
-    arrays = any(x.op in (slices.dynamic_update_slice, indexing.scatter) for x in body.instructions)
+    arrays = any(x.op in (dynamic_slices.dynamic_update_slice, indexing.scatter) for x in body.instructions)
     steps = counting(body)
     plain = all(m or stays or k in steps for k, (m, stays) in enumerate(zip(mapped, unchanged(body), strict=True)))
     return sum(own) <= _LIGHT and plain and not nested and not arrays

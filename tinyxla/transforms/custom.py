@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tinyxla.errors import DifferentiationError
 from tinyxla.hlo import Computation
-from tinyxla.ops import elementwise, movement, reduction, slices
+from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import GraphTrace, Tracer, innermost, state, trace
@@ -385,7 +385,7 @@ def _with_tangents(function: Callable[..., Values], values: Values, tangents: Va
 
 def _row(x: Any, number: Any) -> Any:
     zero = movement.full(0, number.dtype, ())
-    row = slices.dynamic_slice(x, number, *[zero] * (x.ndim - 1), dynamic_slice_sizes=(1, *x.shape[1:]))
+    row = dynamic_slices.dynamic_slice(x, number, *[zero] * (x.ndim - 1), dynamic_slice_sizes=(1, *x.shape[1:]))
     return movement.reshape_to(row, x.shape[1:])
 
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation
-from tinyxla.ops import Op, Sample, calls, elementwise, movement, ops, reduction, slices
+from tinyxla.ops import Op, Sample, calls, dynamic_slices, elementwise, movement, ops, reduction
 from tinyxla.ops.custom_call import custom_call
 from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, trace
-from tinyxla.tracing.options import config
 from tinyxla.transforms.computations import (
     Mask,
     batched,
@@ -63,13 +63,13 @@ def at(rows: Any, number: Any) -> Any:
     """The row with that number: a slice of one, without the dimension."""
     sizes = rows.shape[1:]
     starts = [number, *[integer(0)] * len(sizes)]
-    return movement.reshape_to(slices.dynamic_slice(rows, *starts, dynamic_slice_sizes=(1, *sizes)), sizes)
+    return movement.reshape_to(dynamic_slices.dynamic_slice(rows, *starts, dynamic_slice_sizes=(1, *sizes)), sizes)
 
 
 def put(rows: Any, x: Any, number: Any) -> Any:
     """The rows with another one in that place."""
     starts = [number, *[integer(0)] * x.ndim]
-    return slices.dynamic_update_slice(rows, movement.reshape_to(x, (1, *x.shape)), *starts)
+    return dynamic_slices.dynamic_update_slice(rows, movement.reshape_to(x, (1, *x.shape)), *starts)
 
 
 def allocated(shape: Shape) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, hlo_level, movement
+from tinyxla.ops import calls, hlo_only, movement
 from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
 from tinyxla.shapes import AnyShape, TupleShape
 from tinyxla.tracing.core import GraphTrace
@@ -158,7 +158,7 @@ class XlaBuilder:
         results = [new[self.trace.lift(x)] for x in leaves(chosen.value)]
         for k, (x, asked) in enumerate(zip(results, leaf_shapes(program.result_shape), strict=True)):
             if asked.layout != x.array_shape.layout:
-                results[k] = Instruction(hlo_level.copy, (x,), hlo_level.copy.attributes(), asked, x.source)
+                results[k] = Instruction(hlo_only.copy, (x,), hlo_only.copy.attributes(), asked, x.source)
                 instructions.append(results[k])
         if isinstance(program.result_shape, TupleShape):
             shape = TupleShape(tuple(x.shape for x in results))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 
-from tinyxla.host_queues import Client as Client, Source as InfeedSource, client
+from tinyxla.runtime.host_queues import Client as Client, Source as InfeedSource, client
 from tinyxla.xla.dimension_numbers import ChannelHandle, ChannelType
 
 _numbers = itertools.count(1)

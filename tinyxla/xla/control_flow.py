@@ -13,7 +13,7 @@ from tinyxla.hlo import Computation
 from tinyxla.ops import Value, movement
 from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.custom_call import custom_call
-from tinyxla.ops.hlo_level import after_all
+from tinyxla.ops.hlo_only import after_all
 from tinyxla.ops.tuples import leaf_shapes, leaves, regrouped
 from tinyxla.shapes import AnyShape, TupleShape
 from tinyxla.tracing.core import trace

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyxla.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 from tinyxla.hlo import Literal
-from tinyxla.ops import Value, dynamic_sizes, indexing, movement, slices
+from tinyxla.ops import Value, dynamic_sizes, dynamic_slices, indexing, movement
 from tinyxla.shapes import AnyShape, Layout, Shape
 from tinyxla.xla.builder import Tree, XlaBuilder, shape_of
 from tinyxla.xla.computation import XlaComputation
@@ -234,13 +234,13 @@ def DynamicSlice(builder: XlaBuilder, operand: Value, start_indices: Values, sli
     `start_indices` is a list of one scalar for each dimension, or one array of one dimension.
     """
     starts = _starts(start_indices)
-    return slices.dynamic_slice(operand, *starts, dynamic_slice_sizes=slice_sizes)
+    return dynamic_slices.dynamic_slice(operand, *starts, dynamic_slice_sizes=slice_sizes)
 
 
 @builder_function()
 def DynamicUpdateSlice(builder: XlaBuilder, operand: Value, update: Value, start_indices: Values) -> Value:
     """The operand with `update` written at `start_indices`, moved inside the array where it is not."""
-    return slices.dynamic_update_slice(operand, update, *_starts(start_indices))
+    return dynamic_slices.dynamic_update_slice(operand, update, *_starts(start_indices))
 
 
 @builder_function()

@@ -12,7 +12,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.ops import Value, channels
-from tinyxla.ops.hlo_level import after_all
+from tinyxla.ops.hlo_only import after_all
 from tinyxla.ops.op import Op
 from tinyxla.ops.tuples import leaf_shapes, leaves
 from tinyxla.shapes import AnyShape, Shape

@@ -13,7 +13,7 @@ from math import prod
 from operator import mul
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import elementwise, indexing, movement, slices
+from tinyxla.ops import dynamic_slices, elementwise, indexing, movement
 
 Coordinate = int | frozenset[int]
 Place = tuple[Coordinate, ...]
@@ -80,7 +80,7 @@ def operand_places(x: Instruction, place: Place) -> Iterator[tuple[Instruction, 
         moved = [dims_of([c]) if d == along else c for d, c in enumerate(place)]
         for operand in x.operands:
             yield operand, normal(moved, operand.array_shape.dimensions)
-    elif op is slices.dynamic_slice:
+    elif op is dynamic_slices.dynamic_slice:
         operand, *starts = x.operands
         sizes = operand.array_shape.dimensions
         parts = x.attributes.dynamic_slice_sizes

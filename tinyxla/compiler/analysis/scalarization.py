@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tinyxla.compiler.fusion.plan import is_costly, is_inlined, is_of_scalars, is_reduction, supported
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, indexing, movement, slices
+from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
 from tinyxla.ops.custom_call import custom_call
 from tinyxla.shapes import Shape
 
@@ -101,7 +101,7 @@ def indexed(computation: Computation) -> frozenset[int]:
     return frozenset(k for k, p in enumerate(computation.parameters) if p in found)
 
 
-_INDEXING = (slices.dynamic_slice, slices.dynamic_update_slice, indexing.gather, indexing.scatter)
+_INDEXING = (dynamic_slices.dynamic_slice, dynamic_slices.dynamic_update_slice, indexing.gather, indexing.scatter)
 
 
 def is_allocation(x: Instruction) -> bool:

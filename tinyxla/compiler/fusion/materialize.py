@@ -31,7 +31,7 @@ from tinyxla.compiler.fusion.plan import (
 )
 from tinyxla.compiler.passes.pairwise_layout import AGAIN
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, indexing, movement, reduction, slices, sorting
+from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import Shape
 
 MOST_COMPUTED = 12  # instructions that an op which writes some elements computes by itself
@@ -99,7 +99,7 @@ def _is_put_together(x: Instruction) -> bool:
 def _slides_over_edges(x: Instruction, operand: Instruction) -> bool:
     """Whether much is read from anywhere in what is put together, so that each element asks where it is."""
     sizes = x.array_shape.size, operand.array_shape.size if isinstance(operand.shape, Shape) else 0
-    anywhere = x.op is slices.dynamic_slice or x.op is indexing.gather
+    anywhere = x.op is dynamic_slices.dynamic_slice or x.op is indexing.gather
     return (
         anywhere
         and operand is x.operands[0]
@@ -127,7 +127,7 @@ def _computes(x: Instruction, number: int, stored: set[Instruction]) -> bool:
         changed = len(x.operands) // 2
         native = is_of_scalars(x.attributes.to_apply) and supported(x.operands[changed].array_shape)
     else:
-        changed, native = 1, x.op is slices.dynamic_update_slice
+        changed, native = 1, x.op is dynamic_slices.dynamic_update_slice
     if not native or number < changed:
         return False
     arrays = set(map(buffer_of, x.operands[:changed]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxla.compiler.rewriter import Rewriter, rewrite, to_fixed_point
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import bits, calls, contraction, elementwise, indexing, movement, reduction, slices
+from tinyxla.ops import bits, calls, contraction, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape, TupleShape, WindowDimension, element_type
@@ -225,7 +225,7 @@ def _updates(x: Instruction, whole: Instruction) -> list[Instruction]:
     """What makes an array of another by changing parts of it, the last change first; empty if it is not made so."""
     found: list[Instruction] = []
     while x is not whole:
-        if not (x.op is slices.dynamic_update_slice or (x.op is indexing.scatter and _can_skip(x))):
+        if not (x.op is dynamic_slices.dynamic_update_slice or (x.op is indexing.scatter and _can_skip(x))):
             return []
         found.append(x)
         x = x.operands[0]
@@ -247,7 +247,7 @@ def _update_if(r: Rewriter, update: Instruction, whole: Instruction, pred: Instr
         outside = r.emit(movement.constant, literal=Literal(np.full((), -1, new.array_shape.dtype)))
         old = r.emit(movement.broadcast, outside, sizes=new.array_shape.dimensions, dimensions=())
     else:
-        old = r.emit(slices.dynamic_slice, whole, *others, dynamic_slice_sizes=new.array_shape.dimensions)
+        old = r.emit(dynamic_slices.dynamic_slice, whole, *others, dynamic_slice_sizes=new.array_shape.dimensions)
     several = r.emit(movement.broadcast, pred, sizes=new.array_shape.dimensions, dimensions=())
     chosen = r.emit(elementwise.select, several, *((new, old) if wanted else (old, new)))
     return r.emit(update.op, whole, chosen, *others, **attributes)

@@ -23,7 +23,7 @@ from tinyxla.compiler.passes.algebraic_simplifier import scalar_value, simplify
 from tinyxla.compiler.passes.licm import with_constants
 from tinyxla.compiler.rewriter import Rewriter, is_unshared, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, contraction, elementwise, movement, ops, reduction, slices
+from tinyxla.ops import calls, contraction, dynamic_slices, elementwise, movement, ops, reduction
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import batched, effects, needed, run, subgraph, with_parameters
@@ -70,14 +70,14 @@ def _without_dead_rows(loop: Any, operands: Sequence[Instruction], used: set[int
     kinds = Kinds(body, operands, loop.known_trip_count)
     outputs = list(body.outputs)
     for k, (p, x) in enumerate(zip(body.parameters, outputs, strict=True)):
-        if k in used or x.op is not slices.dynamic_update_slice or x.operands[0] is not p:
+        if k in used or x.op is not dynamic_slices.dynamic_update_slice or x.operands[0] is not p:
             continue
         if kinds.users[x] != [body.root]:
             continue
         place = kinds.first_row(p.array_shape, x.operands[1].array_shape, x.operands[2:])
         reads = [y for y in kinds.users[p] if y is not x]
         same = all(
-            y.op is slices.dynamic_slice
+            y.op is dynamic_slices.dynamic_slice
             and y.shape == x.operands[1].shape
             and kinds.number(y.operands[1]) == kinds.number(x.operands[2])
             and kinds.first_row(p.array_shape, y.array_shape, y.operands[1:]) is not None
@@ -256,7 +256,7 @@ class _Loop:
     def _row(self, k: int) -> Instruction | None:
         """What a step puts into its row of an array that all steps together fill, or adds to what is there."""
         p, x = self.body.parameters[k], self.body.outputs[k]
-        if x.op is not slices.dynamic_update_slice or x.operands[0] is not p:
+        if x.op is not dynamic_slices.dynamic_update_slice or x.operands[0] is not p:
             return None
         row, whole = x.operands[1], p.array_shape
         first = self.kinds.first_row(whole, row.array_shape, x.operands[2:])
@@ -265,7 +265,9 @@ class _Loop:
         if self._only_user(p, x):
             return row
         for old, other in (row.operands, row.operands[::-1]) if row.op is elementwise.add else ():
-            same = old.op is slices.dynamic_slice and old.operands[0] is p and old.operands[1:] == x.operands[2:]
+            same = (
+                old.op is dynamic_slices.dynamic_slice and old.operands[0] is p and old.operands[1:] == x.operands[2:]
+            )
             if same and set(self.kinds.users[p]) == {old, x} and self._only_user(old, row) and self._only_user(row, x):
                 return other
         return None
@@ -464,7 +466,7 @@ class _Loop:
 
     def _slice(self, x: Instruction) -> int | None:
         """The first of the rows that x is, step by step."""
-        if x.op is not slices.dynamic_slice or x.operands[0] not in self.kinds.same or x.operands[0].operands:
+        if x.op is not dynamic_slices.dynamic_slice or x.operands[0] not in self.kinds.same or x.operands[0].operands:
             return None
         if x.operands[0].op is not movement.parameter:
             return None

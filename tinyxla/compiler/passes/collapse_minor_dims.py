@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, elementwise, indexing, movement, slices
+from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 
@@ -82,7 +82,7 @@ def _dynamic_slice(x: Instruction, sizes: tuple[int, ...]) -> _Joined | None:
 
     def joined(array: Any, *starts: Any) -> Any:
         start = _scaled(starts[-2], sizes[-2] - parts[-2], sizes[-1])
-        found = slices.dynamic_slice(_long(array), *starts[:-2], start, dynamic_slice_sizes=lengths)
+        found = dynamic_slices.dynamic_slice(_long(array), *starts[:-2], start, dynamic_slice_sizes=lengths)
         return _as(x, found)
 
     return joined

@@ -20,7 +20,7 @@ import numpy as np
 from tinyxla.compiler.pipeline import expand, inline_calls
 from tinyxla.compiler.rewriter import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import calls, contraction, elementwise, indexing, movement, ops, reduction, slices
+from tinyxla.ops import calls, contraction, dynamic_slices, elementwise, indexing, movement, ops, reduction
 from tinyxla.ops.dynamic_sizes import RULES, flags, static
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 
@@ -206,7 +206,7 @@ def _concatenate(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     total = zero
     for operand in operands:
         starts = [total if k == d else zero for k in range(made.array_shape.rank)]
-        made = p.emit(slices.dynamic_update_slice, made, operand, *starts)
+        made = p.emit(dynamic_slices.dynamic_update_slice, made, operand, *starts)
         total = p.emit(elementwise.add, total, p.size(operand, d))
     return p.with_sizes(made, [total if k == d else s for k, s in enumerate(sizes)])
 
@@ -249,7 +249,7 @@ def _reverse(p: _Static, x: Instruction, operands: Operands) -> Instruction:
             twice = p.emit(movement.concatenate, made, made, dimension=d)
             first = p.emit(elementwise.sub, p.constant(sizes[d]), size)
             starts = [first if k == d else zero for k in range(rank)]
-            made = p.emit(slices.dynamic_slice, twice, *starts, dynamic_slice_sizes=sizes)
+            made = p.emit(dynamic_slices.dynamic_slice, twice, *starts, dynamic_slice_sizes=sizes)
     return p.with_sizes(made, p.sizes_of(operand))
 
 
@@ -258,7 +258,7 @@ def _update(p: _Static, x: Instruction, operands: Operands) -> Instruction:
     operand, update, *starts = operands
     inside = p.inside(update, range(update.array_shape.rank))
     if inside is not None:
-        old = p.emit(slices.dynamic_slice, operand, *starts, dynamic_slice_sizes=update.array_shape.dimensions)
+        old = p.emit(dynamic_slices.dynamic_slice, operand, *starts, dynamic_slice_sizes=update.array_shape.dimensions)
         update = p.emit(elementwise.select, inside, update, old)
     return p.with_sizes(p.emit(x.op, operand, update, *starts), p.sizes_of(operand))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tinyxla.compiler.analysis.scalarization import is_allocation
 from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.ops import calls, elementwise, movement, reduction, slices
+from tinyxla.ops import calls, dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.movement import inverse_permutation
 
 Operands = tuple[Instruction, ...]
@@ -53,10 +53,10 @@ def _orders_in_loop(x: Instruction, operands: Operands, users: Users) -> dict[in
         if asked[condition.parameters[k]] or any(u.operands.index(p) or u.operands.count(p) > 1 for u in parts):
             continue
         orders: set[Ints] = set()
-        if made is p and all(u.op is slices.dynamic_slice for u in parts):
+        if made is p and all(u.op is dynamic_slices.dynamic_slice for u in parts):
             orders = {initial.attributes.permutation} if initial.op is movement.transpose else orders
             shapes = [u.array_shape for u in parts]
-        elif parts == [made] and made.op is slices.dynamic_update_slice and inside[made] == [body.root]:
+        elif parts == [made] and made.op is dynamic_slices.dynamic_update_slice and inside[made] == [body.root]:
             after = [u for part in users[x] if part.attributes.index == k for u in users[part]]
             if (initial.op is movement.broadcast or is_allocation(initial)) and all(
                 u.op is movement.transpose for u in after
@@ -95,13 +95,16 @@ def _loop_without(rewriter: Rewriter, x: Instruction, operands: Operands, orders
         def visit(inner: Rewriter, y: Instruction, operands: Operands) -> Instruction | None:
             if y is computation.root and y.op is calls.tuple_:
                 return inner.emit(y.op, *(o.operands[0] if k in orders else o for k, o in enumerate(operands)))
-            if y.op not in (slices.dynamic_slice, slices.dynamic_update_slice) or operands[0] not in own:
+            if (
+                y.op not in (dynamic_slices.dynamic_slice, dynamic_slices.dynamic_update_slice)
+                or operands[0] not in own
+            ):
                 return None
             source, order = operands[0].operands[0], operands[0].attributes.permutation
             back = inverse_permutation(order)
             starts = operands[-len(order) :]
             starts = [starts[d] for d in back]
-            if y.op is slices.dynamic_slice:
+            if y.op is dynamic_slices.dynamic_slice:
                 sizes = tuple(y.attributes.dynamic_slice_sizes[d] for d in back)
                 made = inner.emit(y.op, source, *starts, dynamic_slice_sizes=sizes)
             else:

@@ -25,13 +25,13 @@ from tinyxla.experimental.checkify.functionalization import Checked, checked, in
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms import call
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 ErrorCategory = type[JaxException]
 

@@ -19,7 +19,7 @@ from tinyxla.experimental.checkify.errors import (
     failed,
 )
 from tinyxla.hlo import Instruction
-from tinyxla.ops import elementwise, indexing, reduction, slices
+from tinyxla.ops import dynamic_slices, elementwise, indexing, reduction
 from tinyxla.ops.op import Ints
 from tinyxla.shapes import Shape, element_type
 
@@ -127,8 +127,8 @@ def _vectors_last(indices: Any, dimension: int) -> Any:
 
 
 _BOUNDS: dict[Any, Callable[..., tuple[str, Any, Sequence[int], Sequence[int]]]] = {
-    slices.dynamic_slice: _dynamic_slice,
-    slices.dynamic_update_slice: _dynamic_update_slice,
+    dynamic_slices.dynamic_slice: _dynamic_slice,
+    dynamic_slices.dynamic_update_slice: _dynamic_update_slice,
     indexing.gather: _gather,
     indexing.scatter: _scatter,
 }

@@ -30,9 +30,9 @@ from tinyxla.ops.calls import get_tuple_element, tuple_
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import state as tracing_state, trace
 from tinyxla.transforms import call, conditional, while_
+from tinyxla.transforms.batched_region import lanes
 from tinyxla.transforms.computations import of_one, results, run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, Rule, apply
-from tinyxla.transforms.lanes import lanes
 
 Values = Sequence[Any]
 

@@ -10,9 +10,9 @@ from tinyxla.api.functions import as_integers, check_callable, name_of
 from tinyxla.errors import ArgumentError
 from tinyxla.experimental.sparse.bcoo import BCOO
 from tinyxla.experimental.sparse.util import JAXSparse
-from tinyxla.tracebacks import boundary
 from tinyxla.tree_util import tree_flatten, tree_leaves, tree_unflatten
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 
 def _is_sparse(x: Any) -> bool:

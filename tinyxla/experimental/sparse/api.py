@@ -13,7 +13,7 @@ from tinyxla.experimental.sparse.coo import COO
 from tinyxla.experimental.sparse.csr import CSC, CSR
 from tinyxla.experimental.sparse.util import JAXSparse
 from tinyxla.numpy.arguments import array_of
-from tinyxla.ops.named import checkpoint_name
+from tinyxla.ops.checkpoint_name import checkpoint_name
 from tinyxla.tracing.array import Array
 
 DENSE = "sparse.todense"  # the name of a value that `sparsify` makes dense

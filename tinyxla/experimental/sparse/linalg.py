@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tinyxla import lax, numpy as tnp
+from tinyxla.api.callbacks import pure_callback
 from tinyxla.api.functions import ShapeDtypeStruct
-from tinyxla.callbacks import pure_callback
 from tinyxla.errors import ShapeError
 from tinyxla.experimental.sparse.contraction import bcoo_dot_general
 from tinyxla.experimental.sparse.csr import CSR

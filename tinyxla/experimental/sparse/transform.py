@@ -33,14 +33,14 @@ from tinyxla.ops.calls import get_tuple_element, tuple_
 from tinyxla.ops.movement import constant
 from tinyxla.shapes import Shape
 from tinyxla.shapes.window import WindowDimension
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.calls import grouped
 from tinyxla.transforms.computations import results
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 
 def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tinyxla.contexts import ensure_compile_time_eval as ensure_compile_time_eval
+from tinyxla.api.context_managers import ensure_compile_time_eval as ensure_compile_time_eval
 from tinyxla.jax.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray, get_aval as _get_aval
 from tinyxla.jax.jaxprs import Atom as Atom, eval_jaxpr as eval_jaxpr
 from tinyxla.tracing.array import Array as Value

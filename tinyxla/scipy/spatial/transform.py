@@ -24,8 +24,8 @@ from tinyxla.numpy.arguments import (
     python_dtype,
 )
 from tinyxla.shapes import Shape
-from tinyxla.suggestions import missing as _missing
 from tinyxla.tracing.array import Array
+from tinyxla.util.did_you_mean import missing as _missing
 
 _SMALL_SQUARED_ANGLE = 1e-6  # up to which three terms of a Taylor series are exact to rounding of 64-bit floats
 _GIMBAL_LOCK = 1e-7  # the distance of the second Euler angle from its ends at which only one other angle is determined

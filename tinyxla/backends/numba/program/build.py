@@ -33,7 +33,7 @@ from tinyxla.loopir.lower.equal_nests import Lowerings
 from tinyxla.loopir.passes.alias_in_place import InPlace
 from tinyxla.loopir.passes.nontemporal_stores import streamed
 from tinyxla.loopir.passes.pipeline_rows import asking
-from tinyxla.ops import contraction, movement, slices
+from tinyxla.ops import contraction, dynamic_slices, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.transforms.computations import effects
 
@@ -635,7 +635,7 @@ def _rows(body: Block, operands: Sequence[Instruction], count: int, shared: set[
 def _updating(step: Step) -> Instruction | None:
     """The update of a part of an array that a step is."""
     roots = step.work.roots if isinstance(step.work, LoweredKernel) else []
-    return roots[0] if len(roots) == 1 and roots[0].op is slices.dynamic_update_slice else None
+    return roots[0] if len(roots) == 1 and roots[0].op is dynamic_slices.dynamic_update_slice else None
 
 
 def _handed_on(body: Block, homes: Homes, parameters: Sequence[Instruction]) -> dict[int, int]:

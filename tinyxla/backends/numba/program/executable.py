@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from tinyxla.allocation import after_shortage
 from tinyxla.backends.numba.jit.engine import assembly, kernel_text, start_kernel
 from tinyxla.backends.numba.program.blas_gemm import product_step
 from tinyxla.backends.numba.program.build import (
@@ -35,6 +34,7 @@ from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
 from tinyxla.loopir.ir.specialization import general
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
+from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN
 

@@ -14,7 +14,7 @@ from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
 from tinyxla.compiler.report import NEAR, Machine
 from tinyxla.loopir.ir.loop_ir import Builder, Literal, Operand
 from tinyxla.loopir.target import vector_bytes
-from tinyxla.threads import get_num_threads
+from tinyxla.runtime.threads import get_num_threads
 
 _SIZES = (NEAR // 2, 4 << 20, 16 << 20, 128 << 20)  # bytes; the first one for each thread
 _MOVED = 1 << 28  # bytes in one run: long enough for the clock

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyxla.allocation import allocated, release_on_shortage
 from tinyxla.errors import AttributeValueError, SizeError
-from tinyxla.threads import CONTROL_GROUPS, MEMBERSHIP, control_groups
+from tinyxla.runtime.allocation import allocated, release_on_shortage
+from tinyxla.runtime.threads import CONTROL_GROUPS, MEMBERSHIP, control_groups
 
 try:
     import resource

@@ -30,7 +30,7 @@ from tinyxla.backends.numba.emit.printer import POLL
 from tinyxla.backends.numba.jit.engine import compile_llvm, provide_function
 from tinyxla.backends.numba.runtime import denormals, thread_pool
 from tinyxla.loopir.ir.routines import routine_symbol
-from tinyxla.threads import get_num_threads, watch
+from tinyxla.runtime.threads import get_num_threads, watch
 
 
 class Opcode(IntEnum):

@@ -18,7 +18,7 @@ import numpy as np
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import folding, movement, reduction, windows
+from tinyxla.ops import movement, reduction, window_doubling, windows
 from tinyxla.ops.barrier import opt_barrier
 from tinyxla.shapes import TupleShape
 from tinyxla.shapes.window import Window, WindowDimension, dilated
@@ -62,7 +62,7 @@ def is_large(window: Window, sizes: Sequence[int]) -> bool:
     """Whether windows are folded one dimension after the other."""
     places = math.prod(-(-w.size // w.base_dilation) for w in window)
     large = places > min(_WRITTEN_OUT, _MOST_PLACES * math.prod(w.stride for w in window))
-    return large or any(folding.cumulative_direction(w, n) for w, n in zip(window, sizes, strict=True))
+    return large or any(window_doubling.cumulative_direction(w, n) for w, n in zip(window, sizes, strict=True))
 
 
 def in_rows(sizes: Sequence[int], window: Window) -> tuple[list[int], Window]:
@@ -83,8 +83,8 @@ def _steps(x: Instruction) -> Callable[..., Any] | None:
     """What a reduce-window without a loop nest is made of."""
     sizes, window = x.operands[0].array_shape.dimensions, x.attributes.window
     if 0 in sizes:
-        return folding.in_steps
-    has_neutral = folding.neutral(x.operands[0].array_shape.dtype, x.attributes.to_apply) is not None
+        return window_doubling.in_steps
+    has_neutral = window_doubling.neutral(x.operands[0].array_shape.dtype, x.attributes.to_apply) is not None
     several, large = sum(w != _STILL for w in window) > 1, is_large(window, sizes)
     if several and has_neutral and 1 < window[-1].stride < window[-1].size:  # few reads that are no vectors
         return _one_by_one
@@ -93,15 +93,15 @@ def _steps(x: Instruction) -> Callable[..., Any] | None:
     if all(_is_tiled(n, w) for n, w in zip(sizes, window, strict=True)):
         return _reduced
     if several:
-        return _one_by_one if has_neutral else folding.in_steps
-    if any(folding.cumulative_direction(w, n) for w, n in zip(window, sizes, strict=True)):
+        return _one_by_one if has_neutral else window_doubling.in_steps
+    if any(window_doubling.cumulative_direction(w, n) for w, n in zip(window, sizes, strict=True)):
         return None
     sizes, window = in_rows(sizes, window)
     (d,) = (d for d, w in enumerate(window) if w != _STILL)
     is_dense = (window[d].window_dilation, window[d].base_dilation) == (1, 1)
     if has_neutral and is_dense and math.prod(sizes[d + 1 :]) >= LANES and window[d].size <= _LONGEST:
         return None
-    return _padded_first if has_neutral else folding.in_steps
+    return _padded_first if has_neutral else window_doubling.in_steps
 
 
 def _is_tiled(size: int, w: WindowDimension) -> bool:
@@ -125,7 +125,7 @@ def _reduced(*operands: Any, window: Window, to_apply: Computation) -> Any:
 def _one_by_one(x: Any, initial: Any, *, window: Window, to_apply: Computation) -> Any:
     """Along one dimension after the other."""
     moving = [d for d, w in enumerate(window) if w != _STILL]
-    neutral = movement.constant(literal=Literal(np.asarray(folding.neutral(x.dtype, to_apply))))
+    neutral = movement.constant(literal=Literal(np.asarray(window_doubling.neutral(x.dtype, to_apply))))
     for d in moving:
         along = tuple(w if k == d else _STILL for k, w in enumerate(window))
         x = windows.reduce_window(x, initial if d == moving[-1] else neutral, window=along, to_apply=to_apply)
@@ -136,10 +136,10 @@ def _padded_first(x: Any, initial: Any, *, window: Window, to_apply: Computation
     """The steps, over an array that is padded in memory: they read it often."""
     config = tuple((w.padding_low, w.padding_high, w.base_dilation - 1) for w in window)
     if any(edges != (0, 0, 0) for edges in config):
-        neutral = movement.constant(literal=Literal(np.asarray(folding.neutral(x.dtype, to_apply))))
+        neutral = movement.constant(literal=Literal(np.asarray(window_doubling.neutral(x.dtype, to_apply))))
         (x,) = opt_barrier(movement.pad(x, neutral, padding_config=config))
         window = tuple(w._replace(padding_low=0, padding_high=0, base_dilation=1) for w in window)
-    return folding.in_steps(x, initial, window=window, to_apply=to_apply)
+    return window_doubling.in_steps(x, initial, window=window, to_apply=to_apply)
 
 
 def _is_sparse(x: Instruction, operands: tuple[Instruction, ...]) -> bool:

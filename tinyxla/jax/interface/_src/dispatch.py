@@ -1,5 +1,5 @@
 """`jax._src.dispatch`."""
 
-from tinyxla.callbacks import effects_barrier as wait_for_tokens
+from tinyxla.api.callbacks import effects_barrier as wait_for_tokens
 
 __all__ = ["wait_for_tokens"]

@@ -1,6 +1,6 @@
 """`jax._src.traceback_util`."""
 
-from tinyxla.tracebacks import (
+from tinyxla.util.tracebacks import (
     boundary as api_boundary,
     hidden_files as _exclude_paths,
     hide_file as register_exclusion,

@@ -1,6 +1,6 @@
 """`jax._src.xla_bridge`."""
 
-from tinyxla.devices import (
+from tinyxla.api.devices import (
     default_backend as default_backend,
     device_count as device_count,
     devices as devices,

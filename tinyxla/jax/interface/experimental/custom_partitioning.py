@@ -1,6 +1,6 @@
 """`jax.experimental.custom_partitioning`: functions that say how they are partitioned. On one device they run whole."""
 
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 
 class custom_partitioning:

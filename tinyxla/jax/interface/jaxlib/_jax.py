@@ -1,6 +1,6 @@
 """`jaxlib._jax`."""
 
-from tinyxla.compilation import Jitted as PjitFunction
+from tinyxla.api.jit import Jitted as PjitFunction
 from tinyxla.tracing.device import Device
 
 __all__ = ["Device", "PjitFunction"]

@@ -20,7 +20,7 @@ from tinyxla.loopir.ir.operations import has_slow_path
 from tinyxla.loopir.kernels.scatter import copied
 from tinyxla.loopir.lower.axes import Axis, cost, finished, merged, spread
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Partial, Storage, Users, start_index
-from tinyxla.ops import movement, slices
+from tinyxla.ops import dynamic_slices, movement
 from tinyxla.shapes import Shape
 from tinyxla.transforms.computations import effects, needed
 from tinyxla.transforms.invariants import is_cheap
@@ -132,7 +132,7 @@ def _analyzed(body: Computation) -> _Parts | None:
     numbers: list[int] = []
     chains: dict[int, list[Instruction]] = {}
     for k, (p, y) in enumerate(zip(body.parameters, body.outputs, strict=True)):
-        if y.op is slices.dynamic_update_slice:
+        if y.op is dynamic_slices.dynamic_update_slice:
             chains[k] = _updates_of(p, y)
         elif y is not p:
             (arrays if p.array_shape.rank else numbers).append(k)
@@ -171,7 +171,7 @@ def _may_be_of_elements(body: Computation) -> bool:
 def _updates_of(parameter: Instruction, y: Instruction) -> list[Instruction]:
     """The updates that make an array of a parameter, the last one first; none if it is not made so."""
     found: list[Instruction] = []
-    while y.op is slices.dynamic_update_slice:
+    while y.op is dynamic_slices.dynamic_update_slice:
         found.append(y)
         y = y.operands[0]
     return found if y is parameter else []

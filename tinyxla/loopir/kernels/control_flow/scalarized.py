@@ -45,7 +45,7 @@ from tinyxla.loopir.lower.emit import (
 )
 from tinyxla.ops import Op, calls, contraction, indexing, movement
 from tinyxla.shapes import AnyShape, Shape, TupleShape
-from tinyxla.transforms.lanes import lanes
+from tinyxla.transforms.batched_region import lanes
 
 TYPICAL_STEPS = 64  # of a loop, to guess how long a lane takes
 MOST_UNPOLLED = 1 << 26  # operations of a loop that no signal has to end

@@ -25,7 +25,7 @@ from tinyxla.loopir.kernels.windows.window_reduction import STILL, Dimension, Fo
 from tinyxla.loopir.lower.axes import finished
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering, Storage, Users, zero
 from tinyxla.ops import reduction
-from tinyxla.ops.folding import cumulative_direction
+from tinyxla.ops.window_doubling import cumulative_direction
 from tinyxla.shapes.window import Window
 
 AREA = 1 << 12  # elements that are put together at once: twice as many stay in the cache

@@ -10,14 +10,14 @@ from tinyxla.errors import ArgumentError, ResultTypeError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.operands import ArrayLike, described
 from tinyxla.numpy.arguments import array_of, integer_of, with_flags
-from tinyxla.ops import folding, movement, reduction, windows
+from tinyxla.ops import movement, reduction, window_doubling, windows
 from tinyxla.ops.sorting import order_computation, sort as sort_op, topk
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.core import trace
+from tinyxla.util.tracebacks import boundary
 
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         return pytrees.unflatten(treedef, [windows.cumulative_monoid(arrays[0], axes[0], op, reverse)])
     if reverse:
         arrays = [_reversed(x, d) for x in arrays]
-    results = folding.scan(combine, arrays, d)
+    results = window_doubling.scan(combine, arrays, d)
     if reverse:
         results = [_reversed(x, d) for x in results]
     return pytrees.unflatten(treedef, results)

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinyxla.ahead_of_time import Lowered, Traced
+from tinyxla.api.aot import Lowered, Traced
 from tinyxla.api.functions import (
     Function,
     ShapeDtypeStruct,
@@ -35,7 +35,6 @@ from tinyxla.hlo import Computation, Module
 from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
 from tinyxla.ops.op import Op
 from tinyxla.shapes import Shape
-from tinyxla.tracebacks import boundary, filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.core import GraphTrace, Tracer, check_computation, set_compute_large, state, unwanted
@@ -57,7 +56,8 @@ from tinyxla.tracing.references import (
 from tinyxla.transforms import call
 from tinyxla.transforms.calls import grouped, set_execute
 from tinyxla.transforms.computations import clear_transformed, effects
-from tinyxla.wrapping import wraps
+from tinyxla.util.tracebacks import boundary, filter_error
+from tinyxla.util.wrapping import wraps
 
 
 class Program:

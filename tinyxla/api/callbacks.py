@@ -16,11 +16,11 @@ from tinyxla.api.functions import Function, argument_names, arrays_of, check_cal
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.ops import callback as ops
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.device import check_placement
-from tinyxla.tracing.keys import hashable
 from tinyxla.tracing.promotion import as_array, checked_scalar, default_dtype
+from tinyxla.util.tracebacks import boundary
 
 NumPyArray = np.ndarray[Any, Any]
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tinyxla import lax, numpy as tnp
 from tinyxla.api import vmap
+from tinyxla.api.eager_replay import drawn
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import AttributeValueError, DTypeError, ShapeError
 from tinyxla.nn.normalization import softmax
@@ -33,7 +34,6 @@ from tinyxla.random.distributions import (
     uniform,
 )
 from tinyxla.random.keys import ShapeLike, checked_key, split
-from tinyxla.replays import drawn
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float, default_int

@@ -16,7 +16,7 @@ from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
 
 if TYPE_CHECKING:
-    from tinyxla.compilation import Program
+    from tinyxla.api.jit import Program
     from tinyxla.compiler.report import Machine, Report
     from tinyxla.profiler import Profile
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import AttributeValueError, DTypeError
 from tinyxla.numpy import arithmetic as arith
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcasted, like, listed, of_rank, promoted
@@ -13,8 +14,7 @@ from tinyxla.numpy.creation import arange
 from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
 from tinyxla.numpy.padding import pad
 from tinyxla.numpy.reductions import any, sum
-from tinyxla.numpy.selection import where
-from tinyxla.replays import replayed
+from tinyxla.numpy.take_where import where
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array

@@ -21,13 +21,13 @@ from tinyxla.errors import ArgumentError, DifferentiationError, DTypeError, Shap
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import float0
 from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.computations import chosen, inexact, reverse, run, subgraph
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
+from tinyxla.util.tracebacks import boundary
 
 
 @boundary

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compilation import Jitted, jit
+from tinyxla.api.jit import Jitted, jit
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
-from tinyxla.tracing.options import config
 
 _FIXED = (
     *(bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, np.ufunc),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tinyxla.errors import TracerError, UnknownNameError
-from tinyxla.tracebacks import raw_traceback, set_explainer
+from tinyxla.util.tracebacks import raw_traceback, set_explainer
 
 # Modules whose names may be looked for in another one, the most likely first.
 _PUBLIC = (

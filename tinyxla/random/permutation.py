@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tinyxla import numpy as tnp
+from tinyxla.api.eager_replay import drawn
 from tinyxla.errors import ArgumentError, AttributeValueError, ShapeError
-from tinyxla.lax.ordering import sort_key_val, top_k
+from tinyxla.lax.sorting import sort_key_val, top_k
 from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, inexact_array, of_rank, shape_of, with_flags
 from tinyxla.ops import elementwise
 from tinyxla.random.distributions import gumbel, randint, uniform
 from tinyxla.random.keys import ShapeLike, checked_key, random_bits, split
-from tinyxla.replays import drawn
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array

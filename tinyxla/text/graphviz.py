@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tinyxla.hlo import Computation, Instruction, Module, is_constant
 from tinyxla.ops import reduction
 from tinyxla.text.attributes import attributes_text
-from tinyxla.text.layout import Box, Drawing, Point, arrange
+from tinyxla.text.graph_drawing import Box, Drawing, Point, arrange
 from tinyxla.text.literals import literal_text
 
 # Fill and line of each family of ops.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tinyxla import numpy as tnp
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import array_of, integer_of
-from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.device import check_placement

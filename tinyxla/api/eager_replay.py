@@ -19,20 +19,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tinyxla.api.jit import jit
 from tinyxla.backends import default_backend
-from tinyxla.compilation import jit
 from tinyxla.errors import TinyxlaError, user_line
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import arithmetic, calls, movement
 from tinyxla.shapes import Shape
-from tinyxla.tracebacks import filter_error
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.device import check_placement
-from tinyxla.tracing.options import config
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.util.tracebacks import filter_error
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Plan = Callable[[list[Any]], Any]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, TypeVar, cast
 
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MODES = ("auto", "remove_frames", "tracebackhide", "quiet_remove_frames", "off")
 _NOTE = "Frames of tinyxla are left out of the traceback; config.update('traceback_filtering', 'off') shows them."
 

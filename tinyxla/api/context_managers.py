@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from tinyxla.errors import ArgumentError, AttributeValueError
+from tinyxla.tracing.config import Block, setting, warn_unless_satisfied
 from tinyxla.tracing.core import state
-from tinyxla.tracing.options import Block, setting, warn_unless_satisfied
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 Context = AbstractContextManager[None]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tinyxla.api import vmap
 from tinyxla.api.functions import Function, as_integers, check_callable
-from tinyxla.compilation import jit
+from tinyxla.api.jit import jit
 from tinyxla.tracing.device import check_device, check_devices
-from tinyxla.wrapping import wraps
+from tinyxla.util.wrapping import wraps
 
 
 def pmap(

@@ -7,9 +7,9 @@ from typing import Any
 
 from tinyxla.api.derivatives import Chosen, vjp
 from tinyxla.api.functions import check_callable
-from tinyxla.compilation import jit
-from tinyxla.tracebacks import boundary
-from tinyxla.wrapping import wraps
+from tinyxla.api.jit import jit
+from tinyxla.util.tracebacks import boundary
+from tinyxla.util.wrapping import wraps
 
 Function = Callable[..., Any]
 

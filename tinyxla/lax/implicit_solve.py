@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyxla.api.functions import Function, arrays_of, check_callable, trace_tree
+from tinyxla.api.linearize import linearize
 from tinyxla.errors import ArgumentError, ConcretizationError, DifferentiationError, ShapeError
 from tinyxla.hlo import Computation
 from tinyxla.lax.elementwise import stop_gradient
-from tinyxla.linearization import linearize
 from tinyxla.numpy.arguments import with_flags
 from tinyxla.ops import elementwise
 from tinyxla.shapes import Shape
-from tinyxla.tracebacks import boundary
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.core import state, trace
-from tinyxla.tracing.keys import hashable
 from tinyxla.transforms import jvp, vjp
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import Implicit, Values, apply
 from tinyxla.transforms.reverse import zeros_like
+from tinyxla.util.tracebacks import boundary
 
 Solver = Callable[..., list[Any]]  # of leaves
 

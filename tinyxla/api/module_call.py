@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tinyxla.api.jit import compiled
 from tinyxla.backends import Executable, compile_module
 from tinyxla.backends.layouts import compile_laid_out
-from tinyxla.compilation import compiled
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Module, is_constant
 from tinyxla.ops import tuples

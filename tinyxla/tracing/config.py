@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Self
 
 from tinyxla.errors import AttributeValueError, warn
 from tinyxla.shapes import KEY_TYPES
-from tinyxla.suggestions import did_you_mean
-from tinyxla.tracebacks import MODES, set_mode_source
 from tinyxla.tracing.device import CPU, check_device
+from tinyxla.util.did_you_mean import did_you_mean
+from tinyxla.util.tracebacks import MODES, set_mode_source
 
 _CHOICES = {
     "default_prng_impl": tuple(KEY_TYPES),

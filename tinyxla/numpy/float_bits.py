@@ -7,11 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.numpy.arguments import ArrayLike, broadcasted, cast, inexact_array, like, promoted, python_dtype
 from tinyxla.numpy.creation import array
 from tinyxla.numpy.operations import bits, movement, ops
-from tinyxla.replays import replayed
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 
