@@ -110,13 +110,14 @@ from tinyxla.tracing import Array as Array, config as config
 from tinyxla.tracing.device import Device as Device
 from tinyxla.tracing.promotion import float0 as float0
 from tinyxla.util.did_you_mean import missing as _missing
+from tinyxla.util.version import VERSION as _VERSION
 
 jacobian, make_jaxpr = jacrev, make_graph
 P = PartitionSpec
 checking_leaks = check_tracer_leaks
 
-__version__ = "0.1.0"
-__version_info__ = (0, 1, 0)
+__version__ = _VERSION
+__version_info__ = tuple(map(int, _VERSION.split(".")))
 
 if TYPE_CHECKING:
     from tinyxla import (

@@ -16,6 +16,7 @@ from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import Tracer
 from tinyxla.tracing.device import CPU, Device, check_device, check_placement, check_platform
 from tinyxla.tracing.placement import placed
+from tinyxla.util.version import VERSION
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -80,10 +81,8 @@ def process_indices(backend: str | None = None) -> list[int]:
 
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print what one should know to understand a report of an error: versions, and the machine."""
-    import tinyxla
-
     lines = [
-        f"tinyxla: {tinyxla.__version__}",
+        f"tinyxla: {VERSION}",
         f"numpy: {np.__version__}",
         f"python: {sys.version}",
         f"devices: {devices()}",
