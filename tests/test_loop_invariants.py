@@ -12,8 +12,8 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, numpy as jnp
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.compiler.passes.licm import hoist
-from tinyxla.compiler.pipeline import inline_calls
 from tinyxla.errors import ConcretizationError, LeakedTracerError
 from tinyxla.hlo import Computation
 

@@ -10,14 +10,14 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.compiler.passes import pairwise_layout
+from tinyxla.compiler.passes import layout_assignment
 
 Function = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairwise_layout, "MANY", 0)
+    monkeypatch.setattr(layout_assignment, "MIN_PAIRWISE_ELEMENTS", 0)
 
 
 def points(count: int, size: int, dtype: str = "float32") -> Any:

@@ -12,7 +12,7 @@ import tinyxla as tx
 from tinyxla import lax, numpy as jnp
 from tinyxla.compiler.passes import batch_loop_dots
 from tinyxla.compiler.passes.control_flow_dce import prune
-from tinyxla.compiler.pipeline import inline_calls
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.hlo import Computation
 from tinyxla.ops import calls
 

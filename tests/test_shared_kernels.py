@@ -12,10 +12,10 @@ import tinyxla.numpy as jnp
 from tinyxla.backends import compile_module
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit.engine import cache_info
-from tinyxla.loopir.ir import specialization
 from tinyxla.loopir.ir.fingerprint import canonical
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.passes import specialization
 
 
 @pytest.fixture(autouse=True)

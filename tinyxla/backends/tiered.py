@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinyxla.compiler.pipeline import inline_calls
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.runtime.threads import Task
 from tinyxla.shapes import TupleShape

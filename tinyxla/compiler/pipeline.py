@@ -8,170 +8,32 @@ computation goes through the list once, and the backend only reads what it gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
 
-import numpy as np
-
+from tinyxla.compiler.analysis.regions import REGIONS
 from tinyxla.compiler.analysis.scalarization import is_large, lane_of
-from tinyxla.compiler.passes.algebraic_simplifier import scalar_value, simplify
+from tinyxla.compiler.passes.algebraic_simplifier import simplify
 from tinyxla.compiler.passes.batch_loop_dots import compute_together
 from tinyxla.compiler.passes.canonicalize.convolution import canonicalize_convolutions
-from tinyxla.compiler.passes.canonicalize.dot import as_multiplication, canonicalize_dots, converted
+from tinyxla.compiler.passes.canonicalize.dot import canonicalize_dots
 from tinyxla.compiler.passes.canonicalize.ragged_dot import canonicalize_ragged_dots
 from tinyxla.compiler.passes.canonicalize.reduce_window import canonicalize_windows
 from tinyxla.compiler.passes.canonicalize.sort import canonicalize_sorts
 from tinyxla.compiler.passes.collapse_minor_dims import join_short_rows
+from tinyxla.compiler.passes.constant_fold import fold_constants
 from tinyxla.compiler.passes.control_flow_dce import prune
-from tinyxla.compiler.passes.gemm_operand_layout import turn_factors
+from tinyxla.compiler.passes.cse import share
+from tinyxla.compiler.passes.expand import expand
+from tinyxla.compiler.passes.inline_calls import inline_calls
+from tinyxla.compiler.passes.layout_assignment import assign_broadcast_layouts, assign_gemm_layouts
 from tinyxla.compiler.passes.licm import hoist
-from tinyxla.compiler.passes.pairwise_layout import turn_what_meets
+from tinyxla.compiler.passes.scalar_computations import prepare_computations
 from tinyxla.compiler.passes.sink_transposes import sink_transposes
-from tinyxla.compiler.rewriter import Pass, Rewriter, Visit, is_unshared, of_opcodes, rewrite, to_fixed_point
-from tinyxla.hlo import Computation, Instruction, Literal
-from tinyxla.ops import Op, calls, contraction, elementwise, movement, ops
-from tinyxla.ops.arithmetic import evaluator
-from tinyxla.shapes import AnyShape, Shape, TupleShape
-from tinyxla.text.hlo_text import OPCODES
+from tinyxla.compiler.rewriter import Pass, Rewriter, of_opcodes, rewrite
+from tinyxla.hlo import Computation, Instruction
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import with_computations
-
-REGIONS = ("while", "conditional")  # ops whose computations are programs of their own
-
-
-@cache
-def _expandable() -> frozenset[str]:
-    """The ops that are made of others; element-wise ones have native code."""
-    return frozenset(name for name, op in ops.items() if op.expand is not None and name not in elementwise.NAMES)
-
-
-def expand(computation: Computation) -> Computation:
-    """Put what ops are made of in the place of those that say it."""
-    if computation.opcodes.isdisjoint(_expandable()):
-        return computation
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name not in _expandable():
-            return None
-        return _expanded(rewriter, x, operands, visit)
-
-    return rewrite(computation, visit)
-
-
-def write_out(computation: Computation) -> Computation:
-    """Put XLA's operations in the place of those that only this library has, inside loops and branches too: for a text
-    that XLA is to run. What is not made of others stays."""
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name == "lanes":
-            return rewriter.splice(x.attributes.in_lock_step, operands, visit)
-        if x.op.name in OPCODES:
-            return rewriter.emit(x.op, *operands, **with_computations(x, write_out)) if any(x.computations()) else None
-        return None if x.op.expand is None else _expanded(rewriter, x, operands, visit)
-
-    return rewrite(computation, visit)
-
-
-def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], visit: Visit) -> Instruction:
-    """What an op is made of, itself visited."""
-    body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes)
-    root = rewriter.splice(body, operands, visit)
-    return root if isinstance(x.shape, TupleShape) else root.operands[0]
-
-
-@lru_cache(1024)
-def _expansion(op: Op, shapes: tuple[AnyShape, ...], attributes: Any, residual_bytes: int) -> Computation:
-    """`residual_bytes` decides how the way back through a loop is written out."""
-
-    def function(*operands: Any) -> Sequence[Any]:
-        assert op.expand is not None
-        found = op.expand(*operands, **attributes._asdict())
-        return found if isinstance(found, tuple) else (found,)
-
-    return trace(function, shapes, op.name)[0]
-
-
-@to_fixed_point
-def inline_calls(computation: Computation) -> Computation:
-    """Put the instructions of called computations in the place of the calls, inside loops and branches too; tuples that
-    are taken apart vanish."""
-    if "call" not in computation.all_opcodes and not computation.opcodes.issuperset(("tuple", "get-tuple-element")):
-        return computation
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op.name == "call":
-            return rewriter.splice(x.attributes.to_apply, operands, visit, own=True)
-        if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
-            return operands[0].operands[x.attributes.index]
-        if any("call" in inner.all_opcodes for inner in x.computations()):
-            return rewriter.emit(x.op, *operands, **with_computations(x, inline_calls))
-        return None
-
-    return rewrite(computation, visit)
-
-
-@of_opcodes("constant")
-def fold_constants(computation: Computation) -> Computation:
-    """Compute what depends on small constants alone."""
-    largest = 1024
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if not operands or not isinstance(x.shape, Shape) or x.op is movement.broadcast:
-            return None
-        scalars = [scalar_value(o) for o in operands] if x.op.name in elementwise.NAMES and x.shape.rank else [None]
-        if all(value is not None for value in scalars):  # the same for each element
-            with np.errstate(all="ignore"):
-                value = evaluator(x)(*map(np.asarray, scalars))
-            found = rewriter.emit(movement.constant, literal=Literal(np.asarray(value).reshape(())))
-            return rewriter.emit(movement.broadcast, found, sizes=x.shape.dimensions, dimensions=())
-        if any(o.op is not movement.constant for o in operands) or is_unshared(x):
-            return None
-        same = x.op in (movement.concatenate, movement.reshape)  # which make nothing larger
-        if not same and max(x.shape.size, *(o.array_shape.size for o in operands)) > largest:
-            return None
-        with np.errstate(all="ignore"):
-            value = evaluator(x)(*(o.attributes.literal.value for o in operands))
-        return rewriter.emit(movement.constant, literal=Literal(np.asarray(value)))
-
-    return rewrite(computation, visit)
-
-
-def prepare_computations(computation: Computation) -> Computation:
-    """Bring the computations that kernels take in - of reductions, windows, sorts - to what can be emitted there: no
-    calls, nothing made of other ops, sums of products for dots. Those of loops and branches are programs of their own.
-    """
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if not _has_scalar_computations(x):
-            return None
-        attributes = with_computations(x, _for_scalars)
-        return rewriter.emit(x.op, *operands, **attributes) if attributes != x.attributes._asdict() else None
-
-    return rewrite(computation, visit) if any(map(_has_scalar_computations, computation.instructions)) else computation
-
-
-def _has_scalar_computations(x: Instruction) -> bool:
-    return x.op.name not in (*REGIONS, "lanes") and any(x.computations())
-
-
-@lru_cache(1024)
-def _for_scalars(computation: Computation) -> Computation:
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op is contraction.dot:
-            lhs, rhs = (converted(rewriter, o, x.array_shape.element_type) for o in operands)
-            return as_multiplication(rewriter, lhs, rhs, x.attributes, x.array_shape)
-        if any(x.computations()):
-            return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
-        return None
-
-    return rewrite(inline_calls(expand(computation)), visit)
-
-
-def share(computation: Computation) -> Computation:
-    """Equal instructions become one, and what nothing needs goes: rewriting does both."""
-    return rewrite(computation, lambda rewriter, x, operands: None)
 
 
 @of_opcodes("lanes")
@@ -216,8 +78,8 @@ PASSES: list[tuple[str, Pass]] = [
     ("join-short-rows", join_short_rows),
     ("prune", prune),
     ("simplify-again", simplify),
-    ("turn-what-meets", turn_what_meets),
-    ("turn-factors", turn_factors),
+    ("assign-broadcast-layouts", assign_broadcast_layouts),
+    ("assign-gemm-layouts", assign_gemm_layouts),
     ("prepare-computations", prepare_computations),
 ]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.backends import Executable, compile_module
-from tinyxla.compiler.pipeline import inline_calls
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.errors import ArgumentError, DeadlockError, TracerError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import movement

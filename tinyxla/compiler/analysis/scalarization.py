@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tinyxla.compiler.fusion.plan import is_costly, is_inlined, is_of_scalars, is_reduction, supported
+from tinyxla.compiler.analysis.fusibility import is_costly, is_inlined, is_of_scalars, is_reduction, supported
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement
 from tinyxla.ops.custom_call import custom_call

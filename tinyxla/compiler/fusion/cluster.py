@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tinyxla.compiler.analysis.access_maps import Place, normal
+from tinyxla.compiler.analysis.fusibility import is_inlined, is_reduction
 from tinyxla.compiler.analysis.reachability import Reachability
 from tinyxla.compiler.fusion.materialize import computed_twice, escaping, first_stored
 from tinyxla.compiler.fusion.plan import (
@@ -21,9 +22,7 @@ from tinyxla.compiler.fusion.plan import (
     base,
     domain,
     inputs,
-    is_inlined,
     is_leaf,
-    is_reduction,
     is_stored_along,
     is_trailing,
     kept_dimensions,

@@ -11,25 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
 from tinyxla.compiler.analysis.access_maps import matching
-from tinyxla.compiler.fusion.plan import (
+from tinyxla.compiler.analysis.fusibility import (
     COSTLY_WORK,
     MOVEMENT,
-    Fusion,
-    Step,
-    base,
-    buffer_of,
-    inputs,
     is_costly,
     is_inlined,
-    is_leaf,
-    is_of_many,
     is_of_scalars,
     is_reduction,
-    results_of,
     supported,
-    walk,
 )
-from tinyxla.compiler.passes.pairwise_layout import AGAIN
+from tinyxla.compiler.fusion.plan import Fusion, Step, base, buffer_of, inputs, is_leaf, is_of_many, results_of, walk
+from tinyxla.compiler.passes.layout_assignment import MIN_REUSE
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import Shape
@@ -111,7 +103,7 @@ def _slides_over_edges(x: Instruction, operand: Instruction) -> bool:
 def _turns_often(x: Instruction, operand: Instruction) -> bool:
     """Whether what a broadcast reads across is read so often that it is better turned."""
     is_turned = x.op is movement.broadcast and operand.op is movement.transpose
-    return is_turned and x.array_shape.size >= AGAIN * operand.array_shape.size
+    return is_turned and x.array_shape.size >= MIN_REUSE * operand.array_shape.size
 
 
 def _takes_places(x: Instruction, operand: Instruction) -> bool:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.pipeline import expand, inline_calls
+from tinyxla.compiler.passes.expand import expand
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.compiler.rewriter import Rewriter
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import calls, contraction, dynamic_slices, elementwise, indexing, movement, ops, reduction

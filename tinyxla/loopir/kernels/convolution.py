@@ -30,7 +30,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tinyxla.compiler.fusion.plan import Fusion, Plan, supported
+from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.fusion.plan import Fusion, Plan
 from tinyxla.compiler.passes.canonicalize.convolution import (
     FEW,
     PRODUCTS,
@@ -45,12 +46,12 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel, Literal, Operand, Value
 from tinyxla.loopir.kernels.gemm.amx import MOST_TERMS
 from tinyxla.loopir.kernels.gemm.microkernel import LISTED, NUMBERS, provide_list, provide_product
-from tinyxla.loopir.kernels.gemm.packed import Numbers, give
 from tinyxla.loopir.kernels.gemm.packing import COPY, FEW_ROWS, Arithmetic, arithmetic as arithmetic_of, lines
 from tinyxla.loopir.lower import pointwise
 from tinyxla.loopir.lower.axes import CHUNK, finished
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, Storage, Users, zero
 from tinyxla.loopir.lower.reductions import sum_of_pieces
+from tinyxla.loopir.lower.routine_calls import Numbers, give
 from tinyxla.ops.convolution import Convolution
 from tinyxla.shapes import Shape, element_type
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_of_scalars, results_of, supported
+from tinyxla.compiler.analysis.fusibility import is_of_scalars, supported
+from tinyxla.compiler.fusion.plan import Plan, buffer_of, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand
 from tinyxla.loopir.lower.axes import CHUNK, finished, piece_of

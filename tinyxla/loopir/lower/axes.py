@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tinyxla.compiler.analysis.access_maps import Offsets, Place, compared, dims_of, edges, shifted, stretched
-from tinyxla.compiler.fusion.plan import COSTLY_WORK, MOVEMENT, base, buffer_of, is_costly, is_in_memory, walk
+from tinyxla.compiler.analysis.fusibility import COSTLY_WORK, MOVEMENT, is_costly
+from tinyxla.compiler.fusion.plan import base, buffer_of, is_in_memory, walk
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index
 from tinyxla.loopir.lower.emit import Coordinates, LoweredKernel, Lowering

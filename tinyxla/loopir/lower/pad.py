@@ -17,10 +17,9 @@ from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_in_memory
 from tinyxla.compiler.passes.algebraic_simplifier import scalar_value
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
-from tinyxla.loopir.kernels.gemm.packed import Numbers, give
-from tinyxla.loopir.kernels.gemm.packing import numbers_of, provided
 from tinyxla.loopir.lower.axes import CHUNK
 from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.lower.routine_calls import Numbers, give, numbers_of, provided
 from tinyxla.ops import movement
 
 _LEAST = 512  # bytes of a row: shorter ones are copied sooner by a loop

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from itertools import accumulate, pairwise, product
 from typing import Literal
 
-from tinyxla.compiler.fusion.plan import Fusion, Plan, is_costly, walk
+from tinyxla.compiler.analysis.fusibility import is_costly
+from tinyxla.compiler.fusion.plan import Fusion, Plan, walk
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index
 from tinyxla.loopir.lower import pad, permute_blocks, reductions, transposed_tiles

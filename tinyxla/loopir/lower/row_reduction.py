@@ -13,7 +13,8 @@ from itertools import product
 from typing import Any
 
 from tinyxla.compiler.analysis.access_maps import normal, renumbered
-from tinyxla.compiler.fusion.plan import Fusion, Plan, base, domain, is_costly, results_of, walk
+from tinyxla.compiler.analysis.fusibility import is_costly
+from tinyxla.compiler.fusion.plan import Fusion, Plan, base, domain, results_of, walk
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.lower import reductions, transposed_rows

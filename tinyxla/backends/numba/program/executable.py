@@ -32,8 +32,8 @@ from tinyxla.compiler.buffers.arena import arena_offsets
 from tinyxla.hlo import Instruction, Module, is_constant
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.ir.print_python import print_python
-from tinyxla.loopir.ir.specialization import general
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
+from tinyxla.loopir.passes.specialization import general
 from tinyxla.runtime.allocation import after_shortage
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import FOREIGN

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from tinyxla.backends.numba.program.build import Block, Loop, Pointer, Step, all_steps, shape_of
 from tinyxla.compiler import HostCall, Product
-from tinyxla.compiler.fusion.plan import base, is_reduction, walk
+from tinyxla.compiler.analysis.fusibility import is_reduction
+from tinyxla.compiler.fusion.plan import base, walk
 from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
 from tinyxla.hlo import Instruction, Module
-from tinyxla.loopir.ir.cost_model import kernel_cost
 from tinyxla.loopir.kernels.registry import own_nest
 from tinyxla.loopir.lower.axes import COSTLY_WORK
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
+from tinyxla.loopir.passes.cost_model import kernel_cost
 from tinyxla.ops.cost import bytes_of, operations_of
 from tinyxla.shapes import Shape
 from tinyxla.text.hlo_text import instruction_names

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.fusion.plan import supported
+from tinyxla.compiler.analysis.fusibility import supported
 from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, indexing, movement, sorting

@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tinyxla.compiler.analysis.access_maps import CONSTANT, Place, normal
-from tinyxla.compiler.fusion.plan import Plan, is_inlined, results_of, supported, walk
+from tinyxla.compiler.analysis.fusibility import is_inlined, supported
+from tinyxla.compiler.fusion.plan import Plan, results_of, walk
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import TOGETHER, Buffer, Compute, Index, Loop, Operand
 from tinyxla.loopir.ir.operations import has_slow_path

@@ -13,10 +13,11 @@ from string import Template
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
-from tinyxla.loopir.kernels.gemm.packed import Numbers, give, step_of
-from tinyxla.loopir.kernels.gemm.packing import bits_of, numbers_of, provided
+from tinyxla.loopir.kernels.gemm.packed import step_of
+from tinyxla.loopir.kernels.gemm.packing import bits_of
 from tinyxla.loopir.kernels.gemm.problem import MatrixProduct, product_of
 from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
+from tinyxla.loopir.lower.routine_calls import Numbers, give, numbers_of, provided
 from tinyxla.loopir.target import vector_bytes
 from tinyxla.shapes import Shape
 

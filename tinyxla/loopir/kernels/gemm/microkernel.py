@@ -40,7 +40,8 @@ from itertools import product
 from string import Template
 
 from tinyxla.loopir.kernels.gemm.amx import product_text
-from tinyxla.loopir.kernels.gemm.packing import PAIRS, Arithmetic, numbers_of, provided
+from tinyxla.loopir.kernels.gemm.packing import PAIRS, Arithmetic
+from tinyxla.loopir.lower.routine_calls import numbers_of, provided
 from tinyxla.loopir.target import has_feature
 
 LISTED = 8  # places that are written at once: a list has room for as many more

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
-from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Builder, Index, Kernel, Value, operand_of
+from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Kernel
 from tinyxla.loopir.kernels.gemm import packing as routines
 from tinyxla.loopir.kernels.gemm.microkernel import NUMBERS, provide_product
 from tinyxla.loopir.kernels.gemm.packing import COPY, Arithmetic, arithmetic, tile_rows
@@ -32,6 +31,7 @@ from tinyxla.loopir.kernels.gemm.problem import MatrixProduct, product_of
 from tinyxla.loopir.lower.axes import grain
 from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage, Users
 from tinyxla.loopir.lower.reductions import sum_of_pieces
+from tinyxla.loopir.lower.routine_calls import Numbers, give
 from tinyxla.ops import contraction
 from tinyxla.shapes import Shape, element_type
 
@@ -58,20 +58,6 @@ _PIECES = 8  # into which the work is cut at least, if it is enough
 # --- the kernels around it --------------------------------------------------------------------------------------------
 
 
-class Numbers(Builder):
-    """A builder of a kernel that takes sizes and strides from its table, so that one serves all shapes."""
-
-    def __init__(self, name: str, names: str) -> None:
-        super().__init__(name)
-        self.kernel.numbers = [Value(INDEX, number) for number in names.split()]
-        self.number = dict(zip(names.split(), self.kernel.numbers, strict=True))
-
-    def list(self, into: Buffer, count: Index, apart: Index) -> None:
-        """Places that lie equally far apart."""
-        with self.loop(0, count, sequential=True) as (k, _):
-            self.store(into, k, operand_of(self.times(k, apart)))
-
-
 class Panel(NamedTuple):
     """Which part of the right operand: of which matrix, which columns, and from which step on how many."""
 
@@ -79,12 +65,6 @@ class Panel(NamedTuple):
     panel: Index
     start: Index
     steps: Index
-
-
-def give(b: Builder, sizes: Buffer, names: Sequence[str], **values: Index) -> None:
-    """Put numbers where a routine reads them."""
-    for name, value in values.items():
-        b.store(sizes, names.index(name), operand_of(value))
 
 
 Place = tuple[Buffer, Index]

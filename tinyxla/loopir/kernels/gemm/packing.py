@@ -10,9 +10,8 @@ import functools
 from dataclasses import dataclass, replace
 from string import Template
 
-from tinyxla.loopir.ir.llvm_templates import loaded_words
-from tinyxla.loopir.ir.routines import declare_llvm
 from tinyxla.loopir.kernels.gemm.amx import BLOCK, FEATURES, SIDE
+from tinyxla.loopir.lower.routine_calls import numbers_of, provided
 from tinyxla.loopir.target import has_feature, has_tiles, vector_bytes
 
 FEW_ROWS = 16  # for which tiles are chosen: how many more there are shall not matter for which code is needed
@@ -161,17 +160,6 @@ def _arithmetic(operands: str, result: str) -> Arithmetic | None:
 def tile_rows() -> int:
     """Lines that are turned at once."""
     return 8 if vector_bytes() == 64 else 4
-
-
-def provided(name: str, text: str, is_seldom: bool = False) -> str:
-    """The name, by which kernels of the loop IR can call the routine that a text defines as `routine`."""
-    declare_llvm(name, text, "routine", final=True, seldom=is_seldom)
-    return name
-
-
-def numbers_of(names: tuple[str, ...]) -> str:
-    """Instructions that read a routine's numbers."""
-    return loaded_words("numbers", names)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand
 from tinyxla.loopir.kernels.gemm import packing as routines
-from tinyxla.loopir.kernels.gemm.packed import give
 from tinyxla.loopir.lower.axes import finished
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Storage
+from tinyxla.loopir.lower.routine_calls import give
 from tinyxla.ops.linear_algebra import TriangularSolve
 
 _MANY = 8  # matrices

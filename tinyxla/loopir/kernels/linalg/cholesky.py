@@ -16,11 +16,12 @@ import math
 from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Kernel, Literal
-from tinyxla.loopir.kernels.gemm.packed import give, step_of
+from tinyxla.loopir.kernels.gemm.packed import step_of
 from tinyxla.loopir.kernels.linalg import panel_kernels as own
 from tinyxla.loopir.kernels.linalg.lu import BLOCK, PIECES, SHARED, Blocks, panel_of, strip_width
 from tinyxla.loopir.lower.axes import finished
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, zero
+from tinyxla.loopir.lower.routine_calls import give
 from tinyxla.shapes import Shape, element_type
 
 

@@ -22,12 +22,12 @@ from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.blas_library import library_routine
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, Value
-from tinyxla.loopir.kernels.gemm.packed import give
 from tinyxla.loopir.kernels.gemm.packing import COPY, bits_of, tile_rows, turn
 from tinyxla.loopir.kernels.linalg import batched_small, cholesky as blocked_cholesky, lu as blocked_lu, trsm
 from tinyxla.loopir.kernels.linalg.fortran_abi import PREFIXES, REAL, Argument, Calls, Place
 from tinyxla.loopir.lower.axes import finished, piece_of
 from tinyxla.loopir.lower.emit import LoweredKernel, Lowering, Partial, Storage, Users, zero
+from tinyxla.loopir.lower.routine_calls import give
 from tinyxla.ops.linear_algebra import TriangularSolve
 from tinyxla.shapes import Shape, element_type
 

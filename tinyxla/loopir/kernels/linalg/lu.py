@@ -21,9 +21,10 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Kernel
 from tinyxla.loopir.kernels.gemm import packing as routines
 from tinyxla.loopir.kernels.gemm.microkernel import NUMBERS, provide_product
-from tinyxla.loopir.kernels.gemm.packed import Numbers, Place, give, step_of
+from tinyxla.loopir.kernels.gemm.packed import Place, step_of
 from tinyxla.loopir.kernels.linalg import panel_kernels as own
 from tinyxla.loopir.lower.emit import LoweredKernel, Partial, Storage
+from tinyxla.loopir.lower.routine_calls import Numbers, give
 from tinyxla.shapes import Shape, element_type
 
 BLOCK = 32  # columns: registers have a row of their square

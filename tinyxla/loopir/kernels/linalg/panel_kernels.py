@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 from string import Template
 
-from tinyxla.loopir.kernels.gemm.packing import bits_of, numbers_of, provided
+from tinyxla.loopir.kernels.gemm.packing import bits_of
+from tinyxla.loopir.lower.routine_calls import numbers_of, provided
 from tinyxla.loopir.target import vector_bytes
 
 TOGETHER = 4  # columns of a panel, or vectors of a row of the matrix, that are computed side by side

@@ -14,10 +14,11 @@ from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Kernel
 from tinyxla.loopir.kernels.gemm import packing as routines
 from tinyxla.loopir.kernels.gemm.microkernel import NUMBERS, provide_product
-from tinyxla.loopir.kernels.gemm.packed import Numbers, give, step_of
+from tinyxla.loopir.kernels.gemm.packed import step_of
 from tinyxla.loopir.kernels.gemm.packing import Arithmetic
 from tinyxla.loopir.kernels.linalg import panel_kernels as own
 from tinyxla.loopir.lower.emit import LoweredKernel
+from tinyxla.loopir.lower.routine_calls import Numbers, give
 from tinyxla.ops.linear_algebra import TriangularSolve
 
 _BLOCK = 16  # unknowns

@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tinyxla.compiler.fusion.plan import Plan, is_of_scalars
+from tinyxla.compiler.analysis.fusibility import is_of_scalars
+from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.compiler.passes.canonicalize.sort import is_side_by_side
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxla.compiler.fusion.plan import Plan, results_of, supported
+from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.fusion.plan import Plan, results_of
 from tinyxla.hlo import Instruction, is_constant
 from tinyxla.loopir.ir.loop_ir import INDEX, Buffer, Index, Literal, Operand, Value, operand_of
 from tinyxla.loopir.kernels.sort import radix_kernel

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyxla.compiler.fusion.plan import Plan, supported
+from tinyxla.compiler.analysis.fusibility import supported
+from tinyxla.compiler.fusion.plan import Plan
 from tinyxla.compiler.passes.canonicalize.sort import are_side_by_side
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import INDEX, Index, Literal, Operand, operand_of

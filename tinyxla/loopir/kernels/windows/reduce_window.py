@@ -16,7 +16,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from tinyxla.compiler.fusion.plan import Plan, buffer_of, is_of_scalars, supported
+from tinyxla.compiler.analysis.fusibility import is_of_scalars, supported
+from tinyxla.compiler.fusion.plan import Plan, buffer_of
 from tinyxla.compiler.passes.canonicalize.reduce_window import LANES, in_rows, is_large
 from tinyxla.hlo import Instruction
 from tinyxla.loopir.ir.loop_ir import Index, Literal, Operand

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyxla.compiler.fusion.plan import is_costly
+from tinyxla.compiler.analysis.fusibility import is_costly
 from tinyxla.compiler.passes.canonicalize.reduce_window import LANES
 from tinyxla.loopir.ir.loop_ir import Buffer, Index, Operand
 from tinyxla.loopir.kernels.windows import vector_scan

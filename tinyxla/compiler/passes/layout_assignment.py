@@ -1,0 +1,99 @@
+"""Layout assignment: transposes that give an operand the minor dimension along which its consumer reads.
+
+Two consumers ask for a layout, and get it where one transpose costs less than strided reads:
+
+- A pairwise broadcast combines every row of A with every row of B and is reduced over the row, as distances between all
+  points of two sets are. If rows are short, B is transposed once, so that the inner loop over the rows of B has unit
+  stride. Does not apply unless every result is an elementwise function reduced over the row.
+- A matrix product whose left operand is contracted over its rows (a gradient of weights). Packing would copy a block of
+  it for each group of columns, from as many pages as the sum has terms. If these are many, the matrix is transposed
+  once. Does not apply to small matrices, to batch dimensions that are not leading, and to A' A.
+
+Input and output are computations of the same values; the transposes that are put in are materialized
+(`fusion.materialize`). No later pass may sink them into the product again.
+"""
+
+from __future__ import annotations
+
+from tinyxla.compiler.passes.collapse_minor_dims import SHORT
+from tinyxla.compiler.rewriter import Rewriter, of_opcodes, rewrite
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import contraction, elementwise, movement, reduction
+
+MIN_REUSE = 16  # rows of A for each of which B is read again
+MIN_PAIRWISE_ELEMENTS = 1 << 18  # below, the compilation of the transpose costs more than it saves
+MIN_GEMM_DEPTH = 512  # terms of a sum
+MIN_GEMM_BYTES = 3 << 18  # of the left operand
+MIN_GEMM_COLUMNS = 128  # of the right operand
+
+Users = dict[Instruction, list[Instruction]]
+
+
+@of_opcodes("broadcast")
+def assign_broadcast_layouts(computation: Computation) -> Computation:
+    """Transpose the operands of pairwise broadcasts of short rows that are reduced."""
+    users = computation.users()
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is not movement.broadcast or not _is_pairwise(x) or not _is_reduced_over_rows(x, users):
+            return None
+        *batch, row, column = x.attributes.dimensions
+        permutation = (*range(len(batch)), len(batch) + 1, len(batch))
+        transposed = rewriter.emit(movement.transpose, operands[0], permutation=permutation)
+        dimensions = (*batch, column, row)
+        return rewriter.emit(movement.broadcast, transposed, sizes=x.array_shape.dimensions, dimensions=dimensions)
+
+    return rewrite(computation, visit)
+
+
+def _is_pairwise(x: Instruction) -> bool:
+    """Whether a broadcast repeats short rows, which are its last dimension, often enough."""
+    sizes, rank = x.array_shape.dimensions, x.array_shape.rank
+    keeps_rows = x.attributes.dimensions[-2:] == (rank - 2, rank - 1)
+    has_short_rows = keeps_rows and 1 < sizes[-1] < SHORT <= sizes[-2]
+    return has_short_rows and x.array_shape.size >= max(
+        MIN_PAIRWISE_ELEMENTS, MIN_REUSE * x.operands[0].array_shape.size
+    )
+
+
+def _is_reduced_over_rows(x: Instruction, users: Users) -> bool:
+    """Whether all elementwise consumers of x end in reductions over the last dimension."""
+    seen, pending = {x}, [x]
+    while pending:
+        for user in users[pending.pop()]:
+            if user.op is reduction.reduce:
+                if user.attributes.dimensions != (x.array_shape.rank - 1,):
+                    return False
+            elif user.op.name not in elementwise.NAMES:
+                return False
+            elif user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return True
+
+
+@of_opcodes("dot")
+def assign_gemm_layouts(computation: Computation) -> Computation:
+    """Transpose large left operands of deep matrix products that are contracted over their rows."""
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is not contraction.dot or not _contracts_rows_of_large_lhs(x):
+            return None
+        rank = operands[0].array_shape.rank
+        permutation = (*range(rank - 2), rank - 1, rank - 2)
+        transposed = rewriter.emit(movement.transpose, operands[0], permutation=permutation)
+        attributes = x.attributes._replace(lhs_contracting_dims=(rank - 1,))
+        return rewriter.emit(contraction.dot, transposed, operands[1], **attributes._asdict())
+
+    return rewrite(computation, visit)
+
+
+def _contracts_rows_of_large_lhs(x: Instruction) -> bool:
+    lhs, dims = x.operands[0].array_shape, x.attributes
+    contracts_rows = dims.contracting(0) == (lhs.rank - 2,) and dims.batch(0) == tuple(range(lhs.rank - 2))
+    if not contracts_rows or lhs.element_type.name not in ("f32", "f64") or x.operands[0] is x.operands[1]:
+        return False
+    *_, depth, rows = lhs.dimensions
+    columns = x.array_shape.size * depth // max(1, lhs.size)
+    is_large = depth * rows * lhs.dtype.itemsize > MIN_GEMM_BYTES
+    return depth >= MIN_GEMM_DEPTH and columns >= MIN_GEMM_COLUMNS and is_large

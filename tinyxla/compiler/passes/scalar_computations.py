@@ -1,0 +1,45 @@
+"""Computations of reductions, windows and sorts, brought to what kernels emit."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tinyxla.compiler.analysis.regions import REGIONS
+from tinyxla.compiler.passes.canonicalize.dot import as_multiplication, converted
+from tinyxla.compiler.passes.expand import expand
+from tinyxla.compiler.passes.inline_calls import inline_calls
+from tinyxla.compiler.rewriter import Rewriter, rewrite
+from tinyxla.hlo import Computation, Instruction
+from tinyxla.ops import contraction
+from tinyxla.transforms.computations import with_computations
+
+
+def prepare_computations(computation: Computation) -> Computation:
+    """Bring the computations that kernels take in - of reductions, windows, sorts - to what can be emitted there: no
+    calls, nothing made of other ops, sums of products for dots. Those of loops and branches are programs of their own.
+    """
+
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if not _has_scalar_computations(x):
+            return None
+        attributes = with_computations(x, _for_scalars)
+        return rewriter.emit(x.op, *operands, **attributes) if attributes != x.attributes._asdict() else None
+
+    return rewrite(computation, visit) if any(map(_has_scalar_computations, computation.instructions)) else computation
+
+
+def _has_scalar_computations(x: Instruction) -> bool:
+    return x.op.name not in (*REGIONS, "lanes") and any(x.computations())
+
+
+@lru_cache(1024)
+def _for_scalars(computation: Computation) -> Computation:
+    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
+        if x.op is contraction.dot:
+            lhs, rhs = (converted(rewriter, o, x.array_shape.element_type) for o in operands)
+            return as_multiplication(rewriter, lhs, rhs, x.attributes, x.array_shape)
+        if any(x.computations()):
+            return rewriter.emit(x.op, *operands, **with_computations(x, _for_scalars))
+        return None
+
+    return rewrite(inline_calls(expand(computation)), visit)
